@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -17,21 +18,31 @@ Memory = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as these servers read it."""
+    """A request as these servers read it: its target, its parameters, its cookies and its header fields."""
 
     method: str
     path: str
     told: dict[str, Any]  # of its query, form or JSON
     match: str = ""  # its If-Match
+    cookies: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)  # by name in lower case
 
 
 @dataclass(frozen=True)
 class Mini:
-    """A server, and the requests that a client makes of it at random."""
+    """A server, and the requests that a client makes of it at random.
+
+    A `seeded` server finds the number of its walk in `memory["walk"]`, from which it draws tokens and the time of day.
+    """
 
     name: str
     answer: Callable[[Memory, Asked], Response]
     requests: tuple[Request, ...]
+    seeded: bool = False
+
+    def memory(self, walk: int) -> Memory:
+        """Return the memory of a server that was just started."""
+        return {"walk": walk} if self.seeded else {}
 
 
 SITES: list[Mini] = []
@@ -49,13 +60,15 @@ def site(*requests: Request) -> Callable[[Answer], Answer]:
 
 
 def asked_of(request: Request) -> Asked:
-    """What a request says."""
+    """Read a request."""
     parts = urlsplit(request.url)
     told: dict[str, Any] = dict(parse_qsl(parts.query))
     if request.body:
         json_body = "json" in (request.header("content-type") or "")
         told |= json.loads(request.body) if json_body else dict(parse_qsl(request.body.decode()))
-    return Asked(request.method, parts.path, told, request.header("if-match") or "")
+    cookies = {name: one.value for name, one in SimpleCookie(request.header("cookie") or "").items()}
+    fields = {name.lower(): value for name, value in request.headers}
+    return Asked(request.method, parts.path, told, fields.get("if-match", ""), cookies, fields)
 
 
 def get(*paths: str) -> tuple[Request, ...]:

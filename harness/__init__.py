@@ -21,7 +21,7 @@ prompts/     long-context prompts, built from frozen texts
 datasets/    task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, one's own
 scoring/     from an answer to its score
 rubric/      scoring rules that a program follows: cells and tables read by them
-sandbox/     code that a model wrote, run with no network and with limits
+sandbox/     confined programs: agents, and code that a model wrote
 models/      model endpoints, and the tape
 tools/       the tools that agents call, answered from a snapshot
 """

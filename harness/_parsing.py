@@ -142,6 +142,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise UsageError(f"{place}: not YAML: {problem}") from error
+    except ValueError as error:  # a number or a date that is none
+        raise UsageError(f"{path}: not YAML: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
     if value is None:

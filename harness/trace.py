@@ -28,6 +28,7 @@ from typing import Any, Self
 from stillweb.harness._parsing import problem
 from stillweb.snapshots.archives.appending import FULL_DISK, full_disk, write_whole
 from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.machine.aside import sync_folder
 
 SCHEMA = "stillweb-trace"
 VERSION = 1
@@ -138,8 +139,10 @@ class TraceWriter:
 
     def finish(self) -> None:
         """Closes the file and gives it its name, replacing an older trace of the same attempt."""
+        os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self.part, self.path)
+        sync_folder(self.path.parent)
 
     def __enter__(self) -> Self:
         return self

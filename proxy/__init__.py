@@ -5,7 +5,7 @@ explore/     find the states of a page by itself
 check/       replay every view and compare it with the recording
 pages/       Fetcher: views by steps, in a browser whose time is held still
 record/      Recorder: mitmproxy in this process, from its flows to the archive
-serving/     Gateway: replay, which has no way out; MadeHosts: hosts that it answers for; Ledger
+serving/     Gateway: replay, which has no way out; Ledger
 wire/        what record and serving share; Authority: certificates
 
 clients.py (client_environment: a command's traffic through a proxy of ours), isolation.py (no packet gets out)
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from stillweb.proxy.pages.views import Fetcher
     from stillweb.proxy.record.recorder import Recorder, record_command
     from stillweb.proxy.serving.gateway import Gateway
-    from stillweb.proxy.serving.hosting import MadeHosts
     from stillweb.proxy.serving.ledger import Ledger
     from stillweb.proxy.wire.certificates import Authority
 
@@ -32,7 +31,6 @@ _HOME = {
     "client_environment": "clients",
     "Gateway": "serving.gateway",
     "Ledger": "serving.ledger",
-    "MadeHosts": "serving.hosting",
     "Recorder": "record.recorder",
     "record_command": "record.recorder",
     "Fetcher": "pages.views",
@@ -43,7 +41,6 @@ __all__ = [
     "Fetcher",
     "Gateway",
     "Ledger",
-    "MadeHosts",
     "Recorder",
     "client_environment",
     "record_command",

@@ -87,6 +87,14 @@ def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
     return changed
 
 
+def client_files(environment: Mapping[str, str]) -> list[Path]:
+    """Return the files that an environment of `client_environment` names, held clocks' library included."""
+    pem = Path(environment.get("SSL_CERT_FILE") or os.devnull)
+    found = [pem, wget_settings(pem), php_settings(pem), java_store(pem), NODE_SCRIPT]
+    found += [Path(name) for name in environment.get("LD_PRELOAD", "").split(":") if name]
+    return [path for path in found if path.exists() and path != Path(os.devnull)]
+
+
 def past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """An environment in which these hosts alone are asked directly."""
     return with_properties(

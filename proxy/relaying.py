@@ -94,13 +94,14 @@ async def _serve(control: socket.socket, ports: Sequence[Port]) -> None:
     for port in ports:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         inside = socket.socket(fileno=descriptors[0])
-        servers.append(await asyncio.start_server(functools.partial(_through, port), sock=inside))
+        servers.append(await asyncio.start_server(functools.partial(lead, port), sock=inside))
     control.sendall(_READY)
     control.close()
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
-async def _through(port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def lead(port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass what a connection says to a port of this machine, and back."""
     there = await _connect(port)
     if there is None:
         writer.transport.abort()  # who was let in meets what he would have met outside: nobody

@@ -6,6 +6,7 @@ Whole        snapshot.py (open, look up, layers), opening.py (what lies at a pat
 From the top down, each folder imports only those below it:
 upkeep/      verified, compared, cut, brought up to date, searched for secrets
 importers/   recordings of others that are no archives: HAR, mitmproxy's flows
+evidence/    the model of what answers depend on, which will take the place of matching and states
 matching/    which capture answers a request: the ladder, and the choice among several
 contents/    records as they are written, the list of files and the id, frozen texts
 index/       records to sorted lines, on all cores; the index as it is read

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-_NO_DIGITS = re.compile(r"\D+")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # stands for the date of a record that has none
+UNDATED = "0" * 14  # the timestamp of a record without a date, or with one that no calendar has
+
+# A WARC-Date as nearly all are written; the 29th and later are looked at more closely.
+_USUAL = re.compile(
+    r"([0-9]{4})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]+))?Z"
+)
+# Also a part of one (WARC 1.1 allows "2025-01"), 14 digits, or a time in another zone.
+_ANY = re.compile(
+    r"\s*([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2})(?:[Tt ]?([0-9]{2}):?([0-9]{2})"
+    r"(?::?([0-9]{2})(?:[.,]?([0-9]+))?)?)?)?)?\s*(?:[Zz]|([+-])([0-9]{2}):?([0-9]{2}))?\s*"
+)
 
 
 def iso_date(moment: datetime | str | None) -> str:
@@ -19,22 +30,54 @@ def iso_date(moment: datetime | str | None) -> str:
 
 
 def timestamp_of(date: str) -> str:
-    """14 or 17 digits from a WARC-Date."""
-    digits = _NO_DIGITS.sub("", date)
-    if len(digits) <= 14:
-        return digits.ljust(14, "0")
-    return digits[:17].ljust(17, "0")
+    """Return the 14 or 17 digits of a WARC-Date, UTC; `UNDATED` for a date that no calendar has."""
+    usual = _USUAL.fullmatch(date)
+    if usual is not None and usual[1] != "0000":
+        *parts, fraction = usual.groups()
+        return "".join(parts) + (fraction[:3].ljust(3, "0") if fraction else "")
+    found = _read(date)
+    if found is None:
+        return UNDATED
+    moment, leap, fraction = found
+    seconds = "60" if leap else f"{moment.second:02}"
+    return f"{moment.year:04}{moment:%m%d%H%M}{seconds}{fraction[:3].ljust(3, '0') if fraction else ''}"
+
+
+def _read(text: str) -> tuple[datetime, bool, str] | None:
+    """The moment in UTC, its second 59 where it is a leap second; whether it is one; the digits of its fraction."""
+    found = _ANY.fullmatch(text)
+    if found is None:
+        return None
+    *parts, fraction, sign, hours, minutes = found.groups()
+    year, month, day, hour, minute, second = (
+        int(part or least) for part, least in zip(parts, (0, 1, 1, 0, 0, 0), strict=True)
+    )
+    leap = second == 60  # UTC has them, the calendar of Python has not
+    try:
+        moment = datetime(year, month, day, hour, minute, second - leap, tzinfo=UTC)
+        if sign:
+            moment -= timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1)
+    except (ValueError, OverflowError):
+        return None
+    return moment, leap, fraction or ""
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """A time from ISO 8601 or 14 to 17 digits; None from anything else."""
-    try:
-        if text.isdigit():
-            text = iso_date(text)
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+    """Return the time that ISO 8601, or 14 to 17 digits, name; None for anything else. Second 60 is the next minute."""
+    found = _read(text)
+    if found is None:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment, leap, fraction = found
+    try:
+        return moment + timedelta(seconds=leap, microseconds=int(fraction[:6].ljust(6, "0")))
+    except OverflowError:
+        return None
+
+
+def seconds_of(timestamp: str) -> float | None:
+    """Return the seconds since 1970 of a capture's timestamp; None where it is undated."""
+    moment = parse_timestamp(timestamp)
+    return None if moment is None else moment.timestamp()
 
 
 def not_after(one: str | None, other: str | None) -> bool:

@@ -64,7 +64,8 @@ def open_layer(
     else:
         container = open_container(path)
         index, known = open_index(container, progress, checked=checked, aside=aside)
-        known.notes += [] if container.own else page_list_faults(container)
+        known.notes += page_list_faults(container)
+    known.notes += container.left_out
     if aside is not None:
         aside.add(index.lines())
     return Layer(container, index, known, prefix)

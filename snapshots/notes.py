@@ -11,6 +11,12 @@ class Damaged(str):
     __slots__ = ()
 
 
+def note(notes: list[str], text: str) -> None:
+    """Add a note of damage, once."""
+    if text not in notes:
+        notes.append(Damaged(text))
+
+
 def to_plain(notes: Iterable[str]) -> list[tuple[str, bool]]:
     """Notes as what marshal and JSON take, each with whether it is of damage."""
     return [(str(note), isinstance(note, Damaged)) for note in notes]

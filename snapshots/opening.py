@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,9 +25,17 @@ from stillweb.snapshots.archives.container import (
     read_package,
     stamp_of,
 )
+from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.machine.cache import derived
 from stillweb.snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
+from stillweb.snapshots.notes import Damaged
+
+# What zipfile raises for a zip that is none, whose parts lie elsewhere than it says, or that it can't unpack.
+BAD_ZIP = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError, IndexError, OverflowError,
+)  # fmt: skip
+LIKELY = 10  # times that a file of an archive is larger when it is unpacked, at most
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
@@ -80,7 +90,7 @@ def _is_archive(place: Place, lead: bytes) -> bool:
 
 def _before_damage(lead: bytes) -> bytes:
     """What a damaged gzip member begins with: one bad record must not hide the others."""
-    z = zlib.decompressobj(warc.GZIP)
+    z = zlib.decompressobj(GZIP)
     found = b""
     try:
         for byte in lead:
@@ -94,8 +104,14 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     try:
         with zipfile.ZipFile(Reader(place)) as listing:
             entries = [e for e in listing.infolist() if not e.is_dir()]
-            places = {e.filename: _entry(place, listing, e, f"{name}!{e.filename}", stamp) for e in entries}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+            places: dict[str, Place] = {}
+            left_out: list[str] = []
+            for entry in entries:
+                try:
+                    places[entry.filename] = _entry(place, listing, entry, f"{name}!{entry.filename}", stamp)
+                except TooLarge as error:
+                    left_out.append(Damaged(f"{error}: it is not read"))
+    except BAD_ZIP as error:
         # that is what Python says of a zip that begins as one and ends as none
         cut = str(error) == "File is not a zip file"
         why = "it is cut short: the list of its files, at its end, is missing" if cut else error
@@ -105,6 +121,8 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     if not archives and nested:
         parts = [(n, _zip(p, f"{name}!{n}", f"{stamp} {n}")) for n, p in sorted(nested.items())]
         return _together(name, stamp, parts, place)
+    if left_out and not archives:
+        raise TooLarge(left_out[0])
     if not archives and not any(
         n.startswith((ARCHIVE, "indexes/", "pages/")) or n == PACKAGE for n in places
     ):
@@ -119,6 +137,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
         {n: p for n, p in places.items() if n not in archives},
         stamp,
         whole=place,
+        left_out=left_out,
     )
     container.package = read_package(container)
     return container
@@ -144,6 +163,7 @@ def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: 
     """Several WACZs as one: archives and page lists under the names of their parts, indexes left to be rebuilt."""
     together = Container(name, "several", {}, {}, stamp, whole=whole)
     for part, container in parts:
+        together.left_out += container.left_out
         together.archives |= {f"{part}/{n}": place for n, place in container.archives.items()}
         for member, place in container.members.items():
             if member.startswith("pages/"):
@@ -199,15 +219,31 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
             # a descriptor of its own for what is read all the time; the others share one
             return FilePlace(place.path, base=base, size=entry.file_size, name=name)
         return Part(place, base, entry.file_size, name)
+    if entry.file_size > largest(entry):
+        raise TooLarge(too_large(name, largest(entry)))
     if entry.file_size < SMALL:
-        return BytesPlace(listing.read(entry), name)
+        return BytesPlace(b"".join(_unpacked(listing, entry)), name)
 
     def unpack(out: BinaryIO) -> None:
-        with listing.open(entry) as source:
-            while piece := source.read(CHUNK):
-                out.write(piece)
+        out.writelines(_unpacked(listing, entry))
 
     return FilePlace(derived("entry", f"entry {stamp} {entry.filename}", unpack), name=name)
+
+
+def largest(entry: zipfile.ZipInfo) -> int:
+    """Return how many bytes an entry may unpack to: what is large as it stands is no bomb."""
+    return (
+        entry.file_size
+        if entry.compress_type == zipfile.ZIP_STORED
+        else max(MOST, LIKELY * entry.compress_size)
+    )
+
+
+def _unpacked(listing: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield what an entry holds, in pieces: read whole, it is unpacked further than its size says."""
+    with listing.open(entry) as source:
+        while piece := source.read(CHUNK):
+            yield piece
 
 
 def _remote(url: str) -> Container:

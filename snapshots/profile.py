@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from stillweb.snapshots.shapes import shaped
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -34,12 +36,11 @@ class Profile:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Profile:
-        """A profile from a JSON object; unknown members are ignored, missing ones get their defaults.
+        """Return the profile in a JSON object; unknown members are ignored, missing ones get their defaults.
+
+        Raises ValueError for a member of another type.
 
         Without `chance` it is of a recording that was made with 1: its pages must draw the same numbers again.
         """
         known = {"chance": 1} | {k: v for k, v in value.items() if k in cls.__dataclass_fields__}
-        if "viewport" in known:
-            width, height = known["viewport"]
-            known["viewport"] = (int(width), int(height))
-        return cls(**known)
+        return shaped(known, cls)

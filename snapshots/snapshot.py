@@ -25,7 +25,7 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.build import fits
@@ -33,6 +33,7 @@ from stillweb.snapshots.index.cdxj import parse_line, target_of, to_capture
 from stillweb.snapshots.index.changing import changing_lines
 from stillweb.snapshots.index.indexing import Progress, other_key
 from stillweb.snapshots.layer import Layer, answered, asked, open_layer, overlaid
+from stillweb.snapshots.notes import note
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View, id_in
@@ -171,8 +172,12 @@ class Snapshot:
         return any(mark in line for layer in self._layers for line in layer.index.lines(start, prefix=True))
 
     def read(self, capture: Capture) -> Response:
-        """The answer of a capture, whole in memory. Raises DamagedInput."""
+        """Return the answer of a capture, whole in memory. Raises DamagedInput, and TooLarge where it does not fit."""
         return self._archives.read(capture)
+
+    def read_start(self, capture: Capture, size: int) -> Response:
+        """Return the answer of a capture, of a body that fills the memory the first `size` bytes. Raises DamagedInput."""
+        return self._archives.read_start(capture, size)
 
     def empty_archives(self) -> list[str]:
         """The archives in which there is nothing at all; ours begin so, and lose nothing where a recording was killed."""
@@ -218,9 +223,13 @@ class Snapshot:
         """The views in the metadata records: what the page list is made from."""
         views = []
         for line in layer.index.lines("urn:metadata:", prefix=True):
-            entry = json.loads(line.split(b" ", 2)[2])
+            entry = parse_line(line)[2]
             if entry["mime"] == VIEW_MEDIA:
-                views.append(view_from_json(json.loads(self._entry_record(layer, entry).block)))
+                try:
+                    views.append(view_from_json(json.loads(self._entry_record(layer, entry).block)))
+                except (ValueError, RecursionError, DamagedInput) as error:
+                    where = f"{entry['filename']}: offset {entry['offset']}"
+                    note(layer.known.notes, f"{where}: a view that can't be read: {error}")
         yield from sorted(views, key=lambda v: (v.timestamp, v.address))
 
     def view(self, address_or_id: str) -> View | None:
@@ -244,7 +253,10 @@ class Snapshot:
     def metadata(self, uri: str) -> Any:
         """The JSON value of a metadata record, None if there is none."""
         record = self.record_of("metadata", uri)
-        return None if record is None else json.loads(record.block)
+        try:
+            return None if record is None else json.loads(record.block)
+        except (ValueError, RecursionError) as error:
+            raise DamagedInput(f"{uri}: its metadata record is no JSON: {error}") from error
 
     def all_metadata(self, uri: str) -> list[Any]:
         """The JSON values of all metadata records of a URI, each once, in the highest layer that has any, as recorded."""
@@ -252,7 +264,7 @@ class Snapshot:
         for layer in reversed(self._layers):
             for entry in {e["id"]: e for _, _, e in layer.index.entries(other_key("metadata", uri))}.values():
                 if entry.get("kind") == "metadata":
-                    with contextlib.suppress(ValueError):  # crawlers write other ones
+                    with contextlib.suppress(ValueError, RecursionError):  # crawlers write other ones
                         found.append(json.loads(self._entry_record(layer, entry).block))
             if found:
                 break
@@ -262,7 +274,7 @@ class Snapshot:
         """The URIs of metadata records that begin with `start`, each once; without those that only say what a view is."""
         wanted = other_key("metadata", start)
         lines = (line for layer in self._layers for line in layer.index.lines(wanted, prefix=True))
-        entries = (json.loads(line.split(b" ", 2)[2]) for line in lines)
+        entries = (parse_line(line)[2] for line in lines)
         return list(dict.fromkeys(target_of(one) for one in entries if views or one["mime"] != VIEW_MEDIA))
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -279,7 +291,7 @@ class Snapshot:
     def failures(self, address: str | None = None) -> Iterator[Failure]:
         """The requests that came to no answer while they were recorded; only those of an address (without a query).
 
-        In the order of their addresses. Raises DamagedInput.
+        In the order of their addresses; records that can't be read are passed over with a note.
         """
         wanted = other_key("metadata", failures.START + (address or ""))
         for layer in self._layers:
@@ -287,8 +299,11 @@ class Snapshot:
                 _, timestamp, entry = parse_line(line)
                 named = target_of(entry).removeprefix(failures.START)
                 if entry["mime"] == failures.MEDIA and address in (None, named.partition("?")[0]):
-                    block = self._entry_record(layer, entry).block
-                    yield failures.failure_of(block, timestamp, f"{entry['filename']}: {entry['offset']}")
+                    where = f"{entry['filename']}: offset {entry['offset']}"
+                    try:
+                        yield failures.failure_of(self._entry_record(layer, entry).block, timestamp, where)
+                    except DamagedInput as error:  # which hides no other one
+                        note(layer.known.notes, f"{error}")
 
     def count_failures(self) -> int:
         """How many different ones there are, by the index alone: the same request may have been tried again and again."""
@@ -319,12 +334,19 @@ class Snapshot:
     def text(self, address: str) -> FrozenText | None:
         """The text frozen at sealing for a page, PDF or view."""
         record = self.record_of("conversion", address)
-        return None if record is None else frozen_text(record)
+        try:
+            return None if record is None else frozen_text(record)
+        except ValueError as error:
+            raise DamagedInput(f"{address}: its frozen text can't be read: {error}") from error
 
     def texts(self) -> Iterator[FrozenText]:
-        """All frozen texts."""
-        for record in self.conversions():
-            yield frozen_text(record)
+        """Yield all frozen texts; those that can't be read are passed over with a note."""
+        for number, entry in conversions([layer.index for layer in self._layers]):
+            try:
+                yield frozen_text(self._entry_record(self._layers[number], entry))
+            except (ValueError, DamagedInput) as error:
+                where = f"{entry['filename']}: offset {entry['offset']}"
+                note(self._layers[number].known.notes, f"{where}: a text that can't be read: {error}")
 
     # -- matching
 

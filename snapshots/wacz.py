@@ -118,6 +118,9 @@ def seal(
         raise UsageError(f"{target}: is a directory; name a file")
     if target.exists() and not target.is_file():
         raise UsageError(f"{target}: is no file that a snapshot could replace; name another")
+    if target.is_symlink() and target.exists() and not _is_zip(target):
+        # anybody who may write in the folder could have put it there
+        raise UsageError(f"{target}: is a link to {os.path.realpath(target)}, which is no WACZ; name another")
     report = SealReport(target, "")
     try:
         late.refuse(root, state)
@@ -151,6 +154,11 @@ def seal(
         container.close()
     report.size = target.stat().st_size
     return report
+
+
+def _is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) in (b"PK", b"")
 
 
 def pack(container: Container, target: Path, progress: SealProgress | None = None) -> None:

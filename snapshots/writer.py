@@ -152,7 +152,8 @@ class Writer:
                 if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
                     place = entry["filename"], int(entry["offset"]), int(entry["length"])
                     block = Archives(container.archives).record(*place).block
-                    self._views[target_of(entry)] = view_from_json(json.loads(block))
+                    with contextlib.suppress(ValueError, RecursionError):  # `verify` names it
+                        self._views[target_of(entry)] = view_from_json(json.loads(block))
             self._settings = {**known.settings, **self._settings}
             self.rules = container.own.get("rules")
             if self.profile is None:
@@ -226,7 +227,7 @@ class Writer:
             raise UsageError(f"{self.path}: the writer is closed")
         self._unlisted |= self._file.size != self._listed
         if self._file.size >= ROTATE:
-            self._file.close()
+            self._file.end()
             self._begin_file(date)
         if not self._introduced:  # who goes on with an older file says so, once there is something to say
             self._introduce(date)
@@ -348,7 +349,7 @@ class Writer:
             self._closed = True
             unlisted = self._unlisted or self._file.size != self._listed
         try:
-            self._file.close()
+            self._file.end()
             if unlisted:
                 self._release()  # to be opened again
                 reindex(self.path)

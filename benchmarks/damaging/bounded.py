@@ -20,8 +20,10 @@ Job = TypeVar("Job")
 Found = dict[str, int]  # kinds of fault, and how often
 
 
-def bounded(jobs: Iterable[Job], do: Callable[[Job], Found], at_once: int = 2) -> Iterator[tuple[Job, Found]]:
-    """What each job found, as they end."""
+def bounded(
+    jobs: Iterable[Job], do: Callable[[Job], Found], at_once: int = 2, seconds: float | None = None
+) -> Iterator[tuple[Job, Found]]:
+    """Yield what each job found, as they end; one that takes more than `seconds` is a hang."""
     waiting = iter(jobs)
     with DefaultSelector() as running:
         while True:
@@ -39,7 +41,7 @@ def bounded(jobs: Iterable[Job], do: Callable[[Job], Found], at_once: int = 2) -
                 os.close(key.fd)
                 yield job, _ended(os.waitpid(pid, 0)[1], bytes(said))
             for key in list(running.get_map().values()):
-                if time.monotonic() - key.data[2] > SECONDS:
+                if time.monotonic() - key.data[2] > (seconds or SECONDS):
                     os.kill(key.data[1], signal.SIGKILL)
 
 

@@ -124,6 +124,11 @@ class Attempt:
     given_up: int = 0  # model calls under way for which it waited no longer
     over: bool = False  # what its agent left at work has no part in it any more
     lacking: Exception | None = None  # what the machine lacked; no agent that catches it may go on without
+    hidden: Sequence[str] = ()  # what no program may see: the run's directory, its tasks, snapshots and tape
+    allow_unconfined: bool = False  # a program is started also where the machine lacks a means to confine it
+    confinement: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # which means held its program: held, missing
     _standing: Standing = field(default_factory=Standing)
     _contracts: dict[str, str] | None = None
     _sent: Sent = field(default_factory=Sent)

@@ -6,12 +6,16 @@
     env: {NAME: value}                # further variables
     answer: all                       # all: the whole output; last-line: its last line that isn't blank
     direct: [api.openai.com]          # hosts that it asks itself, past the snapshot (a live model)
+    files: [lib, prompts.txt]         # what it reads beside the files that `command` names
     clock: '2026-11-24T10:00:00Z'     # what its clock shows when an attempt begins (stillweb.proxy.clock)
 
 Its environment has the proxy and the certificates set (stillweb.proxy.clients), so that all its requests are answered from
 the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
 STILLWEB_TASK_ID, STILLWEB_ATTEMPT. Both the requests and the tool calls are in the trace. An attempt is done when its
 program has ended: children that still hold its output after LEFT_SECONDS are ended, and so is all else that it began.
+
+It is confined (stillweb.harness.sandbox): it starts in an empty folder of its own, and sees the system, its own
+installation, the files that `command` and `files` name, and nothing else of the machine.
 """
 
 from __future__ import annotations
@@ -21,41 +25,35 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shlex
 import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.agents.begun import MARK, end_begun
+from stillweb.harness.sandbox.running import Channel, Prepared, Start
 from stillweb.harness.trace import digest
+from stillweb.proxy.clients import client_files
 from stillweb.proxy.clock import moment_of, with_clock
 from stillweb.proxy.direct import direct_hosts, let_in, let_past
+from stillweb.proxy.relaying import lead
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor
 
 # What a program needs of our own environment to start at all; nothing else, above all no key, is passed on.
-_PASSED = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "VIRTUAL_ENV",
-    "SYSTEMROOT",
-    "PYTHONHASHSEED",
-    "TZ",
-)
+_PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
 LEFT_SECONDS = 5.0  # how long a program's children may hold its output when it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
 PAST = "asked directly, past the snapshot; what these answered is in no trace"
-_LOOKS = 200  # how often what a program began is looked for, until nothing is found
 _MOST_ERRORS = 4000  # bytes of standard error told when the program fails
 MOST_OUTPUT = (
     64 << 20
@@ -76,7 +74,7 @@ def _listed(value: Any, what: str) -> list[str]:
 
 @dataclass(slots=True)
 class CommandAgent:
-    """Runs a program once an attempt, in a process group of its own that ends with the attempt."""
+    """Runs a program once an attempt, confined; all that it started ends with the attempt."""
 
     command: list[str]
     stdin: str = "text"
@@ -85,13 +83,14 @@ class CommandAgent:
     pass_env: list[str] = field(default_factory=list)
     direct: tuple[str, ...] = ()
     clock: datetime | None = None
+    files: tuple[str, ...] = ()
     name: str = "command"
     needs_gateway = True
 
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> CommandAgent:
         """The agent of a YAML file's members. UsageError names the member that is wrong."""
-        known = {"command", "stdin", "answer", "env", "pass_env", "direct", "clock"}
+        known = {"command", "stdin", "answer", "env", "pass_env", "direct", "clock", "files"}
         if unknown := sorted(set(options) - known):
             raise UsageError(f"{source}: unknown member {unknown[0]!r}")
         command = options.get("command")
@@ -108,7 +107,9 @@ class CommandAgent:
         if not isinstance(given, dict) or any(isinstance(v, (dict, list)) for v in given.values()):
             raise UsageError(f"{source}: env: must map names of variables to texts")
         env = {str(k): str(v) for k, v in given.items()}
-        listed = {name: _listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct")}
+        listed = {
+            name: _listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct", "files")
+        }
         try:
             direct = direct_hosts(listed["direct"])
         except UsageError as error:
@@ -126,6 +127,7 @@ class CommandAgent:
             listed["pass_env"],
             direct,
             moment,
+            tuple(listed["files"]),
         )
 
     def identity(self) -> dict[str, Any]:
@@ -160,10 +162,23 @@ class CommandAgent:
                 data = data.partition(b"\n")[2]
             name = path.name if path.name not in found else f"{path.name} {number}"
             found[name] = sha256(data).hexdigest()
+        for listed in map(Path, self.files):
+            top = listed.expanduser()
+            for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+                if path.is_file():
+                    name = path.relative_to(top.parent).as_posix()
+                    found[name] = sha256(path.read_bytes()).hexdigest()
         return found
 
+    def network(self, *, web: bool) -> Literal["own", "shared"]:
+        """Return "shared" where the program must reach more than ports of this machine; `web`: it has a snapshot."""
+        try:
+            return "own" if web and len(self.let_in()) == len(self.direct) else "shared"
+        except UsageError:  # a host that is elsewhere
+            return "shared"
+
     async def run(self, attempt: Attempt) -> str | None:
-        """Runs the program. UsageError when it can't be started or ends with another code than 0."""
+        """Run the program. UsageError when it can't be started or ends with another code than 0."""
         task = attempt.task
         told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
         text = task.question if self.stdin == "text" else json.dumps(told, ensure_ascii=False)
@@ -174,30 +189,20 @@ class CommandAgent:
         if self.clock is not None:
             environment = await asyncio.to_thread(with_clock, environment, self.clock)
         environment |= {"STILLWEB_TASK_ID": task.id, "STILLWEB_ATTEMPT": str(attempt.number), **self.env}
-        environment[MARK] = mark = secrets.token_hex(8)
-        transport, program = await self._start(environment)
-        try:
-            if (stdin := transport.get_pipe_transport(0)) is not None:
-                stdin.write(text.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]  # it is for writing
-                stdin.close()
-            await program.done.wait()
-            # what it began may still be writing for it (`> >(tee log)`), or be a server that never ends
-            _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
-            if program.too_much:
-                raise UsageError(
-                    f"{_placeless(self.command[0])} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
+        with contextlib.ExitStack() as stack:
+            folder = attempt.workspace or Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="stillweb-attempt-", ignore_cleanup_errors=True)
                 )
-            if left:
-                attempt.trace.write("evidence", kind="note", text=LEFT)
-        finally:
-            await _end(transport, program, mark)  # however it ended, its children end with it
-            self._trace_requests(attempt)
-        output, errors = bytes(program.written[1]), bytes(program.written[2])
-        if code := transport.get_returncode():
+            )
+            output, errors, code = await self._confined(
+                self._start(attempt, environment, folder), text, attempt
+            )
+        if code:
             tail = self._without_secrets(
                 without_places(errors[-_MOST_ERRORS:].decode("utf-8", "replace").strip())
             )
-            raise UsageError(f"{_placeless(self.command[0])} ended with code {code}: {tail or 'no message'}")
+            raise UsageError(f"{self._program} ended with code {code}: {tail or 'no message'}")
         answer = output.decode("utf-8", "replace").strip()
         if self.answer == "last-line":
             answer = answer.splitlines()[-1] if answer else ""
@@ -211,28 +216,129 @@ class CommandAgent:
             text = text.replace(secret, MASK) if len(secret) >= EVERYWHERE else text
         return text
 
-    async def _start(self, environment: dict[str, str]) -> tuple[asyncio.SubprocessTransport, _Program]:
-        starting = asyncio.ensure_future(
-            asyncio.get_running_loop().subprocess_exec(
-                _Program,
-                *self.command,
-                env=environment,
-                start_new_session=True,
-            )
+    @property
+    def _program(self) -> str:
+        return _placeless(self.command[0])
+
+    def _start(self, attempt: Attempt, environment: dict[str, str], folder: Path) -> Start:
+        network = self.network(web=bool(attempt.environment))
+        # a program that is named without a folder is one of PATH, whatever lies here
+        words = [
+            os.path.abspath(word) if (number or os.sep in word) and Path(word).is_file() else word
+            for number, word in enumerate(self.command)
+        ]
+        given = (attempt.environment.get(name) for name in ("HTTP_PROXY", "STILLWEB_MCP_URL"))
+        places = [urlsplit(address) for address in given if address]
+        ports = [(place.hostname or "", place.port or 0) for place in places]
+        return Start(
+            words,
+            folder,
+            environment,
+            readable=[
+                *(word for word in words[1:] if os.path.isabs(word) and Path(word).is_file()),
+                *(Path(name).expanduser() for name in self.files),
+                *client_files(environment),
+            ],
+            hidden=attempt.hidden,
+            network=network,
+            ports=[*ports, *self.let_in()] if network == "own" else (),
+            allow_unconfined=attempt.allow_unconfined,
         )
+
+    async def _confined(self, start: Start, text: str, attempt: Attempt) -> tuple[bytes, bytes, int]:
+        """Run a program to its end: its output, its errors, its exit code."""
+        with start.prepared() as prepared:
+            transport, program = await _spawn(prepared)
+        channel = prepared.channel
+        reports = asyncio.ensure_future(_follow(channel, start.ports, program))
         try:
-            # shielded: asyncio ends a process that it was starting when cancelled, but not that process's children
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(OSError):
-                await _end(*await starting, environment[MARK])
-            raise
-        except OSError as error:
-            raise UsageError(f"{_placeless(self.command[0])}: can't be started: {error.strerror}") from error
+            if (stdin := transport.get_pipe_transport(0)) is not None:
+                stdin.write(text.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]  # it is for writing
+                stdin.close()
+            await program.done.wait()
+            if reports.done():
+                reports.result()
+            channel.check(self._program)
+            attempt.confinement = {name: channel.report.get(name, []) for name in ("held", "missing")}
+            # what it began may still be writing for it (`> >(tee log)`), or be a server that never ends
+            _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
+            if program.too_much:
+                raise UsageError(
+                    f"{self._program} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
+                )
+            if left:
+                attempt.trace.write("evidence", kind="note", text=LEFT)
+        finally:
+            await _end(transport, program)  # however it ended, its children end with it
+            reports.cancel()
+            await asyncio.wait([reports])
+            channel.close()
+            self._trace_requests(attempt)
+        return (
+            bytes(program.written[1]),
+            bytes(program.written[2]),
+            channel.report.get("status", -signal.SIGKILL),
+        )
 
     def _trace_requests(self, attempt: Attempt) -> None:
         for members in attempt.requests() if attempt.requests else ():
             attempt.tool_called(**members)
+
+
+async def _spawn(prepared: Prepared) -> tuple[asyncio.SubprocessTransport, _Program]:
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            _Program,
+            *prepared.command,
+            env={},
+            pass_fds=prepared.files,
+            start_new_session=True,
+        )
+    )
+    try:
+        # shielded: asyncio ends a process that it was starting when cancelled, but not that process's children
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            await _end(*await starting)
+        raise
+
+
+async def _follow(channel: Channel, ports: Sequence[tuple[str, int]], program: _Program) -> None:
+    """Take in a launcher's reports until the program has ended, and lead its network's ports to those of this machine."""
+    servers: list[asyncio.Server] = []
+    channel.connection.setblocking(False)
+    try:
+        async for _ in _readable(channel.connection):
+            try:
+                more = channel.receive()
+            except BlockingIOError:  # told of what was taken in before
+                continue
+            while len(servers) < len(channel.listeners):
+                number = len(servers)
+                led = partial(lead, ports[number])
+                servers.append(await asyncio.start_server(led, sock=channel.listeners[number]))
+            if not more or "status" in channel.report:
+                program.done.set()
+            if not more:
+                return
+    finally:
+        program.done.set()
+        for server in servers:
+            server.close()
+
+
+async def _readable(waited: socket.socket) -> AsyncIterator[None]:
+    """Yield each time that a socket can be read."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(waited, ready.set)
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            yield
+    finally:
+        loop.remove_reader(waited)
 
 
 def _placeless(word: str) -> str:
@@ -249,7 +355,7 @@ def without_places(text: str) -> str:
 class _Program(asyncio.SubprocessProtocol):
     """What a program has written so far, by file descriptor; when it ended, and when nobody holds its pipes any more.
 
-    `done` is also when it wrote too much. Of its errors the last are kept.
+    `done` is when its launcher said so, or it wrote too much. Of its errors the last are kept.
     """
 
     def __init__(self) -> None:
@@ -272,9 +378,8 @@ class _Program(asyncio.SubprocessProtocol):
             self.done.set()
 
     def process_exited(self) -> None:
-        """Its children may live on."""
+        """Note the end of the launcher."""
         self.ended.set()
-        self.done.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, and all its pipes are closed."""
@@ -282,15 +387,10 @@ class _Program(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
 
-async def _end(transport: asyncio.SubprocessTransport, program: _Program, mark: str) -> None:
-    """Ends a process and all that it started."""
-    end_begun(mark)  # while it is known who began whom
+async def _end(transport: asyncio.SubprocessTransport, program: _Program) -> None:
+    """End a launcher, whose process namespace ends with it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(transport.get_pid(), signal.SIGKILL)
     if transport.get_returncode() is None:
         await program.ended.wait()
     transport.close()
-    for _ in range(_LOOKS):
-        if not end_begun(mark):
-            break
-        await asyncio.sleep(0.01)

@@ -11,17 +11,12 @@ from stillweb.snapshots.machine.signals import heard_signals, hearing
 
 
 class Until:
-    """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one,
-    or with a process of its own."""
+    """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one."""
 
     def __init__(self) -> None:
         # one that a signal's handler may fill while it is looked at: setting an Event then waits for itself
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._code = 0
-
-    def lost(self, _: str) -> None:
-        """A process has gone with its sessions; closing the gateway says it."""
-        self._ended.put(None)
 
     def wait(self) -> int:
         """The exit code, at the end."""

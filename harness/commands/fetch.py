@@ -144,7 +144,7 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
 def _html(snapshot: Snapshot, address: str) -> str | None:
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.http import charsets
-    from stillweb.snapshots.texts.text import unpacked
+    from stillweb.snapshots.texts.text import READ, unpacked
     from stillweb.snapshots.view import id_in
 
     view = snapshot.view(address)
@@ -156,7 +156,7 @@ def _html(snapshot: Snapshot, address: str) -> str | None:
     found = Store(snapshot).session("fetch").follow(address)
     if found.capture is None or found.redirects:
         return None
-    response = snapshot.read(found.capture)
+    response = snapshot.read_start(found.capture, READ + 1)
     body, problem = unpacked(response)
     if problem:
         say(f"stillweb: {address}: read as far as it can be unpacked: {problem}")

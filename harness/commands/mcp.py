@@ -98,7 +98,7 @@ def command(
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
         tune_process()
         with recording_toolset(snapshots[0], contracts, limits=limits, private=private) as recorded:
-            serve(recorded, transport, port or 0, ready=ready)
+            serve(recorded, transport, port or 0, ready=ready, writes=True)
             say_failures(recorded.recorder.failures)
         return
     with Snapshot.open(*snapshots) as snapshot:

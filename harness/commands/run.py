@@ -134,6 +134,11 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
     help="Make attempts that ended in an error, or whose scoring failed, again.",
 )
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
+@click.option(
+    "--allow-unconfined",
+    is_flag=True,
+    help="Start programs and model-written code also where this machine can't confine them; the certificate says so.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
     source: str,
@@ -163,6 +168,7 @@ def command(
     engine: str,
     retry_failed: bool,
     isolate: bool,
+    allow_unconfined: bool,
     as_json: bool,
 ) -> None:
     """Run AGENT on the tasks of SET against frozen snapshots. The same command continues an unfinished run.
@@ -231,6 +237,8 @@ def command(
         mode=mode,  # type: ignore[arg-type]
         fold_case=fold_case,
         directory=os.getcwd(),
+        source=os.path.abspath(source) if os.path.exists(source) else None,
+        allow_unconfined=allow_unconfined,
         env={
             n: v for n, v in sorted(os.environ.items()) if _SETTING.fullmatch(n) and not _SECRET.fullmatch(n)
         },

@@ -12,7 +12,7 @@ from stillweb.proxy.pages.quality import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.texts import html_text
-from stillweb.snapshots.texts.text import doubts, unpacked
+from stillweb.snapshots.texts.text import READ, doubts, unpacked
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
@@ -222,7 +222,7 @@ def _wall(store: Any, capture: Capture, ended: str) -> list[str]:
     """What an answer is where it is no page that was asked for: a login, a CAPTCHA, a consent wall, a soft 404."""
     if capture.mime not in _PAGES or capture.status >= 400:
         return []
-    response = store.snapshot.read(capture)
+    response = store.snapshot.read_start(capture, READ + 1)
     html = charsets.decode(unpacked(response)[0], response.header("content-type")).text
     tree = html_text.parse(html)
     found = examine(capture.status, html_text.markdown(tree) if tree is not None else "", html)

@@ -22,6 +22,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from stillweb.harness.demo.origin import DESK_HOST
+from stillweb.harness.servers.guarded import Guarded, configured
+
 HERE = Path(__file__).parent
 PAGE_SIZE = 10
 COOKIE = "desk_session"
@@ -65,7 +68,8 @@ async def weather(request: Request) -> Response:
         and (not chosen.get("month") or row["date"][5:7] == chosen["month"])
         and (not chosen.get("kind") or row["weather"] == chosen["kind"])
     ]
-    number = max(1, int(request.query_params.get("page", "1")))
+    asked = request.query_params.get("page", "1")
+    number = int(asked) if asked.isascii() and asked.isdigit() and 0 < len(asked) < 9 else 1
     pages = max(1, -(-len(found) // PAGE_SIZE))
     shown = found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     kinds = sorted({row["weather"] for row in rows("seattle-weather")})
@@ -88,13 +92,17 @@ async def electricity(request: Request) -> Response:
 
 async def generation(request: Request) -> Response:
     """Answers `{"source", "from", "to"}` with the years and their net generation."""
-    asked = json.loads(await request.body())
+    try:
+        asked = json.loads(await request.body())
+        source, begin, end = str(asked["source"]), int(asked["from"]), int(asked["to"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return JSONResponse({"error": "source, from and to are needed"}, status_code=400)
     found = [
         {"year": int(row["year"][:4]), "net_generation": int(row["net_generation"])}
         for row in rows("iowa-electricity")
-        if row["source"] == asked["source"] and asked["from"] <= int(row["year"][:4]) <= asked["to"]
+        if row["source"] == source and begin <= int(row["year"][:4]) <= end
     ]
-    return JSONResponse({"source": asked["source"], "unit": "thousand MWh", "rows": found})
+    return JSONResponse({"source": source, "unit": "thousand MWh", "rows": found})
 
 
 async def reports(request: Request) -> Response:
@@ -131,15 +139,16 @@ app = Starlette(
 @click.option("--key", type=click.Path(exists=True))
 def main(port: int, certificate: str | None, key: str | None) -> None:
     """Serves the site on loopback until told to stop."""
-    uvicorn.run(
-        app,
+    config = configured(
+        Guarded(app, names=(DESK_HOST,), pages=False),
         host="127.0.0.1",
         port=port,
-        log_level="warning",
-        timeout_keep_alive=600,  # a recorder that is held up may use a connection late
+        level="warning",
+        idle=600,  # a recorder that is held up may use a connection late
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+    uvicorn.Server(config).run()
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from stillweb.harness.models.tape import SOFTWARE
+from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import UsageError
 
 
@@ -50,7 +50,7 @@ def gather(path: Path) -> int:
                     same = done == [_content(c) for c in captures[: len(done)]]
                     for capture in captures[len(done) if same else 0 :]:
                         request, response = snapshot.read_request(capture), snapshot.read(capture)
-                        moment = datetime.strptime(capture.timestamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+                        moment = parse_timestamp(capture.timestamp[:14]) or EPOCH
                         writer.exchange(
                             Exchange(
                                 request,

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -75,6 +75,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
     models: set[str] = set()
     served: set[str] = set()
     replayable: list[str] = []
+    confinement: dict[str, dict[str, set[str]]] = {}
 
     evaluator = Evaluator(
         read_rubrics(files), mode=settings.mode, fold_case=settings.fold_case, env=settings.env
@@ -84,6 +85,10 @@ def make_certificate(path: Path) -> dict[str, Any]:
         name = f"{trace.task_id}/{trace.attempt}"
         _same_run(trace, tasks[trace.task_id], evaluator, stands_on)
         score = trace.last("score")
+        for who, means in _confinement(trace):
+            told = confinement.setdefault(who, {"held": set(means["held"]), "missing": set()})
+            told["held"] &= set(means["held"])
+            told["missing"] |= set(means["missing"])
         attempts[name] = {"trace": trace.hash, "score": digest(hashed_part(score or {}))}
         for event in trace.of("model"):
             models.add(event["model"])
@@ -126,8 +131,20 @@ def make_certificate(path: Path) -> dict[str, Any]:
     }
     certificate["hash"] = hash_of(certificate)
     certificate["made_again"] = files.made_again()  # not hashed: a repetition has nothing to make again
+    certificate["confinement"] = {  # nor is this: another machine has other means
+        who: {name: sorted(members) for name, members in told.items()} for who, told in confinement.items()
+    }
     certificate["version_of_code"] = code_version()
     return certificate
+
+
+def _confinement(trace: Trace) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """Yield which means held the attempt's program (`agent`) and the code that was run to score it (`code`)."""
+    answer, score = trace.last("answer") or {}, trace.last("score") or {}
+    if means := answer.get("aside", {}).get("confinement"):
+        yield "agent", means
+    if means := score.get("aside", {}).get("measured", {}).get("confinement"):
+        yield "code", means
 
 
 def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task]:

@@ -13,7 +13,7 @@ from stillweb.harness.trace import canonical
 from stillweb.snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
-UNHASHED = ("hash", "made_again", "version_of_code")
+UNHASHED = ("hash", "made_again", "confinement", "version_of_code")
 OF_THE_RUN = ("settings", "contracts", "part_of", "refused", "prompts")  # what only run.json says
 VERSIONED = ("code", "evaluator", "scorers", "judges")  # of the code that made it, not of the run
 

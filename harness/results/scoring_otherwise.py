@@ -86,6 +86,7 @@ def score_otherwise(
         settings.mode,
         settings.fold_case,
         settings.env,
+        settings.allow_unconfined,
     )
     hashes = {
         **stands_on,

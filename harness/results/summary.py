@@ -205,7 +205,13 @@ def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[
     tasks = files.tasks()
     embedder = embedder or embedder_for({task.scorer for task in tasks}, settings.env)
     evaluator = Evaluator(
-        read_rubrics(files), None, embedder, settings.mode, settings.fold_case, settings.env
+        read_rubrics(files),
+        None,
+        embedder,
+        settings.mode,
+        settings.fold_case,
+        settings.env,
+        settings.allow_unconfined,
     )
     different: list[Rescored] = []
     for _task, _number, trace in files.attempts():

@@ -10,13 +10,17 @@ import base64
 import secrets
 import threading
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from stillweb.harness.report import Screenshots, render, sheet_of
 from stillweb.harness.review.reviews import (
@@ -30,8 +34,10 @@ from stillweb.harness.review.reviews import (
 )
 from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.servers.guarded import Guarded, configured, listening
+from stillweb.proxy.wire.own_pages import page_fields, same_token
 from stillweb.snapshots.archives.appending import write_text
-from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import StillwebError, UsageError
 
 _MOST_BODY = 100_000
 _HERE = Path(__file__).parent
@@ -76,8 +82,6 @@ def review_html(
                 }
             )
         problems = screenshots.problems
-    script = (_HERE / "review.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(sha256(script.encode()).digest()).decode()
     return render(
         "review.html",
         _HERE,
@@ -92,9 +96,19 @@ def review_html(
         token=token,
         problem=problem,
         filled=filled or {},
-        script=Markup(script),
-        script_digest=digest,
+        script=Markup(_script()),
+        policy=_policy(token),
     )
+
+
+def _script() -> str:
+    return (_HERE / "review.js").read_text(encoding="utf-8")
+
+
+def _policy(token: str) -> str:
+    """Return what the page may do beside showing itself: run its one script, and send its forms."""
+    digest = base64.b64encode(sha256(_script().encode()).digest()).decode()
+    return f"; script-src 'sha256-{digest}'; form-action '{'self' if token else 'none'}'; base-uri 'none'"
 
 
 def export_review(path: Path, out: Path) -> Path:
@@ -106,38 +120,23 @@ def export_review(path: Path, out: Path) -> Path:
 class ReviewServer:
     """Serves the page on loopback; reviews are checked and appended to the traces. A context manager.
 
-    Only requests that name this host and carry the page's token are heard, so that no other page in the browser
-    can write a review.
+    A review must carry the page's token, so that no other page in the browser can write one; `Guarded` refuses the rest.
     """
 
     def __init__(self, path: Path, *, port: int = 0, everything: bool = False) -> None:
+        import uvicorn
+
         RunFiles(path).manifest()
         self._path, self._everything = path, everything
         self._token = secrets.token_urlsafe(16)
         self._lock = threading.Lock()
-        review = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, format: str, *args: Any) -> None:
-                return
-
-            def do_GET(self) -> None:
-                review.get(self)
-
-            def do_POST(self) -> None:
-                review.post(self)
-
-        try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        except OSError as error:
-            raise MissingCapability(f"port {port}: {error.strerror}; choose another with --port") from error
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        """Where the page is."""
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        routes = [Route("/", self._get), Route("/{_:path}", self._post, methods=["POST"])]
+        app = Guarded(Starlette(routes=routes), most=_MOST_BODY)
+        self._listener = listening("127.0.0.1", port)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._server = uvicorn.Server(configured(app, lifespan="off"))
+        sockets = [self._listener]
+        self._thread = threading.Thread(target=self._server.run, args=(sockets,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -146,27 +145,21 @@ class ReviewServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.should_exit = True
         self._thread.join()
+        self._listener.close()
 
-    def get(self, request: BaseHTTPRequestHandler) -> None:
-        """Answers with the page."""
-        if not self._ours(request):
-            return _send(request, 403, "This page is for this machine only.")
-        if urlsplit(request.path).path != "/":
-            return _send(request, 404, "There is only one page here.")
-        return self._page(request, 200)
+    def _get(self, request: Request) -> Response:
+        return self._page(200)
 
-    def post(self, request: BaseHTTPRequestHandler) -> None:
-        """Takes a review; what does not hold is said on the page, with what was filled in kept."""
-        length = request.headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > _MOST_BODY:
-            return _send(request, 413, "The form is too large.")
-        pairs = parse_qs(request.rfile.read(int(length)).decode("utf-8", "replace"), keep_blank_values=True)
-        form = {name: values[-1] for name, values in pairs.items()}
-        if not self._ours(request) or not secrets.compare_digest(form.get("token", ""), self._token):
-            return _send(request, 403, "This form is not from this page.")
+    async def _post(self, request: Request) -> Response:
+        """Take a review; what does not hold is said on the page, with what was filled in kept."""
+        pairs = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+        return await run_in_threadpool(self._take, {name: values[-1] for name, values in pairs.items()})
+
+    def _take(self, form: dict[str, str]) -> Response:
+        if not same_token(form.get("token", ""), self._token):
+            return PlainTextResponse("This form is not from this page.", 403)
         try:
             path = RunFiles(self._path).trace_path(form.get("task", ""), int(form.get("attempt") or 0))
             if not path.exists():
@@ -174,36 +167,19 @@ class ReviewServer:
             with self._lock:
                 add_review(path, Review.from_mapping(form), of=form.get("trace", ""))
         except (UsageError, ValueError) as error:
-            return self._page(request, 422, problem=str(error), filled=form)
+            return self._page(422, problem=str(error), filled=form)
         except (StillwebError, OSError) as error:
-            return _send(request, 500, f"Not saved: {error}")
-        request.send_response(303)
-        request.send_header("Location", f"/?saved=1#{quote(form.get('anchor', ''))}")
-        request.send_header("Content-Length", "0")
-        request.end_headers()
-        return None
+            return PlainTextResponse(f"Not saved: {error}", 500)
+        return RedirectResponse(f"/?saved=1#{quote(form.get('anchor', ''))}", 303)
 
-    def _page(self, request: BaseHTTPRequestHandler, status: int, **more: Any) -> None:
+    def _page(self, status: int, **more: Any) -> Response:
         try:
             text = review_html(self._path, token=self._token, everything=self._everything, **more)
         except (
             StillwebError,
             OSError,
         ) as error:  # a trace that was damaged since: said, and the server goes on
-            status, text = 500, f"The run can't be shown: {error}"
-        _send(request, status, text)
-
-    def _ours(self, request: BaseHTTPRequestHandler) -> bool:
-        port = self._server.server_port
-        return request.headers.get("host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-
-
-def _send(request: BaseHTTPRequestHandler, status: int, text: str) -> None:
-    data = text.encode("utf-8", "replace")
-    request.send_response(status)
-    kind = "text/html" if text.lstrip().startswith("<!DOCTYPE") else "text/plain"
-    request.send_header("Content-Type", f"{kind}; charset=utf-8")
-    request.send_header("Content-Length", str(len(data)))
-    request.send_header("Cache-Control", "no-store")
-    request.end_headers()
-    request.wfile.write(data)
+            return PlainTextResponse(f"The run can't be shown: {error}", 500)
+        data = text.encode("utf-8", "replace")
+        policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{_policy(self._token)}"
+        return HTMLResponse(data, status, dict(page_fields(policy)))

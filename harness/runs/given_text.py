@@ -18,7 +18,7 @@ from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import path_prefix
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.texts import html_text
-from stillweb.snapshots.texts.text import HTML, PDF, kind_of, unpacked
+from stillweb.snapshots.texts.text import HTML, PDF, READ, kind_of, unpacked
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.store import Store
@@ -79,7 +79,7 @@ def _text(store: Store, capture: Capture) -> str:
         mime.startswith(_TOLD) or mime.endswith(("+json", "+xml")) or _page(mime)
     ):
         return ""
-    response = store.snapshot.read(capture)
+    response = store.snapshot.read_start(capture, READ + 1)
     label = response.header("content-type")
     body, _ = unpacked(response)
     kind, _ = kind_of(body, label)

@@ -121,6 +121,8 @@ async def score_attempt(
     aside: dict[str, Any] = {}
     if end == "seconds" and attempt.behind.names:
         aside["threads"] = attempt.behind.names
+    if attempt.confinement:
+        aside["confinement"] = attempt.confinement
     if attempt.given_up:
         aside["given_up"] = attempt.given_up
     arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page, aside)

@@ -12,6 +12,7 @@ from stillweb.harness.agents import Agent, identity_of
 from stillweb.harness.agents.command import CommandAgent
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.workshop import agent_of, judge_endpoints
+from stillweb.harness.sandbox.running import Limits, can_confine, run
 from stillweb.harness.scoring import find_scorer, score
 from stillweb.harness.scoring.sgi.common import DEFAULTS
 from stillweb.harness.task import Task
@@ -25,8 +26,8 @@ _OPTIONS_FIRST = ("exact", "judge", "page")
 def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
     """Raises for the first thing that these tasks need and that isn't there.
 
-    MissingCapability: the environment or a fixture of a dry experiment, a sandbox without network, a judge's key
-    (unless a tape that may answer is there). UsageError: a scorer that isn't there or has wrong options, a program
+    MissingCapability: the environment or a fixture of a dry experiment, a means to confine its code or the agent's
+    program (unless the settings allow that), a judge's key (unless a tape that may answer is there). UsageError: a scorer that isn't there or has wrong options, a program
     that isn't there, a judge's model that nobody named, a wrong limit, or one of money without the model's price.
     """
     tasks = list(tasks)
@@ -54,8 +55,17 @@ def _scorers(tasks: list[Task]) -> None:
 
 
 def _program(agent: Agent, settings: Settings) -> None:
-    if isinstance(agent, CommandAgent) and not shutil.which(agent.command[0], path=agent.env.get("PATH")):
+    if not isinstance(agent, CommandAgent):
+        return
+    if not shutil.which(agent.command[0], path=agent.env.get("PATH")):
         raise UsageError(f"{settings.agent}: there is no program {agent.command[0]!r}")
+    for name in agent.files:
+        if not Path(name).expanduser().exists():
+            raise UsageError(f"{settings.agent}: files: there is no {name!r} here")
+    if not settings.allow_unconfined:
+        network = agent.network(web=bool(settings.snapshots))
+        if reason := can_confine(network=network, limits=None):
+            raise MissingCapability(f"{settings.agent}: {reason}")
 
 
 def _prices(agent: Agent, settings: Settings) -> None:
@@ -100,7 +110,6 @@ def _judged(scorers: set[str]) -> set[str]:
 
 def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
     """The environment's Python is started once, in the sandbox, as the tests of every answer will be."""
-    from stillweb.harness.sandbox.running import Limits, run
     from stillweb.harness.scoring.sgi.settings import (
         check_fixtures,
         environment_of,
@@ -118,6 +127,7 @@ def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
             cwd=Path(folder),
             limits=Limits(seconds=60),
             environment=environment_of(python),
+            allow_unconfined=settings.allow_unconfined,
         )
     if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or [f"code {result.returncode}"])[-1]

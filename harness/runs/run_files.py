@@ -44,6 +44,8 @@ TapeMode = Literal["record", "replay", "auto", "none"]
 class Settings:
     """What decides a run, and where its parts lie. Paths are of this machine and never hashed.
 
+    `source` is where the tasks came from. `allow_unconfined`: programs and model-written code are run also where the
+    machine lacks a means to confine them.
     `contracts` names tool contracts; `epochs` is how often each task is attempted; `env` holds the documented
     variables that scorers read (never keys); `prices` maps a model to money per million tokens
     {"input", "output", "cached"}; `directory` is the working directory, from which the agent's files are named.
@@ -67,6 +69,8 @@ class Settings:
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     directory: str | None = None
     uploads: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
+    allow_unconfined: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; inverse of `from_json`."""
@@ -98,7 +102,7 @@ class Settings:
         return cls(**ready)
 
     # How many model answers come from where, and where files lie, change no result that is a result.
-    PLACES = ("snapshots", "tape", "tape_path", "agent", "directory")
+    PLACES = ("snapshots", "tape", "tape_path", "agent", "directory", "source")
     PLACE_VARIABLES = re.compile(r"\w*(_BASE_URL(_\d+)?|_DIR|_CONDA_ENV)")  # those of judges are numbered
 
     def deciding(self) -> dict[str, Any]:
@@ -114,10 +118,11 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
     **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads"), dict),
-    **dict.fromkeys(("synthetic_search", "fold_case"), bool),
+    **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),
     "epochs": int,
     "tape_path": str | None,
     "directory": str | None,
+    "source": str | None,
 }
 
 
@@ -166,6 +171,16 @@ class RunFiles:
     def tape(self, settings: Settings) -> Path:
         """Where the run's model calls lie or will lie."""
         return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
+
+    def hidden(self, settings: Settings) -> list[str]:
+        """Return the places that no program of an attempt may see."""
+        places = [
+            str(self.path.absolute()),
+            *settings.snapshots,
+            str(self.tape(settings).absolute()),
+            settings.source,
+        ]
+        return [place for place in places if place and "://" not in place]
 
     def claim(self) -> None:
         """Makes the directory; UsageError where it is full of other things, which a run's files would lie among or replace."""
@@ -292,7 +307,10 @@ class RunFiles:
             raise DamagedInput(f"{path}: is no stillweb run")
         if value.get("version") != VERSION:
             raise DamagedInput(f"{path}: version {value.get('version')!r} is not known here (only {VERSION})")
-        return Settings.from_json(value.get("settings"), str(path)), dict(value.get("stands_on", {}))
+        stands_on = value.get("stands_on", {})
+        if not isinstance(stands_on, dict):
+            raise DamagedInput(f"{path}: stands_on is no object")
+        return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:
         """The tasks of the run. DamagedInput where they are not those that it began with."""

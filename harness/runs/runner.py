@@ -328,6 +328,8 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
             on_change=display.changed if display else None,
             stop=known.stops.get((task.id, job.attempt)) if known else None,
             workspace=workspace,
+            hidden=shop.files.hidden(shop.settings),
+            allow_unconfined=shop.settings.allow_unconfined,
         )
         if display:
             display.changed(attempt)

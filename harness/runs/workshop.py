@@ -71,6 +71,7 @@ class Workshop:
             mode=settings.mode,
             fold_case=settings.fold_case,
             env=settings.env,
+            allow_unconfined=settings.allow_unconfined,
         )
         agent = agent_of(settings)
         return cls(files, settings, tasks, agent, evaluator, repeats=repeats)

@@ -1,1 +1,1 @@
-"""Running code that a model wrote: `running` starts and ends it, `launcher` is the inside of its process."""
+"""Confined programs: `running` starts and ends them, `launcher` is the inside of their process, `seccomp` its filter."""

@@ -100,6 +100,7 @@ class Context:
     mode: Literal["faithful", "fixed"] = "faithful"
     fold_case: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    allow_unconfined: bool = False  # see stillweb.harness.sandbox.running
 
 
 Scorer = Callable[[Task, str | None, Context], Score]

@@ -56,6 +56,7 @@ class Evaluator:
     mode: Literal["faithful", "fixed"] = "faithful"
     fold_case: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    allow_unconfined: bool = False
 
     def rubric(self, task: Task) -> Any:
         """The compiled side-car of a task, or None."""
@@ -76,7 +77,9 @@ class Evaluator:
         """What the scorer of one task gets."""
         rubric = self.rubric(task)
         rubrics = {} if rubric is None else {task.base or task.id: rubric, task.id: rubric}
-        return Context(rubrics, judge, self.embedder, page, self.mode, self.fold_case, self.env)
+        return Context(
+            rubrics, judge, self.embedder, page, self.mode, self.fold_case, self.env, self.allow_unconfined
+        )
 
 
 class _TracingJudge:

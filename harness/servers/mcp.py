@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import secrets
+import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,8 @@ from stillweb.harness.servers.cancelling import sifted, until_taken_back
 from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.proxy.pages import running
-from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.proxy.wire.addresses import host_port
+from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -30,7 +33,6 @@ GONE = (
     "BrokenResourceError",
     "ClientDisconnect",
 )  # what the SDK meets when a client leaves
-IDLE = 75  # seconds that a connection may rest: more than clients do, so that none is closed while it asks
 
 
 def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
@@ -112,11 +114,12 @@ def serve(
     *,
     host: str = "127.0.0.1",
     ready: Callable[[str], None] | None = None,
+    writes: bool = False,
 ) -> None:
-    """Serves until the client goes (stdio) or the process is told to end (http).
+    """Serve until the client goes (stdio) or the process is told to end (http).
 
-    `ready` is given the address once clients can connect. Raises UsageError for an unknown transport,
-    MissingCapability when the port is taken.
+    `ready` is given the address once clients can connect; where calls `writes` something, it holds a token that each
+    request must bring. Raises UsageError for an unknown transport, MissingCapability when the port is taken.
     """
     import anyio
 
@@ -127,7 +130,7 @@ def serve(
             raise UsageError("stdio is closed; a client speaks through standard input and output")
         running.run(_stdio(toolset))
     else:
-        anyio.run(_http, toolset, host, port, ready)
+        anyio.run(_http, toolset, host, port, ready, secrets.token_urlsafe(16) if writes else "")
 
 
 async def _stdio(toolset: Toolset) -> None:
@@ -178,12 +181,14 @@ async def _stdio(toolset: Toolset) -> None:
             await toolset.close()
 
 
-def make_app(toolset: Toolset) -> Any:
-    """An ASGI application that serves the toolset at `/mcp` (streamable HTTP)."""
+def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> Any:
+    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP); see `Guarded`."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
     from starlette.routing import Route
 
+    from stillweb.harness.servers.guarded import Guarded
     from stillweb.harness.servers.stateless import HttpFront, Stateless
 
     logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
@@ -200,8 +205,16 @@ def make_app(toolset: Toolset) -> Any:
             await toolset.close()
 
     return Starlette(
-        routes=[Route(PATH, endpoint=HttpFront(stateless, manager.handle_request))], lifespan=lifespan
+        routes=[Route(PATH, endpoint=HttpFront(stateless, manager.handle_request))],
+        middleware=[Middleware(Guarded, token=token, names=names)],
+        lifespan=lifespan,
     )
+
+
+def address_of(listener: socket.socket, token: str = "") -> str:
+    """Return the URL of the server that has this listener."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{host_port(host, port)}{PATH}" + (f"?token={token}" if token else "")
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
@@ -210,28 +223,16 @@ def _worth_telling(record: logging.LogRecord) -> bool:
     return error is None or error.__name__ not in GONE
 
 
-async def _http(toolset: Toolset, host: str, port: int, ready: Callable[[str], None] | None) -> None:
-    import socket
-
+async def _http(
+    toolset: Toolset, host: str, port: int, ready: Callable[[str], None] | None, token: str
+) -> None:
     import uvicorn
 
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise MissingCapability(
-            f"port {port} of {host} can't be used: {error.strerror}; give another with --port"
-        ) from error
-    config = uvicorn.Config(
-        make_app(toolset),
-        log_level="warning",
-        lifespan="on",
-        timeout_graceful_shutdown=2,
-        timeout_keep_alive=IDLE,
-    )
+    from stillweb.harness.servers.guarded import configured, listening
+
+    listener = listening(host, port)
+    app = make_app(toolset, token, {host})
+    config = configured(app, level="warning", leave=2, lifespan="on")
     if ready is not None:
-        listener.listen(128)
-        ready(f"http://{host}:{listener.getsockname()[1]}{PATH}")
+        ready(address_of(listener, token))
     await uvicorn.Server(config).serve(sockets=[listener])

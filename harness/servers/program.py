@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from stillweb.harness.agents.tool_event import call_members
-from stillweb.harness.servers.mcp import IDLE, PATH, make_app
+from stillweb.harness.servers.mcp import address_of, make_app
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec
 from stillweb.harness.tools.store import Visit
 from stillweb.harness.tools.toolset import Tool, ToolSession, Toolset
@@ -115,12 +116,13 @@ class AttemptTools:
 async def serve_program(toolset: Toolset, session: ToolSession) -> AsyncIterator[ProgramServer]:
     """Serves while it is open, in the running event loop."""
     tools = AttemptTools(toolset, session)
+    token = secrets.token_urlsafe(16)  # other attempts' programs run on this machine, too
     with _listen() as listener:
         host, port = listener.getsockname()
-        at_work = asyncio.ensure_future(_serve(tools, listener))
+        at_work = asyncio.ensure_future(_serve(tools, listener, token))
         try:
             bypass = host if host == _OWN else f"{host}:{port}"
-            yield ProgramServer(f"http://{host}:{port}{PATH}", bypass, tools.calls)
+            yield ProgramServer(address_of(listener, token), bypass, tools.calls)
         finally:
             at_work.cancel()
             await asyncio.wait([at_work])  # not itself: its end would look like one of ours, and hide that
@@ -139,17 +141,17 @@ def _listen() -> socket.socket:
     return listener
 
 
-async def _serve(tools: AttemptTools, listener: socket.socket) -> None:
+async def _serve(tools: AttemptTools, listener: socket.socket, token: str) -> None:
     """Waits for somebody, and then serves until it is cancelled."""
     await _readable(listener)
-    app = await asyncio.to_thread(make_app, tools)  # type: ignore[arg-type]  # what it uses of a toolset
+    app = await asyncio.to_thread(make_app, tools, token)  # type: ignore[arg-type]  # what it uses of a toolset
     import uvicorn
+
+    from stillweb.harness.servers.guarded import configured
 
     # a client that leaves its stream open when it ends is nothing that a run should speak of
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
-    config = uvicorn.Config(
-        app, log_level="error", lifespan="on", timeout_graceful_shutdown=1, timeout_keep_alive=IDLE
-    )
+    config = configured(app, lifespan="on")
     config.load()
     server = uvicorn.Server(config)
     # not server.serve(): that would take the run's signals, and look up only ten times a second whether to end

@@ -1,4 +1,4 @@
-"""The virtual hosts of `stillweb replay`, made by name in each of its processes (`stillweb.proxy.serving.hosting.MadeHosts`)."""
+"""The virtual hosts of `stillweb replay`: search services at their real addresses."""
 
 from __future__ import annotations
 

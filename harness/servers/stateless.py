@@ -12,11 +12,9 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
-from urllib.parse import urlsplit
 
 from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from stillweb.harness.tools.toolset import ToolSession, Toolset
-from stillweb.proxy.wire.addresses import on_this_machine
 from stillweb.snapshots.errors import StillwebError
 
 REVISION = "2026-07-28"
@@ -175,10 +173,7 @@ class Stateless:
 
 
 class HttpFront:
-    """An ASGI application before the SDK's: takes requests of this era by their header, hands on all others.
-
-    What a page of another machine's site asks is refused, as the specification demands (2025-11-25, transports).
-    """
+    """An ASGI application before the SDK's: takes requests of this era by their header, hands on all others."""
 
     def __init__(self, stateless: Stateless, behind: Any) -> None:
         self._stateless = stateless
@@ -187,9 +182,6 @@ class HttpFront:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """See ASGI."""
         headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in scope.get("headers", ())}
-        if scope["type"] == "http" and not _of_this_machine(headers.get("origin")):
-            await _send(send, 403, Refusal(INVALID_REQUEST, "Forbidden: Invalid Origin header").reply(None))
-            return
         modern = headers.get("mcp-protocol-version", "") >= REVISION
         if scope["type"] != "http" or scope["method"] != "POST" or not modern:
             await self._behind(scope, receive, send)
@@ -217,13 +209,6 @@ class HttpFront:
             return 202, None
         code = reply.get("error", {}).get("code")
         return STATUS.get(code, 200), reply
-
-
-def _of_this_machine(origin: str | None) -> bool:
-    """Whether a request comes from no page, or from one that this machine serves."""
-    if origin is None:
-        return True
-    return on_this_machine(urlsplit(origin).hostname or "")
 
 
 async def _send(send: Any, status: int, reply: dict[str, Any] | None) -> None:

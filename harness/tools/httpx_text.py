@@ -6,15 +6,12 @@ After httpx 0.28 (BSD-3-Clause, Encode OSS), `_decoders.py` and `_models.py`.
 from __future__ import annotations
 
 import codecs
-import zlib
 from email.message import Message
 
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inflate, too_large, within
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.charsets import codec
 from stillweb.snapshots.http.encodings import EncodingProblem
-
-_GZIP = zlib.MAX_WBITS | 16
 
 
 def httpx_text(response: Response) -> str:
@@ -31,35 +28,35 @@ def _charset(content_type: str | None) -> str:
     message = Message()
     message["content-type"] = content_type or ""
     label = message.get_content_charset()
-    # codecs that only Python has, and that read no text, are passed over
-    return codecs.lookup(label).name if label and codec(label) and _known(label) else "utf-8"
+    return text_codec(label)
 
 
-def _known(label: str) -> bool:
+def text_codec(label: str | None) -> str:
+    """Return the Python codec of a label that names a text encoding (`hex` and the like are none), else `utf-8`."""
     try:
-        codecs.lookup(label)
-    except LookupError:
-        return False
-    return True
+        b"a".decode(label or "utf-8", "replace")
+        return codecs.lookup(label or "utf-8").name
+    except (LookupError, UnicodeError):
+        return "utf-8"
 
 
 def _unpacked(body: bytes, encoding: str | None) -> bytes:
     for name in reversed([part.strip().lower() for part in (encoding or "").split(",")]):
         if name == "gzip":
-            body = _inflated(body, _GZIP)
+            body = _inflated(body, GZIP)
         elif name == "deflate":
             try:
-                body = _inflated(body, zlib.MAX_WBITS)
+                body = _inflated(body, ZLIB)
             except EncodingProblem:
-                body = _inflated(body, -zlib.MAX_WBITS)
+                body = _inflated(body, DEFLATE)
         elif name in ("br", "zstd"):  # which the real one does not ask for, and browsers do
             body = encodings.decode(body, name)
     return body
 
 
 def _inflated(body: bytes, form: int) -> bytes:
-    unpacking = zlib.decompressobj(form)
+    refusal = EncodingProblem(too_large("the body", IN_MEMORY))
     try:
-        return unpacking.decompress(body) + unpacking.flush()
-    except zlib.error as error:
+        return b"".join(within(Inflate(form).feed(body), IN_MEMORY, lambda: refusal))
+    except ValueError as error:
         raise EncodingProblem(str(error)) from error

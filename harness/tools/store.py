@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from stillweb.harness.tools.alike import first_alike
 from stillweb.harness.tools.cookies import Cookies
 from stillweb.harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
+from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.capture import PARTIAL, Capture, Response
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.charsets import codec, header_charset
+from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.texts.freezing import text_address, view_text_address
-from stillweb.snapshots.texts.text import FrozenText, extract, extract_html
+from stillweb.snapshots.texts.text import READ, FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -114,7 +114,7 @@ class Store:
         return None
 
     def _made(self, capture: Capture) -> FrozenText | None:
-        return self.frozen_of(capture) or extract(capture, self.snapshot.read(capture))
+        return self.frozen_of(capture) or extract(capture, self.snapshot.read_start(capture, READ + 1))
 
     def text_at(self, address: str) -> FrozenText | None:
         """The frozen text with this address."""
@@ -293,11 +293,5 @@ def client_text(response: Response) -> str:
     Raises EncodingProblem where httpx would not be able to decode the content encoding.
     """
     body = encodings.decode(response.body, response.header("content-encoding"))
-    label = header_charset(response.header("content-type"))
-    name = "utf-8"
-    if label:
-        try:
-            name = codecs.lookup(label).name if codec(label) else "utf-8"
-        except LookupError:
-            name = "utf-8"
+    name = text_codec(header_charset(response.header("content-type")))
     return body.decode(name, "replace")

@@ -297,6 +297,10 @@ def _loaded(text: str, where: str) -> tuple[Any, yaml.Node | None]:
         raise UsageError(f"{where}:{line} no YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: no YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise UsageError(f"{where}: is nested too deeply") from None
+    except ValueError as error:  # a number or a date that is none
+        raise UsageError(f"{where}: no YAML: {error}") from None
 
 
 def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> tuple[Step, ...]:

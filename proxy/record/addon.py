@@ -34,6 +34,7 @@ from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.record.websockets import MOST_MESSAGES, WebSocketRecord
 from stillweb.proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
+from stillweb.proxy.wire.own_pages import page_fields, refused
 from stillweb.proxy.wire.silence import Said
 
 POLL_SECONDS = 0.05
@@ -192,7 +193,7 @@ class RecordingAddon:
             flow.response = challenge()
             return
         if request.host == OWN_HOST:
-            flow.response = self._own_page(request.path)
+            flow.response = self._own_page(request)
             return
         if self._archive.error is not None:
             flow.response = http.Response.make(
@@ -407,11 +408,18 @@ class RecordingAddon:
             draft.counted = False
             self._archive.session(draft.session).open -= 1
 
-    def _own_page(self, path: str) -> http.Response:
-        if path == "/ca.pem":
-            return http.Response.make(200, self._authority_pem, {"Content-Type": "application/x-pem-file"})
-        if path == "/":
-            return http.Response.make(
-                200, json.dumps(self._status(), indent=1) + "\n", {"Content-Type": "application/json"}
+    def _own_page(self, request: http.Request) -> http.Response:
+        why = refused(request.headers.get("Host"), request.headers.get("Origin"), (OWN_HOST,))
+        if why:
+            status, media, body = 403, "text/plain", f"stillweb: {why}.\n".encode()
+        elif request.path == "/ca.pem":
+            status, media, body = 200, "application/x-pem-file", self._authority_pem
+        elif request.path == "/":
+            status, media, body = (
+                200,
+                "application/json",
+                f"{json.dumps(self._status(), indent=1)}\n".encode(),
             )
-        return http.Response.make(404, f"{OWN_HOST} has / (status) and /ca.pem\n")
+        else:
+            status, media, body = 404, "text/plain", f"{OWN_HOST} has / (status) and /ca.pem\n".encode()
+        return http.Response.make(status, body, {"Content-Type": media, **dict(page_fields())})

@@ -17,6 +17,7 @@ from stillweb.proxy.serving.failing import fails
 from stillweb.proxy.serving.hosting import VirtualHost, reset_in
 from stillweb.proxy.serving.kept import Kept
 from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.serving.lines import Lines
 from stillweb.proxy.serving.long_polls import hanging, unanswered
 from stillweb.proxy.serving.misses import Missed, body_entry, masked_url, missed_of, near_entry
 from stillweb.proxy.serving.own_ids import with_ids
@@ -27,6 +28,7 @@ from stillweb.proxy.serving.tails import Tails
 from stillweb.proxy.wire.addresses import host_of
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 
 STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
 CACHE_BYTES = 64 << 20
-MISSES_KEPT = 100_000  # of a session
+MISSES_KEPT = 16 << 20  # bytes, about, of what a session missed
+LAST_FAILURES = 100
 NEAREST = 3  # captures named in a miss
 
 
@@ -70,39 +73,30 @@ class Answerer:
         self.misses = 0
         self.failed = 0  # as they did while recording
         self.failures: list[str] = []  # of answering, for the status page
+        self.forgotten = 0  # of those: counted, and told no more
         self.kept = Kept(snapshot, cache_bytes)
-        self._lines: dict[str, Line] = {}
+        self.lines = Lines(self.matcher.session, self.kept.forget_line)
+        self.line = self.lines.line
         self.tail = Tails().of
 
     # Sessions
 
-    def line(self, name: str) -> Line:
-        """The session of that name, begun when new."""
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = Line(name, self.matcher.session(name))
-        return line
-
-    def rename(self, name: str, session: str) -> None:
-        """What comes under a name is another session's from now on."""
-        self._lines[name] = self.line(session)
-
     def reset(self, name: str) -> None:
         """Takes a session back to its start; its count of requests goes on."""
-        line = self._lines.get(name)
-        if line is not None:
+        if self.lines.known(name) is not None:
+            line = self.line(name)
             line.begin_anew(self.matcher.session(name))
             reset_in(self.virtual_hosts.values(), line.name)
 
     def missed(self, name: str) -> list[Missed]:
         """What a session asked for in vain, in the order in which it was answered."""
-        line = self._lines.get(name)
+        line = self.lines.known(name)
         return list(line.missed) if line is not None else []
 
     @property
     def sessions(self) -> dict[str, int]:
         """Requests by session."""
-        return {name: line.seq for name, line in self._lines.items() if name == line.name}
+        return self.lines.counts()
 
     # Answers
 
@@ -188,7 +182,8 @@ class Answerer:
             if site not in line.session.sites and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
-                made = Memo(reply.wire(), tail, line, lookup.capture, site, request)
+                named = None if memo_key[0] else line
+                made = Memo(reply.wire(), tail, named, lookup.capture, site, request)
                 self.kept.remember(memo_key, made, hot)
         return reply
 
@@ -227,7 +222,11 @@ class Answerer:
         if (capture.original[2] if capture.original else capture.length) > STREAMED:
             reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
             return reply, how, None
-        hot = self.kept.load(capture)
+        try:
+            hot = self.kept.load(capture)
+        except TooLarge:
+            reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+            return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
         if own is not None:
             hot = Hot(own, hot.aged)
@@ -246,6 +245,9 @@ class Answerer:
             if hot.plain is None:
                 try:
                     hot.plain = encodings.decode(body, codings.coding(stored))
+                except encodings.LongBody:
+                    reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+                    return reply, how, None
                 except encodings.EncodingProblem:
                     hot.plain = body  # damaged at the origin already: as it came
                 self.kept.grow(hot, len(hot.plain))
@@ -276,15 +278,11 @@ class Answerer:
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
         encoding = codings.coding(stored) if decoded else None
         if decoded:
-            unpacked = stored_pieces(self.snapshot, capture, encoding)
-            try:
-                if request.header("range") is not None or request.method == "HEAD":
-                    size = sum(len(p) for p in unpacked)
-                else:
-                    size = None
-                    next(unpacked, b"")  # whether it is packed at all
+            try:  # whether it can be unpacked within bounds is known at its end
+                size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
             except encodings.EncodingProblem:
-                decoded, encoding, size = False, None, found  # damaged at the origin already: as it came
+                # damaged at the origin already, or a bomb: as it came
+                decoded, encoding, size = False, None, found
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
         fields = flagged(made.headers, verdict, capture, how, doubted)
@@ -329,8 +327,10 @@ class Answerer:
     def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
         """A miss of a session: counted, and known to it."""
         self.misses += 1
-        if len(line.missed) < MISSES_KEPT:
-            line.missed.append(missed_of(request, bool(lookup is not None and lookup.irrelevant)))
+        if line.weight < MISSES_KEPT:
+            missed = missed_of(request, bool(lookup is not None and lookup.irrelevant))
+            line.weight += len(missed.url) + 100
+            line.missed.append(missed)
 
     def tunnel(self, authority: str, line: Line) -> Reply | None:
         """The refusal of a tunnel to where none came about while recording; None where one is to be opened."""
@@ -389,10 +389,16 @@ class Answerer:
         """Answering went wrong, which is our fault: said."""
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
-        self.failures.append(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
         line.unanswered(request, "failed")
         self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
+
+    def fail(self, what: str) -> None:
+        """Keep what broke an answer off, for the status page."""
+        self.failures.append(what)
+        self.forgotten += max(0, len(self.failures) - LAST_FAILURES)
+        del self.failures[:-LAST_FAILURES]
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
         """A long answer broke off under way: a line of its own, after the one that announced it."""

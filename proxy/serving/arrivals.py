@@ -34,6 +34,7 @@ class Arrivals(Channel):
         self._read = read
         self.parser = Parser()
         self.line: Line | None = None  # of the tunnel
+        self._last: Line | None = None  # of the last request outside of a tunnel
         self.base = ""  # scheme://authority of the tunnel, "" outside
         self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
         self._authority = ""
@@ -59,6 +60,9 @@ class Arrivals(Channel):
         self._closing = True
         self._calm = None
         self.hub.connections.discard(self)
+        for line in (self.line, self._last):
+            if line is not None:
+                line.clients -= 1
         if self._busy is not None:
             self._busy.cancel()
         if self._h2 is not None:
@@ -162,7 +166,7 @@ class Arrivals(Channel):
             return
         if parser.idle:
             memo = self._memos.get(data)
-            if memo is not None and (wire := self._remembered(memo, self.line or memo.line)):
+            if memo is not None and (wire := self._remembered(memo, self.line or memo.line)):  # type: ignore[arg-type]
                 self.write(wire)
             else:
                 parser.feed(data)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from stillweb.proxy.serving import refusing
 from stillweb.proxy.serving.arrivals import PATIENCE, Arrivals
-from stillweb.proxy.serving.http1 import BadRequest, Message, request_bytes, url_inside, url_outside
-from stillweb.proxy.serving.replies import ESTABLISHED, Line, failure
+from stillweb.proxy.serving.http1 import BadRequest, Message, url_inside, url_outside
+from stillweb.proxy.serving.replies import ESTABLISHED, Line
 from stillweb.proxy.wire.addresses import (
     AUTHORITY,
     DEFAULT_SESSION,
@@ -24,21 +23,11 @@ from stillweb.proxy.wire.addresses import (
 )
 from stillweb.snapshots.request import Request
 
-if TYPE_CHECKING:
-    from stillweb.proxy.serving.hub import Hub
-
-MOST_GIVEN = 1 << 17  # bytes that another process is handed with a connection
-WRITTEN = 0.002  # seconds between looks at whether all is written
-
 _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
 
 class Connection(Arrivals):
     """An accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
-
-    def __init__(self, hub: Hub, read: bytes = b"") -> None:
-        super().__init__(hub, read)
-        self._last: Line | None = None  # of the last request outside of a tunnel
 
     # Requests
 
@@ -74,8 +63,7 @@ class Connection(Arrivals):
     def _answer(self, message: Message, raw: bytes | None) -> None:
         if not self.base and message.target.startswith("/") and self._transport is not None:
             own = self._transport.get_extra_info("sockname")
-            # one of a pair of sockets has no port (stillweb.proxy.serving.bridging)
-            if site := site_named(message.named.get("host"), own[1] if own else 0):
+            if site := site_named(message.named.get("host"), own[1]):
                 message.target = f"http://{site}{message.target}"
         target = message.target
         hub = self.hub
@@ -93,9 +81,12 @@ class Connection(Arrivals):
             if host_of(url) != OWN_HOST and name is None and hub.challenge:
                 self._send(hub.ask_for_name(), message)
                 return
-            if hub.mine is not None and self._anothers(message, url, name):
-                return
-            line = self._last = hub.answerer.line(name or DEFAULT_SESSION)
+            line = hub.answerer.line(name or DEFAULT_SESSION)
+            if line is not self._last:
+                line.clients += 1
+                if self._last is not None:
+                    self._last.clients -= 1
+                self._last = line
         elif target.startswith("/"):
             line = None
             url = f"http://{OWN_HOST}{target}"
@@ -107,14 +98,10 @@ class Connection(Arrivals):
         request = Request(message.method, url, headers, message.body)
         host = host_of(url)
         if host == OWN_HOST or line is None:
-            if hub.mine is not None and not self.base:
-                self._give_back(message, "")
-                return
-            message.keep_alive = message.keep_alive and not hub.only_own
-            self._send(hub.own_page(request), message)
-            return
-        if hub.only_own:  # within a tunnel to our pages
-            self._send(failure(request, 421, "Misdirected Request", f"{host} is not answered here"), message)
+            # a browser that was led here by the name, and not through the proxy, says the port, too
+            asked = (message.named.get("host") or "").lower()
+            through = line is not None or asked == OWN_HOST
+            self._send(hub.own_page(request, (OWN_HOST,) if through else ()), message)
             return
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
@@ -162,15 +149,14 @@ class Connection(Arrivals):
         if name is None and self.hub.challenge and match[1].lower() != OWN_HOST:
             self._send(self.hub.ask_for_name(), message)
             return
-        if self.hub.mine is not None and self._anothers(message, f"https://{match[1]}/", name):
-            return
         self._authority = match[1] if match[2] in (None, "443") else target
         line = self.hub.answerer.line(name or DEFAULT_SESSION)
-        ours = self.hub.only_own or match[1].lower() == OWN_HOST
+        ours = match[1].lower() == OWN_HOST
         if not ours and (refusal := self.hub.answerer.tunnel(self._authority, line)) is not None:
             self._send(refusal, message)
             return
         self.line = line
+        line.clients += 1
         self.base = f"?://{self._authority}"
         self._sniffing = True
         self.write(ESTABLISHED)
@@ -178,35 +164,6 @@ class Connection(Arrivals):
             self._sniff(rest)
         else:  # the certificate is minted while the client, most likely, makes its first message of TLS
             asyncio.get_running_loop().call_soon(self._prepare)
-
-    def _anothers(self, message: Message, url: str, name: str | None) -> bool:
-        """Gives the connection back where a request on it is for a session of another process, or for our pages."""
-        session = "" if host_of(url) == OWN_HOST else name or DEFAULT_SESSION
-        assert self.hub.mine is not None
-        if session in self.hub.mine:
-            return False
-        self._give_back(message, session)
-        return True
-
-    def _give_back(self, message: Message, session: str) -> None:
-        data = request_bytes(message)
-        if len(data) + self.parser.buffered > MOST_GIVEN:
-            raise BadRequest("too long a request to change the session of its connection: use one for each")
-        self._stop_reading()
-        self._work(self._go(data, session))
-
-    async def _go(self, data: bytes, session: str) -> None:
-        """The connection, once all is written, goes to the process that is to answer, with what was read of it."""
-        end = time.monotonic() + PATIENCE
-        while self._unsent():
-            if time.monotonic() > end:  # the client does not read
-                self.abort()
-                return
-            await asyncio.sleep(WRITTEN)
-        if self._transport is not None and self.hub.give_back is not None:
-            sock = self._transport.get_extra_info("socket")
-            await self.hub.give_back(sock.fileno(), session, data + self.parser.take())
-        self.abort()  # ours; the other process has the socket
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:
         self._holding = True

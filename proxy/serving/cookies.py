@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from stillweb.snapshots.dates import parse_timestamp
 from stillweb.snapshots.request import Headers
 
 AGED = "cookie-age"  # what the ledger and `Stillweb-Derived` call it
@@ -41,11 +42,8 @@ def _aged(value: str, recorded: str) -> str:
     if found is None or _MAX_AGE.search(value):
         return value
     last = cookie_date(found[1])
-    try:
-        moment = datetime.strptime(recorded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
-        return value
-    if last is None or last <= moment:
+    moment = parse_timestamp(recorded[:14])
+    if last is None or moment is None or last <= moment:
         return value
     return f"{value}; Max-Age={int((last - moment).total_seconds())}"
 

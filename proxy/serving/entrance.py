@@ -11,8 +11,9 @@ from stillweb.proxy.serving import refusing
 from stillweb.proxy.serving.arrivals import PATIENCE
 from stillweb.proxy.serving.connection import Connection
 from stillweb.proxy.serving.hub import Hub
-from stillweb.proxy.serving.reception import TLS
 from stillweb.proxy.serving.tls import ServerTls, TlsFailed
+
+TLS = 0x16  # the first byte of a handshake record (RFC 8446, 5.1)
 
 
 class Entrance(asyncio.Protocol):

@@ -27,6 +27,9 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _START = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
 _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*)*")
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,15}")
+_BARE = re.compile(
+    rb"(?<!\r)\n|\r(?=[^\n])"
+)  # a line break that is not CR LF, where others may see the end of a line
 CREDENTIALS = re.compile(rb"(?im)^proxy-authorization:[ \t]*([^\r\n]*)")
 
 
@@ -85,6 +88,11 @@ def url_inside(message: Message, base: str, authority: str) -> str:
     return f"{scheme}://{host}{target if target.startswith('/') else '/' + target}"
 
 
+def has_bare_break(data: bytes | bytearray, at: int = 0) -> bool:
+    """Return True if there is a line break from `at` on that is not CR LF, as far as the bytes are there."""
+    return _BARE.search(data, at) is not None
+
+
 class Parser:
     """Takes bytes by `feed`, gives whole requests by `pull`."""
 
@@ -92,7 +100,6 @@ class Parser:
         self._buffer = b""
         self._gathered = bytearray()  # of a head that comes in small pieces: each is looked at once
         self._seen = 0  # of that
-        self._lined = False  # whether its first line is whole
         self._message: Message | None = None
         self._parts: list[bytes] = []
         self._size = 0  # of the body so far
@@ -161,7 +168,6 @@ class Parser:
                 self._look(self._gathered)
                 return False
             self._buffer, self._gathered, self._seen = bytes(self._gathered), bytearray(), 0
-            self._lined = False
         data = self._buffer
         if data[:2] == b"\r\n" or data[:1] == b"\n":  # RFC 9112, 2.2: empty lines before a request
             data = self._buffer = data.lstrip(b"\r\n")
@@ -208,11 +214,8 @@ class Parser:
         """Refuses what can't become a head, as far as it is there."""
         if len(data) > MAX_HEAD:
             raise BadRequest("the head of the request is too long", 431)
-        if not self._lined:
-            line = data.find(b"\n", self._seen)
-            self._lined = line > 0
-            if line == 0 or (line > 0 and data[line - 1 : line] != b"\r"):
-                raise BadRequest("lines must end in CR LF")
+        if has_bare_break(data, max(0, self._seen - 1)):
+            raise BadRequest("lines must end in CR LF")
         if not self._seen and not data[:1].isalpha() and data[0] not in b"!#$%&'*+-.^_`|~0123456789":
             raise BadRequest("this is no HTTP request")
         self._seen = len(data)
@@ -285,7 +288,7 @@ class Parser:
             return at + have, False if self._left else None
         end = data.find(b"\r\n", at)
         if end < 0:
-            if len(data) - at > MAX_CHUNK_LINE:
+            if len(data) - at > MAX_CHUNK_LINE or has_bare_break(data, at):
                 raise BadRequest("malformed chunk")
             return at, False
         line = data[at:end]

@@ -18,7 +18,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 from stillweb.proxy.serving import refusing
 from stillweb.proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from stillweb.proxy.serving.hub import Hub
-from stillweb.proxy.serving.replies import Held, Line, Reply, failure
+from stillweb.proxy.serving.replies import Held, Line, Reply
 from stillweb.proxy.wire.addresses import target_text
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Headers, Request
@@ -182,7 +182,9 @@ class Http2:
                 if request is not None:
                     request.size += len(data)
                     request.parts.append(data)
-                    if request.size > MAX_BODY:
+                    if (
+                        sum(one.size for one in self._incoming.values()) > MAX_BODY
+                    ):  # of all that come at once
                         del self._incoming[stream]
                         self._too_long(request)
                         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
@@ -225,8 +227,6 @@ class Http2:
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:
             self._send(stream, hub.own_page(request))
-        elif hub.only_own:
-            self._send(stream, failure(request, 421, "Misdirected Request", f"{name} is not answered here"))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
         elif hub.answerer.waits(request, self._line):

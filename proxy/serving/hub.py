@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,26 +47,11 @@ class GatewayStats:
     failed: int  # requests that failed as while recording
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a process of a gateway has to say of itself."""
-
-    stats: GatewayStats
-    last_failures: list[str]
-    ledger_error: str | None
-
-
 LAST_FAILURES = 5
-# of a socket's number, the session ("": our pages), and what was read
-GiveBack = Callable[[int, str, bytes], Awaitable[None]]
 
 
 class Hub:
-    """What the connections of a gateway share. Lives on its event loop.
-
-    `mine` are the names of the sessions that this process has, where there are several; None: it has all. What is
-    another's goes to `give_back`.
-    """
+    """The state that the connections of a gateway share. It lives on the gateway's event loop."""
 
     own_host = OWN_HOST
 
@@ -76,23 +63,16 @@ class Hub:
         answerer: Answerer,
         *,
         challenge: bool,
-        mine: set[str] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
         self.authority = authority
         self.answerer = answerer
         self.challenge = challenge
-        self.mine = mine
-        self.give_back: GiveBack | None = None
-        self.only_own = False  # sessions are answered by other processes
         self.own_pages = True
-        self.gather: Callable[[], Told] = self.told
-        self.processes = 1
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
-        self._forgotten = 0  # of those: counted, and told no more
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
@@ -116,17 +96,11 @@ class Hub:
             known = self._protocols[host] = recorded_protocols(self.snapshot, host)
         return known
 
-    def own_page(self, request: Request) -> Reply:
-        """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
-        if self.mine is not None:
-            return failure(
-                request, 421, "Misdirected Request", "ask for this outside of another host's tunnel"
-            )
+    def own_page(self, request: Request, names: Collection[str] = (OWN_HOST,)) -> Reply:
+        """See `status.own_page`."""
         if not self.own_pages:
             return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
-        if self.only_own:
-            self.gather()  # what others have not written yet
-        return status.own_page(self, request)
+        return status.own_page(self, request, names)
 
     def ask_for_name(self) -> Reply:
         """The answer to a client that has not said which session it is."""
@@ -159,9 +133,7 @@ class Hub:
 
     def failed(self, error: BaseException | None) -> None:
         """Keeps what broke an answer off, for the status page."""
-        self.failures.append(f"{type(error).__name__}: {error}")
-        self._forgotten += max(0, len(self.failures) - 100)
-        del self.failures[:-100]
+        self.answerer.fail(f"{type(error).__name__}: {error}")
 
     def stats(self) -> GatewayStats:
         """Counts as of now."""
@@ -172,19 +144,13 @@ class Hub:
             answerer.sessions,
             len(self.connections),
             self.malformed,
-            self._forgotten + len(self.failures),
+            answerer.forgotten + len(self.failures),
             answerer.failed,
         )
 
-    def told(self) -> Told:
-        """Counts, and what went wrong."""
-        error = self.ledger.error
-        return Told(self.stats(), self.failures[-LAST_FAILURES:], str(error) if error else None)
-
     def status(self) -> dict[str, Any]:
         """What the status page says."""
-        told = self.gather()
-        stats = told.stats
+        stats, error = self.stats(), self.ledger.error
         return {
             "replaying": True,
             "snapshot": self.snapshot.id,
@@ -196,10 +162,9 @@ class Hub:
             "sessions": stats.sessions,
             "connections": stats.connections,
             "malformed": stats.malformed,
-            "failures": told.last_failures,
+            "failures": self.failures[-LAST_FAILURES:],
             "ledger": str(self.ledger.path) if self.ledger.path else None,
-            "ledger_error": told.ledger_error,
-            "processes": self.processes,
+            "ledger_error": str(error) if error else None,
             "seconds": int(time.monotonic() - self.started),
         }
 
@@ -225,12 +190,18 @@ def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
 
 
 async def sweep(hub: Hub) -> None:
-    """Ends connections that don't get on."""
+    """End connections that don't get on, and put sessions to rest whose clients are gone."""
     while True:
         await asyncio.sleep(1.0)
         now = time.monotonic()
         for connection in list(hub.connections):
             connection.overdue(now)
+        hub.answerer.kept.tidy()
+        try:
+            for _ in hub.answerer.lines.rest():
+                await asyncio.sleep(0)
+        except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
+            hub.failed(error)
 
 
 def broken_host(host: str, error: Exception) -> Response:

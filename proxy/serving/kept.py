@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stillweb.proxy.serving.cookies import with_ages
-from stillweb.proxy.serving.replies import Hot, Memo
+from stillweb.proxy.serving.replies import Hot, Line, Memo
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.snapshot import Snapshot
 
 MOST_MEMOS = 64  # forms of a request remembered for one capture
+MOST_TUNNELS = 1024
 
 
 class Kept:
@@ -35,6 +36,20 @@ class Kept:
         if len(hot.memos) < MOST_MEMOS:
             self.memos_of(key[0])[key[1]] = memo
             hot.memos.append(key)
+            if memo.line is not None:
+                memo.line.memos.append((hot, key))
+
+    def forget_line(self, line: Line) -> None:
+        """Let go of the whole requests that name a session."""
+        for hot, key in line.memos:
+            if self.memos_of(key[0]).pop(key[1], None) is not None:
+                hot.memos.remove(key)
+        line.memos.clear()
+
+    def tidy(self) -> None:
+        """Let go of the tunnels of which nothing is kept, when there are many."""
+        if len(self.memos) > MOST_TUNNELS:  # a connection may hold on to one, which then stays empty
+            self.memos = {base: known for base, known in self.memos.items() if known or not base}
 
     def forget_memos(self) -> None:
         """Lets go of all whole requests."""

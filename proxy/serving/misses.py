@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 
@@ -41,9 +42,13 @@ def missed_of(request: Request, irrelevant: bool) -> Missed:
     return Missed(masked_url(request.url), _KINDS.get(to, to), not irrelevant and not ahead)
 
 
-@lru_cache(maxsize=4096)
 def masked_url(url: str) -> str:
-    """A URL without the secrets in it, for ledger and messages."""
+    """Return a URL without the secrets in it, for ledger and messages."""
+    return _masked(url) if len(url) <= LONGEST_KEPT else mask(Request("GET", url)).url
+
+
+@lru_cache(maxsize=4096)
+def _masked(url: str) -> str:
     return mask(Request("GET", url)).url
 
 

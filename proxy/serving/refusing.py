@@ -41,10 +41,10 @@ def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base:
     `line` is the session of its connection so far, `base` scheme and authority of its tunnel. Our own pages have none.
     """
     url = address(message, base)
-    if url is None or hub.only_own or host_of(url) == OWN_HOST:
+    if url is None or host_of(url) == OWN_HOST:
         return
     name = session_name(message.named.get("proxy-authorization")) if not base else None
-    if name is not None and (hub.mine is None or name in hub.mine):
+    if name is not None:
         line = hub.answerer.line(name)
     note(
         hub.answerer,

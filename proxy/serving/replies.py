@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stillweb.proxy.serving.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.serving.ledger import encode
@@ -157,16 +157,21 @@ class Line:
     __slots__ = (
         "again",
         "broken",
+        "clients",
+        "memos",
         "missed",
         "name",
         "named",
         "prefix",
+        "seen",
         "seq",
         "session",
+        "since",
         "sockets",
         "talks",
         "trusting",
         "waiting",
+        "weight",
     )
 
     def __init__(self, name: str, session: Session) -> None:
@@ -174,6 +179,7 @@ class Line:
         self.session = session
         self.seq = 0
         self.missed: list[Missed] = []  # in the order in which they were answered
+        self.weight = 0  # of those, in about bytes
         self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
         self.talks: list[Socket] = []  # those that are open
         self.named = set[str]()  # the ids that they were told
@@ -183,6 +189,14 @@ class Line:
         self.trusting: set[tuple[str, bytes]] = set()  # where it did not
         self.waiting: set[asyncio.Future[None]] = set()  # polls, for something to be said to them
         self.prefix = f'{{"session":{encode(name)},"seq":'
+        self.memos: list[tuple[Hot, tuple[str, bytes]]] = []  # of requests that name the session themselves
+        self.clients = 0  # connections that are open
+        self.seen, self.since = -1, 0.0  # `seq` when it was last seen to move, and when that was
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        gone = ("clients", "memos", "prefix", "seen", "since", "waiting")  # with the connections
+        kept = {name: getattr(self, name) for name in self.__slots__ if name not in gone}
+        return Line, (self.name, self.session), (None, kept)
 
     def begin_anew(self, session: Session) -> None:
         """All that decides what is answered is as at its start; its count of requests goes on."""
@@ -239,14 +253,14 @@ class Line:
 class Memo:
     """A whole request whose answer is settled: what to send, and the rest of its ledger line up to the time.
 
-    `line` is the session that its bytes name; within a tunnel the tunnel's session counts. It holds for sessions
+    `line` is the session that its bytes name, None within a tunnel, whose session counts. It holds for sessions
     that have changed nothing at `site`; with a login's cookie, for those that it gave one.
     """
 
     __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "visit", "wire")
 
     def __init__(
-        self, wire: bytes, tail: str, line: Line, capture: Capture, site: str, request: Request
+        self, wire: bytes, tail: str, line: Line | None, capture: Capture, site: str, request: Request
     ) -> None:
         self.wire = wire
         self.tail = tail

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import html
 import json
+from base64 import b64encode
+from collections.abc import Collection
+from hashlib import sha256
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from stillweb.proxy.serving.ledger import Ledger
 from stillweb.proxy.serving.replies import Reply
 from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.wire.own_pages import NOTHING, page_fields, refused
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Request
 
 LAST_MISSES = 20
+_STYLE = (
+    "body{font:16px/1.5 system-ui;margin:2rem;max-width:60rem}th{text-align:left;padding-right:2rem;"
+    "vertical-align:top}td,code{overflow-wrap:anywhere}"
+)
+_POLICY = f"{NOTHING}; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
 
 
 class Known(Protocol):
@@ -24,8 +34,13 @@ class Known(Protocol):
     def status(self) -> dict[str, Any]: ...
 
 
-def own_page(hub: Known, request: Request) -> Reply:
-    """`/` (status), `/ledger` (JSONL), `/misses` (JSONL) and `/ca.pem`; what they show is not in the ledger."""
+def own_page(hub: Known, request: Request, names: Collection[str]) -> Reply:
+    """Return `/` (status), `/ledger` (JSONL), `/misses` (JSONL) or `/ca.pem`; the ledger says nothing of them.
+
+    They are told to requests for `names`, for addresses and localhost alone.
+    """
+    if why := refused(request.header("host"), request.header("origin"), names):
+        return _page(request, 403, "text/plain; charset=utf-8", f"stillweb: {why}.\n".encode())
     path = "/" + request.url.partition("://")[2].partition("/")[2].partition("?")[0]
     if request.method not in ("GET", "HEAD"):
         return _page(
@@ -52,15 +67,13 @@ def own_page(hub: Known, request: Request) -> Reply:
 
 
 def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
-    reasons = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error"}
     fields = (
         ("Content-Type", media),
         ("Content-Length", str(len(body))),
-        ("Cache-Control", "no-store"),
-        ("X-Content-Type-Options", "nosniff"),
+        *page_fields(_POLICY if media.startswith("text/html") else NOTHING),
         *more,
     )
-    return Reply(status, reasons[status], fields, b"" if request.method == "HEAD" else body)
+    return Reply(status, HTTPStatus(status).phrase, fields, b"" if request.method == "HEAD" else body)
 
 
 def _wants_html(accept: str) -> bool:
@@ -82,8 +95,7 @@ def _html(status: dict[str, Any], hub: Known) -> str:
         misses = f"<li>{html.escape(str(error))}</li>"
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Stillweb</title>"
-        "<style>body{font:16px/1.5 system-ui;margin:2rem;max-width:60rem}th{text-align:left;padding-right:2rem;"
-        "vertical-align:top}td,code{overflow-wrap:anywhere}</style><h1>Stillweb replay</h1>"
+        f"<style>{_STYLE}</style><h1>Stillweb replay</h1>"
         f"<table>{rows}</table><h2>Last misses</h2><ul>{misses or '<li>none</li>'}</ul>"
         "<p><a href=/ledger>ledger</a> · <a href=/misses>misses</a> · <a href=/ca.pem>certificate</a></p></html>"
     )

@@ -13,6 +13,7 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.numbering import named, plain
 from stillweb.snapshots.matching.spoken import STRAYED
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.answers import LIMIT
 from stillweb.snapshots.states.issued import shown_in, text_of
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Talk:
 def _given(answerer: Answerer, line: Line, value: str) -> bool:
     """Whether a session was served a value, or asked for something with it."""
     return any(
-        value in one.url or shown_in(value, text_of(answerer.snapshot.read(one)))
+        value in one.url or shown_in(value, text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
         for one in line.session.served
     )
 
@@ -119,7 +120,7 @@ def _named(answerer: Answerer, line: Line, known: dict[Capture, set[str]], value
     wanted = plain(value)
     for one in line.session.served:
         if one not in known:
-            known[one] = named(one.url + "\n" + text_of(answerer.snapshot.read(one)))
+            known[one] = named(one.url + "\n" + text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
         if wanted in known[one]:
             return True
     return False

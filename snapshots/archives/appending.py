@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from stillweb.snapshots.archives.scan import Damage, scan
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
-from stillweb.snapshots.machine.aside import aside
+from stillweb.snapshots.machine.aside import aside, sync_folder
 from stillweb.snapshots.machine.places import CHUNK, FilePlace
 from stillweb.snapshots.words import counted
 
@@ -72,6 +72,13 @@ class AppendFile:
     def _take_back(self, size: int) -> None:
         os.ftruncate(self._fd, size)
         self.size = os.lseek(self._fd, size, os.SEEK_SET)
+
+    def end(self) -> None:
+        """Write all of the file and its name to the disk, and close it; what power loss can take is what came after."""
+        if self._fd >= 0:
+            os.fsync(self._fd)
+            sync_folder(self.path.parent)
+        self.close()
 
     def close(self) -> None:
         """Closes the file; closing twice does nothing."""

@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
+
 from stillweb.snapshots.archives import warc
 from stillweb.snapshots.archives.boundaries import PIECE
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.machine.cache import derived
 from stillweb.snapshots.machine.places import FilePlace, Place, chunks
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.shapes import shaped
 
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"
@@ -25,7 +31,44 @@ PAGES = "pages/pages.jsonl"
 PACKAGE = "datapackage.json"
 DIGEST = "datapackage-digest.json"
 SUFFIXES = (".warc", ".warc.gz", ".warc.zst", ".arc", ".arc.gz")
+LARGEST_MEMBER = 1 << 23  # bytes of a JSON file: its smallest values take twenty times as much in memory
 SMALL = 1 << 22  # archives below this are indexed at each open rather than cached
+
+
+class Refusal(msgspec.Struct):
+    """A rule that a sealed snapshot refuses on a path; see `identity.rules.Refused`."""
+
+    rule: str
+    path: str
+    examples: tuple[str, str]
+
+
+class StoredRules(msgspec.Struct):
+    """The rules that a snapshot was sealed with."""
+
+    rules: list[str] = []
+    refused: list[Refusal] = []
+
+
+class IndexStamp(msgspec.Struct):
+    """The index, and the archives that it is of; see `index.build.stamp_for`."""
+
+    version: str
+    bytes: int
+    crc32: int
+    archives: dict[str, int]
+    changing: dict[str, int] = {}
+    steps: dict[str, int] | None = None
+
+
+class Own(msgspec.Struct):
+    """The member `stillweb` of datapackage.json."""
+
+    id: str | None = None
+    index: IndexStamp | None = None
+    profile: Profile | None = None
+    settings: dict[str, Any] | None = None
+    rules: StoredRules | None = None
 
 
 @dataclass(slots=True)
@@ -40,11 +83,14 @@ class Container:
     package: dict[str, Any] = field(default_factory=dict)
     whole: Place | None = None  # the zip itself
     plain: set[str] = field(default_factory=set)  # archives of which a plain copy is read
-    doubted: bool = False  # datapackage.json is not the one of which datapackage-digest.json has the hash
+    doubted: str = ""  # why datapackage.json is not believed
+    left_out: list[str] = field(default_factory=list)  # members that are not read, and why
 
     def member(self, name: str) -> bytes | None:
-        """The bytes of a file, None if it is not there."""
+        """Return the bytes of a file, None if it is not there. Raises TooLarge where they would fill the memory."""
         place = self.members.get(name)
+        if place is not None and place.size > LARGEST_MEMBER:
+            raise TooLarge(f"{self.path}: {name} has more than {LARGEST_MEMBER >> 20} MB")
         return None if place is None else place.read(0, place.size)
 
     @property
@@ -146,7 +192,11 @@ def read_package(container: Container) -> dict[str, Any]:
 
     One of ours that has another hash than its digest file says is not believed.
     """
-    data = container.member(PACKAGE)
+    try:
+        data = container.member(PACKAGE)
+    except TooLarge as error:
+        container.left_out.append(Damaged(str(error)))
+        return {}
     if data is None:
         return {}
     try:
@@ -154,13 +204,18 @@ def read_package(container: Container) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     ours = not isinstance(value, dict) or b"stillweb" in data
-    if ours and (wanted := _hash_told(container)):
-        container.doubted = wanted != "sha256:" + hashlib.sha256(data).hexdigest()
+    if ours and (wanted := _hash_told(container)) and wanted != "sha256:" + hashlib.sha256(data).hexdigest():
+        container.doubted = f"has another hash than {DIGEST} says"
+    elif isinstance(value, dict) and "stillweb" in value:
+        try:
+            shaped(value["stillweb"], Own)
+        except ValueError as error:
+            container.doubted = f"its member stillweb can't be read ({error})"
     return value if isinstance(value, dict) and not container.doubted else {}
 
 
 def _hash_told(container: Container) -> str:
     try:
         return str(json.loads(container.member(DIGEST) or b"{}").get("hash") or "")
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError, RecursionError, TooLarge):
         return ""

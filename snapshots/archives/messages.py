@@ -7,12 +7,12 @@ body, a content encoding on a decoded one, wrong lengths. `agree` corrects the h
 from __future__ import annotations
 
 import re
-import zlib
 from functools import lru_cache
 
 from stillweb.snapshots.archives.chunked import dechunk
 from stillweb.snapshots.archives.warc import end_of_head, is_regular
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.decompression import DEFLATE, GZIP, ZLIB, Brotli, Inflate, Stream
 from stillweb.snapshots.http.encodings import one_coding
 from stillweb.snapshots.request import Headers, Request
 
@@ -23,6 +23,7 @@ _BODILESS = frozenset({204, 304})
 # Of ASCII alone: the bytes 85 and A0 are spaces in Latin-1, and ends of letters in UTF-8.
 _SPACE = " \t\r\n\v\f"
 SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
+SEEN = 1 << 24  # bytes that it unpacks to, of which no more are looked at
 
 
 def split(block: bytes) -> tuple[str, Headers, int]:
@@ -150,31 +151,30 @@ def is_encoded(body: bytes, encoding: str) -> bool:
     """Whether a body (or at least its first 64 KiB) really is in a content encoding."""
     sample = body[:SAMPLE]
     if encoding in ("gzip", "x-gzip"):
-        return sample[:2] == b"\x1f\x8b" and _inflates(sample, 31)
+        return sample[:2] == b"\x1f\x8b" and _unpacks(sample, Inflate(GZIP))
     if encoding == "deflate":
-        return _inflates(sample, 15) or _inflates(sample, -15, whole=len(body) <= SAMPLE)
+        # to its end, if the sample is all: bare deflate begins as some texts do
+        return _unpacks(sample, Inflate(ZLIB)) or _unpacks(
+            sample, Inflate(DEFLATE), whole=len(body) <= SAMPLE
+        )
     if encoding == "zstd":
         return sample[:4] == b"\x28\xb5\x2f\xfd"
     if encoding == "br":
-        import brotli
-
-        try:
-            unpacker = brotli.Decompressor()
-            unpacker.process(sample)
-        except brotli.error:
-            return False
-        return len(body) > SAMPLE or bool(unpacker.is_finished())
+        return _unpacks(sample, Brotli(), whole=len(body) <= SAMPLE)
     return True  # unknown here: nothing says that it is wrong
 
 
-def _inflates(sample: bytes, wbits: int, *, whole: bool = False) -> bool:
-    """Whether a sample can be unpacked; to its end, if `whole`: bare deflate begins as some texts do."""
-    unpacker = zlib.decompressobj(wbits)
+def _unpacks(sample: bytes, stream: Stream, *, whole: bool = False) -> bool:
+    """Return True if a sample can be unpacked, as far as it is looked at; with `whole` to its end."""
+    seen = 0
     try:
-        unpacker.decompress(sample)
-    except zlib.error:
+        for part in stream.feed(sample):
+            seen += len(part)
+            if seen > SEEN:
+                return True
+    except ValueError:
         return False
-    return unpacker.eof or not whole
+    return stream.eof or not whole
 
 
 def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:

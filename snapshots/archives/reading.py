@@ -14,6 +14,7 @@ from stillweb.snapshots.archives.chunked import dechunked
 from stillweb.snapshots.archives.digests import Proof
 from stillweb.snapshots.archives.identifying import check_answer, check_entry, check_payload, check_request
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.machine.places import CHUNK, Place, chunks
 from stillweb.snapshots.request import Headers, Request
@@ -79,8 +80,24 @@ class Archives:
             # one with a wrong length can only be read whole, and so can one that is damaged, which then says so
             with contextlib.suppress(DamagedInput):
                 return self._streamed_head(capture)
-        whole = self.read(capture)
+        try:
+            whole = self.read(capture)
+        except TooLarge:
+            return self._streamed_head(capture)
         return Response(whole.status, whole.reason, whole.headers, b"")
+
+    def read_start(self, capture: Capture, size: int) -> Response:
+        """Return the answer of a capture as `read`, but with no more than `size` bytes of a body that fills the memory."""
+        try:
+            return self.read(capture)
+        except TooLarge:
+            return self.start(capture, size)
+
+    def start(self, capture: Capture, size: int) -> Response:
+        """Return the answer of a capture with the first `size` bytes of its body, read as a stream. Raises DamagedInput."""
+        head = self._streamed_head(capture)
+        with self.open_body(capture) as body:
+            return Response(head.status, head.reason, head.headers, body.read(size))
 
     def _streamed_head(self, capture: Capture) -> Response:
         """The head of an answer of others whose body is too large for memory. Raises DamagedInput."""

@@ -24,6 +24,7 @@ from stillweb.snapshots.archives.members import (
     heads_of,
 )
 from stillweb.snapshots.archives.payloads import HTTP_KINDS, Hasher, payload_at
+from stillweb.snapshots.decompression import GZIP
 from stillweb.snapshots.machine.places import Place, Unreadable, as_much, chunks
 
 BUFFER = 1 << 20
@@ -177,7 +178,7 @@ def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unp
         fed = buffer.find(GZIP_START, at + GZIP_HEAD, at + AHEAD)
     if fed < 0:
         fed = at + FIRST
-    z = isal_zlib.decompressobj(warc.GZIP)
+    z = isal_zlib.decompressobj(GZIP)
     try:
         data = z.decompress(buffer[at:fed], MAX_WHOLE)
         while not z.eof:

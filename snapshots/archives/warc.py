@@ -15,16 +15,26 @@ from dataclasses import dataclass
 from isal import isal_zlib
 
 from stillweb.snapshots.archives.digests import Proof
+from stillweb.snapshots.decompression import (
+    GZIP,
+    IN_MEMORY,
+    Inflate,
+    Stream,
+    TooLarge,
+    Zstd,
+    too_large,
+    within,
+)
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.machine.places import Place
 
 zlib_error: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls it an instance
 
-GZIP = 31  # wbits: deflate inside a gzip wrapper
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-MAX_PART = 1 << 20  # of unpacked bytes at once
 MAX_HEAD = 1 << 20  # a head longer than this is damage
+MAX_DIGITS = 18  # of a length
+MAX_DICTIONARY = 1 << 24  # unpacked bytes of a Zstandard dictionary, of which most are of 100 kB
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
 _VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
@@ -184,9 +194,9 @@ def _arc_fields(line: str) -> Fields:
 
 
 def declared_length(fields: Fields) -> int:
-    """Content-Length of a record, -1 if missing or no number."""
+    """Return the Content-Length of a record, -1 if missing or no number that a file can hold."""
     value = fields.get("content-length", "")
-    return int(value) if value.isascii() and value.isdigit() else -1
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS else -1
 
 
 def read_record(place: Place, offset: int, length: int) -> Record:
@@ -249,18 +259,31 @@ def _block(data: bytes, start: int, declared: int) -> bytes:
 
 
 def unpack(raw: bytes, place: Place, offset: int) -> bytes:
-    """The bytes of one stored record: a gzip member, a Zstandard frame or plain."""
+    """Return the bytes of one stored record: a gzip member, a Zstandard frame or plain.
+
+    Raises DamagedInput, and TooLarge for a record that would fill the memory.
+    """
     magic = raw[:4]
     if magic[:2] == GZIP_MAGIC:
+        z = isal_zlib.decompressobj(GZIP)
         try:
-            return isal_zlib.decompress(raw, GZIP)
+            data: bytes = z.decompress(raw, IN_MEMORY)
+            if z.eof and not z.unused_data:
+                return data
+            if len(data) >= IN_MEMORY:
+                raise _too_large(place, offset)
         except zlib_error:  # damage, or padding after the member, which is none
-            return b"".join(unpack_stream([raw], place, offset))
-    if magic == ZSTD_MAGIC:
-        return b"".join(unpack_stream([raw], place, offset))
+            pass
+    if is_member(magic):
+        parts = unpack_stream([raw], place, offset)
+        return b"".join(within(parts, IN_MEMORY, lambda: _too_large(place, offset)))
     if not raw:
         raise DamagedInput(f"{place.name}: nothing at offset {offset}; the file is shorter than its index")
     return raw
+
+
+def _too_large(place: Place, offset: int) -> TooLarge:
+    return TooLarge(too_large(f"{place.name}: the record at offset {offset}", IN_MEMORY))
 
 
 def zstd_dictionary(place: Place) -> bytes | None:
@@ -277,7 +300,7 @@ def zstd_dictionary(place: Place) -> bytes | None:
         import zstandard
 
         try:
-            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 27)
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_DICTIONARY)
         except zstandard.ZstdError as error:
             raise DamagedInput(f"{place.name}: the Zstandard dictionary at offset 8 is damaged") from error
     return data
@@ -288,77 +311,16 @@ def is_member(lead: bytes) -> bool:
     return lead[:2] == GZIP_MAGIC or lead[:4] == ZSTD_MAGIC
 
 
-def decompressor(magic: bytes, place: Place) -> _Unpacker | None:
-    """An object that unpacks one member or frame, or None for plain bytes."""
+def decompressor(magic: bytes, place: Place) -> Stream | None:
+    """Return what unpacks one member or frame, or None for plain bytes."""
     if magic[:2] == GZIP_MAGIC:
-        return _Gzip()
+        return Inflate(GZIP, isal_zlib)
     if magic[:4] == ZSTD_MAGIC:
-        return _Zstd(place)
+        return Zstd(zstd_dictionary(place))
     return None
 
 
-class _Unpacker:
-    """Feeds on pieces; `eof` is set at the end of a member, `rest` holds what came after it.
-
-    What a piece unpacks to comes in parts of bounded size: a body of zeros must not fill the memory.
-    """
-
-    eof = False
-    rest = b""
-
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        raise NotImplementedError
-
-
-class _Gzip(_Unpacker):
-    def __init__(self) -> None:
-        self._z = isal_zlib.decompressobj(GZIP)
-
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        z = self._z
-        try:
-            while piece and not z.eof:
-                data: bytes = z.decompress(piece, MAX_PART)
-                piece = z.unconsumed_tail
-                if data:
-                    yield data
-                elif not piece:
-                    break
-            # a part that was full may have left more behind, of input that is used up
-            while not z.eof and (data := z.decompress(b"", MAX_PART)):
-                yield data
-        except zlib_error as error:
-            raise ValueError(str(error)) from error
-        if z.eof:
-            self.eof = True
-            self.rest = z.unused_data
-
-
-class _Zstd(_Unpacker):
-    def __init__(self, place: Place) -> None:
-        import zstandard
-
-        dictionary = zstd_dictionary(place)
-        options = {"dict_data": zstandard.ZstdCompressionDict(dictionary)} if dictionary else {}
-        self._error = zstandard.ZstdError
-        self._z = zstandard.ZstdDecompressor(**options).decompressobj()  # type: ignore[arg-type]
-
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        step = 1 << 12  # it has no limit of its own; little is fed at once
-        for at in range(0, len(piece), step):
-            try:
-                data = self._z.decompress(piece[at : at + step])
-            except self._error as error:
-                raise ValueError(str(error)) from error
-            if data:
-                yield data
-            if self._z.eof:
-                self.eof = True
-                self.rest = self._z.unused_data + piece[at + step :]
-                return
-
-
-def first_part(unpacker: _Unpacker, piece: bytes) -> bytes:
+def first_part(unpacker: Stream, piece: bytes) -> bytes:
     """The first unpacked bytes of a member, to see what it is. Raises ValueError."""
     return next(unpacker.feed(piece), b"")
 
@@ -368,7 +330,7 @@ def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterato
 
     Raises DamagedInput at damage, at the latest when all has come: a check sum stands at the end.
     """
-    unpacker: _Unpacker | None = None
+    unpacker: Stream | None = None
     first = True
     for piece in pieces:
         if first:

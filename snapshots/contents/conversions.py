@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots.archives.warc import Record
 from stillweb.snapshots.contents.package import unpack_options
-from stillweb.snapshots.index.cdxj import Index, target_of
+from stillweb.snapshots.index.cdxj import Index, parse_line, target_of
 
 if TYPE_CHECKING:
     from stillweb.snapshots.texts.text import FrozenText
@@ -32,7 +31,7 @@ def _last(number: int, index: Index) -> Iterator[Listed]:
     for key, same in groupby(lines, key=lambda line: line.split(b" ", 1)[0]):
         last: dict[str, dict[str, Any]] = {}
         for line in same:
-            entry = json.loads(line.split(b" ", 2)[2])
+            entry = parse_line(line)[2]
             last[target_of(entry)] = entry
         for url in sorted(last):
             yield (key, url), number, last[url]
@@ -43,7 +42,7 @@ def _place(listed: Listed) -> tuple[bytes, str]:
 
 
 def frozen_text(record: Record) -> FrozenText:
-    """The text in a conversion record; those of other tools have no options of ours."""
+    """Return the text in a conversion record; those of other tools have no options of ours. Raises ValueError."""
     from stillweb.snapshots.texts.text import FrozenText
 
     extractor, _, version = record.fields.get("warc-stillweb-extractor", "").partition("/")

@@ -16,6 +16,7 @@ from stillweb.snapshots.dates import iso_date, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.keys import request_key, split_url
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.shapes import must_be_well_formed
 from stillweb.snapshots.words import counted
 
 MEDIA = "application/vnd.stillweb.failed+json"
@@ -143,6 +144,7 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
         if value["reason"] not in REASONS:
             raise ValueError(f"a reason that is none: {value['reason']!r}")
         body = base64.b64decode(value.get("body_base64", ""), validate=True)
+        must_be_well_formed(json.dumps(value, ensure_ascii=False))
         return Failure(
             Request(
                 str(value["method"]),
@@ -160,7 +162,7 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
             str(value["key"]),
             int(value.get("waited", 0)),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedInput(f"{where}: is no record of a failed request: {error!r}") from error
 
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,18 @@ from stillweb.snapshots.archives.container import (
     Container,
     open_directory,
 )
-from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.dates import UNDATED, iso_date, timestamp_of
+from stillweb.snapshots.decompression import ZLIB, inflate
 from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.build import stamp_for
 from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.changing import stamp_of, table_of
 from stillweb.snapshots.index.kept import Hashes
-from stillweb.snapshots.machine.places import FilePlace, Place, chunks, hash_place
+from stillweb.snapshots.machine.places import FilePlace, Place, chunks, hash_place, lines_in
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.shapes import must_be_well_formed, shaped, well_formed
 from stillweb.snapshots.view import View
 
 if TYPE_CHECKING:
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
 WACZ_VERSION = "1.1.1"
 VIEW_MEDIA = "application/vnd.stillweb.view+json"  # of the metadata record that says what a view is
 PAGES_HEADER = b'{"format":"json-pages-1.0","id":"pages","title":"All pages"}\n'
+MOST_PAGES = 500_000  # that are listed, some 300 MB in memory
+LONGEST_PAGE = 1 << 22  # bytes of a line that lists one
+LONGEST_OPTIONS = 1 << 24  # bytes that they may unpack to
 LONG_FIELD = 4000  # a field value longer than this is packed
 EPOCH = "1980-01-01T00:00:00Z"  # for a snapshot without records
 
@@ -59,12 +65,12 @@ def view_to_json(view: View) -> dict[str, Any]:
 
 
 def view_from_json(value: Mapping[str, Any]) -> View:
-    """A view from a JSON object. Raises KeyError, TypeError for one that is none."""
-    known = {k: v for k, v in value.items() if k in View.__dataclass_fields__}
-    for name in ("steps", "captures"):
-        if name in known:
-            known[name] = tuple(known[name])
-    return View(**known)
+    """Return the view that a JSON object describes. Raises ValueError for an object that describes none."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"a view is no object, but a {type(value).__name__}")
+    view = shaped(dict(value), View)
+    must_be_well_formed(json.dumps(value, ensure_ascii=False))
+    return view
 
 
 def pack_options(options: Mapping[str, Any]) -> str:
@@ -76,13 +82,13 @@ def pack_options(options: Mapping[str, Any]) -> str:
 
 
 def unpack_options(text: str) -> dict[str, Any]:
-    """The inverse of `pack_options`. Raises ValueError."""
+    """Return the options in a field value; the inverse of `pack_options`. Raises ValueError, and TooLarge for a bomb."""
     if text.startswith("zlib:"):
-        try:
-            text = isal_zlib.decompress(base64.b64decode(text[5:])).decode()
-        except isal_zlib.error as error:  # type: ignore[misc]  # its stub calls it an instance
-            raise ValueError(f"options that can't be unpacked: {error}") from error
-    value = json.loads(text)
+        text = inflate(base64.b64decode(text[5:]), ZLIB, "a record's options", LONGEST_OPTIONS).decode()
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("options that nest too deeply") from error
     return value if isinstance(value, dict) else {}
 
 
@@ -103,18 +109,18 @@ def page_time(text: str) -> str:
     return iso_date(text) if text.isdigit() else text or EPOCH
 
 
-def pages_of(data: bytes) -> Iterator[View]:
-    """The views in a pages.jsonl, whoever wrote it; lines that are no pages are passed over."""
-    for line in data.split(b"\n"):
+def pages_of(lines: Iterable[bytes]) -> Iterator[View]:
+    """Yield the views in a pages.jsonl, whoever wrote it; lines that are no pages are passed over."""
+    for line in lines:
         try:
             page = json.loads(line)
             if "stillweb" in page:
                 yield view_from_json(page["stillweb"])
             elif isinstance(page.get("url"), str):
-                digits = re.sub(r"\D", "", str(page.get("ts", "")))[:17]
-                title = str(page.get("title") or "")
-                yield View(page["url"], page["url"], page["url"], title, timestamp=digits)
-        except (ValueError, TypeError, KeyError, AttributeError):
+                when = timestamp_of(str(page.get("ts", "")))
+                url, title = well_formed(page["url"]), well_formed(str(page.get("title") or ""))
+                yield View(url, url, url, title, timestamp="" if when == UNDATED else when)
+        except (ValueError, TypeError, AttributeError, RecursionError):
             continue
 
 
@@ -127,16 +133,26 @@ def page_lists(container: Container) -> list[str]:
 def listed_views(container: Container) -> list[View]:
     """The views in its page lists; of ours only in one that has the hash that datapackage.json says."""
     faulty = _with_another_hash(container) if container.own else ()
-    lists = [container.member(name) or b"" for name in page_lists(container) if name not in faulty]
-    return [view for data in lists for view in pages_of(data)]
+    lists = [container.members[name] for name in page_lists(container) if name not in faulty]
+    return list(islice((view for place in lists for view in pages_of(page_lines(place))), MOST_PAGES))
+
+
+def page_lines(place: Place) -> Iterator[bytes]:
+    """Yield the lines of a page list, which may be larger than the memory."""
+    return lines_in(chunks(place), LONGEST_PAGE)
 
 
 def page_list_faults(container: Container) -> list[str]:
-    """What is said of the page lists of others, which nothing else holds."""
-    return [
+    """Return what is wrong with page lists: of those of others, which nothing else holds, also a wrong hash."""
+    found: list[str] = [
         Damaged(f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged")
-        for name in _with_another_hash(container)
+        for name in ([] if container.own else _with_another_hash(container))
     ]
+    large = [p for name in page_lists(container) if (p := container.members[name]).size > MOST_PAGES]
+    pages = sum(piece.count(b"\n") for place in large for piece in chunks(place))
+    if pages > MOST_PAGES:
+        found.append(Damaged(f"pages/: lists {pages} pages; the first {MOST_PAGES} of them are read"))
+    return found
 
 
 def _with_another_hash(container: Container) -> list[str]:

@@ -12,15 +12,31 @@ from typing import Any
 
 from isal import isal_zlib
 
+from stillweb.snapshots.decompression import (
+    DEFLATE,
+    GZIP,
+    IN_MEMORY,
+    MOST,
+    ZLIB,
+    Brotli,
+    Inflate,
+    Stream,
+    Zstd,
+    too_large,
+    within,
+)
 from stillweb.snapshots.request import Headers
 
-GZIP = 31
 PLAIN = frozenset({"", "identity"})
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
 
 
 class EncodingProblem(ValueError):
     """A body isn't what its Content-Encoding says, or the coding is unknown."""
+
+
+class LongBody(EncodingProblem):
+    """A body unpacks to more than is read."""
 
 
 def codings(value: str | None) -> tuple[str, ...]:
@@ -42,9 +58,9 @@ def one_coding(headers: Headers) -> Headers:
 
 
 def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> bytes:
-    """The body without its content encodings; at most `limit` bytes of it, when given.
+    """Return the body without its content encodings; at most `limit` bytes of it, when given.
 
-    Raises EncodingProblem when it can't be decoded whole.
+    Raises EncodingProblem when it can't be decoded whole, and LongBody when it would fill the memory.
     """
     names = codings(encoding)
     if not names:
@@ -52,14 +68,16 @@ def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> by
     if names == ("gzip",) and limit is None:
         try:
             z = isal_zlib.decompressobj(GZIP)
-            data: bytes = z.decompress(body)
+            data: bytes = z.decompress(body, IN_MEMORY)
             if z.eof and not z.unused_data:
                 return data
+            if len(data) >= IN_MEMORY:
+                raise LongBody(too_large("the body", IN_MEMORY))
         except isal_zlib.error as error:  # type: ignore[misc]
             raise EncodingProblem(f"not gzip: {error}") from error
     out: list[bytes] = []
     have = 0
-    for piece in decode_pieces([body], encoding):
+    for piece in decode_pieces([body], encoding, most=IN_MEMORY if limit is None else MOST):
         out.append(piece)
         have += len(piece)
         if limit is not None and have >= limit:
@@ -68,11 +86,14 @@ def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> by
     return joined if limit is None else joined[:limit]
 
 
-def decode_pieces(pieces: Iterable[bytes], encoding: str | None) -> Iterator[bytes]:
-    """As `decode`, piece by piece, in little memory."""
+def decode_pieces(
+    pieces: Iterable[bytes], encoding: str | None, *, most: int | None = None
+) -> Iterator[bytes]:
+    """Yield the decoded body in pieces, in little memory. Raises LongBody where a coding gives more than `most` (`MOST`) bytes."""
+    bound = MOST if most is None else most
     stream: Iterator[bytes] = iter(pieces)
     for name in reversed(codings(encoding)):
-        stream = _unpack(stream, name)
+        stream = within(_unpack(stream, name), bound, lambda: LongBody(too_large("the body", bound)))
     return stream
 
 
@@ -91,17 +112,13 @@ def encode_pieces(pieces: Iterable[bytes], encoding: str | None) -> Iterator[byt
 
 def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     if name == "br":
-        import brotli
-
-        return _drive_brotli(pieces, brotli)
+        return _members(pieces, "brotli", lambda _: Brotli())
     if name == "zstd":
-        import zstandard
-
-        return _members(pieces, lambda _: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+        return _members(pieces, name, lambda _: Zstd())
     if name in ("gzip", "x-gzip"):
-        return _members(pieces, lambda _: zlib.decompressobj(GZIP), zlib.error)
+        return _members(pieces, "gzip", lambda _: Inflate(GZIP))
     if name == "deflate":
-        return _members(_first_two_together(pieces), _inflater, zlib.error)
+        return _members(_first_two_together(pieces), name, _inflater)
     raise EncodingProblem(f"unknown coding {name!r}")
 
 
@@ -116,47 +133,28 @@ def _first_two_together(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from pieces
 
 
-def _inflater(start: bytes) -> Any:
+def _inflater(start: bytes) -> Inflate:
     """Many servers send bare deflate where RFC 9110 wants the zlib wrapper: the first two bytes tell."""
     wrapped = len(start) >= 2 and start[0] & 0x0F == 8 and (start[0] << 8 | start[1]) % 31 == 0
-    return zlib.decompressobj(15 if wrapped else -15)
+    return Inflate(ZLIB if wrapped else DEFLATE)
 
 
-def _members(
-    pieces: Iterator[bytes], start: Callable[[bytes], Any], failure: type[Exception]
-) -> Iterator[bytes]:
+def _members(pieces: Iterator[bytes], name: str, start: Callable[[bytes], Stream]) -> Iterator[bytes]:
     """Unpacks one compressed member after the other; what follows the last one must be empty."""
-    z: Any = None
+    stream: Stream | None = None
     for piece in pieces:
         while piece:
-            if z is None:
-                z = start(piece)
+            if stream is None:
+                stream = start(piece)
             try:
-                data = z.decompress(piece)
-            except failure as error:
-                raise EncodingProblem(str(error)) from error
-            if data:
-                yield data
-            piece = z.unused_data if z.eof else b""
-            if z.eof:
-                z = None
+                yield from stream.feed(piece)
+            except ValueError as error:
+                raise EncodingProblem(f"not {name}: {error}") from error
+            piece = stream.rest if stream.eof else b""
+            if stream.eof:
+                stream = None
                 piece = piece.lstrip(b"\0")  # zero padding after a member is common
-    if z is not None:
-        raise EncodingProblem("the encoded body ends early")
-
-
-def _drive_brotli(pieces: Iterator[bytes], brotli: Any) -> Iterator[bytes]:
-    z = brotli.Decompressor()
-    fed = False
-    for piece in pieces:
-        fed = fed or bool(piece)
-        try:
-            data = z.process(piece)
-        except brotli.error as error:
-            raise EncodingProblem(f"not brotli: {error}") from error
-        if data:
-            yield data
-    if fed and not z.is_finished():
+    if stream is not None:
         raise EncodingProblem("the encoded body ends early")
 
 

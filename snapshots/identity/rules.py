@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -292,25 +292,50 @@ def _pseudonyms_masked(request: Request) -> Request:
     return request if url == request.url and body == request.body else replace(request, url=url, body=body)
 
 
-def joining(asked: Request, stored: Request, rules: Iterable[Rule], issued: Issued = NOTHING) -> str | None:
-    """The ids of the fewest rules that make two requests the same, joined by "+"; None if all don't.
+def joining(
+    asked: Request,
+    stored: Request,
+    rules: Iterable[Rule],
+    issued: Issued = NOTHING,
+    *,
+    tries: int | None = None,
+) -> str | None:
+    """Return the ids of the fewest rules that make two requests the same, joined by "+"; None if all don't.
 
-    Rules that change neither request are left out of the search; "" means that none is needed.
+    Rules that change neither request are left out of the search; "" means that none is needed. With `tries`, None also
+    where so many combinations did not do.
     """
-    useful = [r for r in rules if _changes(r, asked, issued, False) or _changes(r, stored, issued, True)]
-    for count in range(len(useful) + 1):
-        for chosen in combinations(useful, count):
-            one = digest(reduced(asked, chosen, issued))
-            if one == digest(reduced(stored, chosen, issued, stored=True)):
-                return "+".join(rule.id for rule in chosen)
+    sides = _Sides(asked, stored, issued)
+    useful = [rule for rule in rules if sides.changed_by(rule)]
+    counts = range(len(useful) + 1)
+    choices = chain.from_iterable(combinations(useful, count) for count in counts)
+    for chosen in islice(choices, tries):
+        if sides.joined_by(chosen):
+            return "+".join(rule.id for rule in chosen)
     return None
 
 
-def _changes(rule: Rule, request: Request, issued: Issued, stored: bool) -> bool:
-    if rule.kind == "redacted":
-        return (_pseudonyms_masked(request) if stored else mask(request)) is not request
-    parsed = parse(request)
-    return KINDS[rule.kind](rule, parsed, issued) is not parsed
+class _Sides:
+    """Two requests taken apart, each as it is and with its secrets masked."""
+
+    def __init__(self, asked: Request, stored: Request, issued: Issued) -> None:
+        masked = mask(asked), _pseudonyms_masked(stored)
+        self._issued = issued
+        self._hides = masked[0] is not asked or masked[1] is not stored
+        self._plain = parse(asked), parse(stored)
+        self._masked = tuple(map(parse, masked)) if self._hides else self._plain
+
+    def changed_by(self, rule: Rule) -> bool:
+        """Return True if a rule changes either request."""
+        if rule.kind == "redacted":
+            return self._hides
+        return any(KINDS[rule.kind](rule, one, self._issued) is not one for one in self._plain)
+
+    def joined_by(self, rules: Sequence[Rule]) -> bool:
+        """Return True if rules make the two requests the same."""
+        both = self._masked if any(rule.kind == "redacted" for rule in rules) else self._plain
+        one, other = (digest(applied(rules, parsed, self._issued)) for parsed in both)
+        return one == other
 
 
 def example(text: str) -> Request:

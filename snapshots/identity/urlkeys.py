@@ -16,7 +16,9 @@ from urllib.parse import quote, quote_from_bytes, unquote_plus, unquote_to_bytes
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
+LONGEST_KEPT = 4096  # characters of a URL for which what was found out is remembered: of longer ones it would be gigabytes
 
+_ESCAPES = re.compile(rb"%(?:25)+")  # escaped again and again: at once, or each costs a pass over all
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")
 
 
@@ -49,13 +51,16 @@ _PATH_SESSIONS = [
 ]
 
 
-@lru_cache(maxsize=1 << 16)
 def surt(url: str) -> str:
     """Return the SURT of a canonical URL, one line without spaces.
 
     The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`, default
     port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
     """
+    return _kept_surt(url) if len(url) <= LONGEST_KEPT else _surt(url)
+
+
+def _surt(url: str) -> str:
     found = _PARTS.fullmatch(url)
     if found is None:  # urn:, data: and what no parser understood
         return escape(url)
@@ -69,6 +74,9 @@ def surt(url: str) -> str:
     key = f"{_reversed_host(host)}{f':{port}' if port and port != _DEFAULT_PORTS.get(scheme) else ''}){_path(path)}"
     query = _query(query) if query else ""
     return f"{key}?{query}" if query else key
+
+
+_kept_surt = lru_cache(maxsize=1 << 16)(_surt)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -111,9 +119,9 @@ def _escaped_once(text: str) -> str:
 
 def _unescaped(text: str) -> bytes:
     """Percent-decode a text until nothing is left to decode."""
-    data = text.encode("utf-8", "surrogatepass")
+    data = _ESCAPES.sub(b"%", text.encode("utf-8", "surrogatepass"))
     while (once := unquote_to_bytes(data)) != data:
-        data = once
+        data = _ESCAPES.sub(b"%", once)
     return data
 
 
@@ -143,7 +151,7 @@ def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
     told = _body_query(body, raw)[:MAX_BODY]
     if told:
         query += f"&{told}"
-    return surt.__wrapped__(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
+    return _surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
 
 
 def _body_query(body: Body, raw: bytes) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 
 from stillweb.snapshots.capture import Exchange
@@ -20,9 +22,11 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.machine.cache import cache_dir
 from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.shapes import must_be_well_formed
 
 # the metadata record of a converted file: what it was, and what was left out of it
 IMPORT = "urn:stillweb:import"
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 @dataclass(slots=True)
@@ -48,12 +52,38 @@ def exchanges_in(
     if text.startswith(b"{"):
         from stillweb.snapshots.importers import har
 
-        return har.exchanges(place, name, beside)
+        return _storable(har.exchanges(place, name, beside), name)
     if lead.split(b":", 1)[0].isdigit():
         from stillweb.snapshots.importers import flows
 
-        return flows.exchanges(place, name)
+        return _storable(flows.exchanges(place, name), name)
     return None
+
+
+def _storable(found: Iterable[Exchange | Failure | str], name: str) -> Iterator[Exchange | Failure | str]:
+    """Yield what was found, with a note in the place of each exchange that no WARC record can hold."""
+    for one in found:
+        if not isinstance(one, str):
+            try:
+                _check(one)
+            except (ValueError, OverflowError) as error:
+                yield f"{name}: {one.request.method[:20]!r} {one.request.url[:80]!r}: can't be kept: {error}"
+                continue
+        yield one
+
+
+def _check(one: Exchange | Failure) -> None:
+    """Raise ValueError for texts that no record can hold, OverflowError for a time outside of the years that UTC has."""
+    request = one.request
+    if not _METHOD.fullmatch(request.method):
+        raise ValueError("its method is no token")
+    texts = [request.url, *(text for field in request.headers for text in field)]
+    if isinstance(one, Failure):
+        texts += [one.session, one.told]
+    else:
+        texts += [one.session, one.reason, one.ip or "", *(text for field in one.headers for text in field)]
+        one.started.astimezone(UTC)
+    must_be_well_formed(*texts)
 
 
 def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None = None) -> Path | None:
@@ -61,7 +91,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted 7 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 8 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder

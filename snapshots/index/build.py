@@ -11,7 +11,6 @@ from stillweb.snapshots.archives.appending import repair
 from stillweb.snapshots.archives.container import (
     ARCHIVE,
     CHANGING,
-    DIGEST,
     INDEX,
     PACKAGE,
     SMALL,
@@ -110,9 +109,7 @@ def open_index(
             return index, known
     damaged: list[str] = []
     if container.doubted:
-        what = (
-            f"{PACKAGE}: has another hash than {DIGEST} says: no rule is in force, and the index is made anew"
-        )
+        what = f"{PACKAGE}: {container.doubted}: no rule is in force, and the index is made anew"
         damaged = [Damaged(what)]
     elif ours:
         damaged = [Damaged(f"{INDEX}: is damaged; made anew from the records")]

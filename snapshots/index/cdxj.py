@@ -29,6 +29,10 @@ encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 json_text = json.encoder.encode_basestring  # a text as JSON, what is not ASCII left as it is
 _IDENTITY = -len(',"id":""}') - 64  # where the last member of a line of ours begins
 _values = attrgetter(*[field.name for field in fields(Capture)])
+_KINDS = [
+    {"str": str, "int": int, "bool": bool}.get(str(field.type), tuple if field.name == "vary" else object)
+    for field in fields(Capture)
+]
 
 
 def entry_line(urlkey: str, timestamp: str, entry: dict[str, Any]) -> bytes:
@@ -121,16 +125,71 @@ def restated(line: bytes, capture: Capture, stated: Stated) -> bytes:
     return b"%b%b%b" % (lead.removesuffix(before), after, line[_IDENTITY:])
 
 
+BROKEN = (ValueError, KeyError, TypeError, IndexError)  # what a line that is none of ours raises
+
+
+class BrokenLine(DamagedInput, ValueError):
+    """A line of an index that can't be read; without its index a snapshot is indexed anew from its records."""
+
+
 def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
-    """The parts of a line. Raises ValueError."""
-    urlkey, timestamp, block = line.split(b" ", 2)
-    text = block.decode(errors="surrogatepass")
-    entry, end = _decode(text)
-    if end != len(text):
-        entry = json.loads(text)  # which takes white space, and says what else it is
-    if not isinstance(entry, dict):
-        raise ValueError("the JSON block is no object")
-    return urlkey.decode(errors="surrogatepass"), timestamp.decode("ascii"), entry
+    """Return the parts of a line, the members of its JSON of the types that they must have. Raises BrokenLine."""
+    try:
+        urlkey, timestamp, block = line.split(b" ", 2)
+        text = block.decode(errors="surrogatepass")
+        entry, end = _decode(text)
+        if end != len(text):
+            entry = json.loads(text)  # which takes white space, and says what else it is
+        if not isinstance(entry, dict):
+            raise ValueError("the JSON block is no object")
+        _check(entry)
+        return urlkey.decode(errors="surrogatepass"), timestamp.decode("ascii"), entry
+    except (ValueError, RecursionError) as error:
+        raise broken_line(line, error) from None
+
+
+def broken_line(line: bytes, error: Exception) -> BrokenLine:
+    """Return the error for a line that can't be read."""
+    why = f"it has no member {error}" if isinstance(error, KeyError) else error
+    return BrokenLine(
+        f"damaged index line {line[:80]!r} ({why}); without its index a snapshot is indexed anew from its records"
+    )
+
+
+_TEXTS = (
+    "url",
+    "target",
+    "mime",
+    "digest",
+    "filename",
+    "kind",
+    "id",
+    "method",
+    "type",
+    "key",
+    "exact",
+    "session",
+    "state",
+    "cookies",
+)
+_NEEDED = ("url", "mime", "digest", "filename", "offset", "length", "id")  # of a record that is no exchange
+
+
+def _check(entry: dict[str, Any]) -> None:
+    """Raise ValueError for a member of a wrong type, or one that is missing."""
+    for name in _TEXTS:
+        if name in entry and type(entry[name]) is not str:
+            raise ValueError(f"{name} is no text")
+    for name in ("offset", "length"):
+        value = entry.get(name, 0)
+        if type(value) is not int and not (
+            type(value) is str and value.isascii() and value.isdigit() and len(value) < 19
+        ):
+            raise ValueError(f"{name} is no number")
+    if "kind" in entry:
+        for name in _NEEDED:
+            if name not in entry:
+                raise ValueError(f"it has no {name}")
 
 
 def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
@@ -139,7 +198,7 @@ def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
     request = get("req", (-1, 0))
     events = get("events", (0, 0))
     original = get("orig")
-    return Capture(
+    made = Capture(
         urlkey,
         timestamp,
         entry["url"],
@@ -165,6 +224,13 @@ def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
         (original[0], original[1], original[2]) if original else None,
         get("truncated", ""),
     )
+    if not all(isinstance(value, kind) for value, kind in zip(_values(made), _KINDS, strict=True)):
+        raise ValueError("a member is of another type")
+    if not all(type(text) is str for pair in made.vary for text in pair) or (
+        made.original and [type(one) for one in made.original] != [str, int, int]
+    ):
+        raise ValueError("vary or orig is of another type")
+    return made
 
 
 _swift_line: Callable[[bytes], Capture | None] | None = None
@@ -180,12 +246,15 @@ def _load_swift_line() -> Callable[[bytes], Capture | None]:
 
 
 def capture_of(line: bytes) -> Capture | None:
-    """The capture of a line, None for a line of another kind. Raises KeyError, ValueError."""
+    """Return the capture of a line, None for a line of another kind. Raises BrokenLine."""
     try:
         return (_swift_line or _load_swift_line())(line)
-    except ValueError:  # not as we write it: read slowly, or said what is wrong
+    except (ValueError, RecursionError):  # not as we write it: read slowly, or said what is wrong
         parsed = parse_line(line)
-        return to_capture(*parsed) if is_capture(parsed[2]) else None
+        try:
+            return to_capture(*parsed) if is_capture(parsed[2]) else None
+        except BROKEN as error:
+            raise broken_line(line, error) from None
 
 
 def is_capture(entry: dict[str, Any]) -> bool:
@@ -199,7 +268,6 @@ def target_of(entry: Mapping[str, Any]) -> str:
 
 
 Read = TypeVar("Read")
-BROKEN = (ValueError, KeyError, TypeError, IndexError)  # what a line that is none of ours raises
 
 
 class Index:
@@ -371,11 +439,8 @@ class Index:
     def _read(self, how: Callable[[bytes], Read], line: bytes) -> Read:
         try:
             return how(line)
-        except BROKEN as error:
-            raise DamagedInput(
-                f"{self._place.name}: damaged index line {line[:80]!r} ({error}); without its index a snapshot "
-                "is indexed anew from its records"
-            ) from error
+        except BrokenLine as error:
+            raise BrokenLine(f"{self._place.name}: {error}") from error
 
     def __len__(self) -> int:
         """The number of lines; counted each time."""

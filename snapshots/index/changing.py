@@ -8,7 +8,6 @@ holds its size and checksum, and a table that is not the one described is not us
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -17,7 +16,7 @@ from isal import isal_zlib
 
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import escape
-from stillweb.snapshots.index.cdxj import Index, is_capture
+from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.machine.places import BytesPlace, Place
 
 TOGETHER = 256  # lines; most of a site's neighbours are as unmarked as it is
@@ -25,7 +24,7 @@ TOGETHER = 256  # lines; most of a site's neighbours are as unmarked as it is
 
 def changes(line: bytes) -> bool:
     """Whether an index line is of a capture that changes a state or sent an issued value."""
-    return _marked(line) and is_capture(json.loads(line.split(b" ", 2)[2]))
+    return _marked(line) and is_capture(parse_line(line)[2])
 
 
 def _marked(line: bytes) -> bool:
@@ -41,8 +40,8 @@ def table_of(lines: Iterable[bytes]) -> bytes:
         if not _marked(b"\n".join(some)):
             continue
         for line in filter(_marked, some):
-            key, _, block = line.split(b" ", 2)
-            entry = json.loads(block)
+            key = line.partition(b" ")[0]
+            entry = parse_line(line)[2]
             if is_capture(entry):
                 found.add(_site(site_of(entry["url"])) + b" " + key + b"\n")
     return b"".join(sorted(found))

@@ -17,7 +17,10 @@ TRIED = 6  # before the names are looked at: those that were learned last
 # Of fields that count: what is read quickly. JSON leaves these texts as they are, and no text has white space.
 _TEXT = rb"[!#-\[\]-~]+"
 _NUMBER = rb"(?:0|[1-9][0-9]{0,17})"
-_DATE = rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z"
+_DATE = (
+    rb"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    rb"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?Z"
+)
 _OF_BOTH = {
     b"warc-record-id": rb"<[!-~]+>",
     b"warc-target-uri": rb"https?://[!$-\[\]-~]+",  # and without fragment

@@ -15,13 +15,14 @@ from typing import Any
 from stillweb.snapshots.archives import messages, warc
 from stillweb.snapshots.archives.members import Unpacked
 from stillweb.snapshots.archives.scan import EMPTY, Damage, Scanned, Wanted, scan
-from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.cdxj import entry_line
 from stillweb.snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
 from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.shapes import shaped
 
 VERSION = 38  # of the lines; a change makes indexes on disk be built again
 
@@ -113,6 +114,11 @@ def find(
         found.reached = item.offset + item.length
         if item.note:
             found.notes.append(f"{name}: offset {item.offset}: {item.note}")
+        date = item.fields.get("warc-date", "")
+        if date and timestamp_of(date) == UNDATED:
+            found.notes.append(
+                f"{name}: offset {item.offset}: {date[:40]!r} is no date: it counts as undated"
+            )
         if item.kind == "request":
             found.around.asked = True
             pairing.ask(_question(item))
@@ -142,8 +148,8 @@ def _learn(found: Findings, item: Scanned) -> None:
         if text := info.get("stillweb-profile"):
             found.profile = Profile.from_json(json.loads(text))
         if text := info.get("stillweb-settings"):
-            found.settings = dict(json.loads(text))
-    except (ValueError, TypeError, AttributeError) as error:
+            found.settings = shaped(json.loads(text), dict[str, Any])
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         what = f"the warcinfo record at offset {item.offset} has a profile that can't be read: {error}"
         found.notes.append(Damaged(what))
 

@@ -116,7 +116,7 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
             out.write(line + b"\n")
 
     while True:
-        path = derived("index.cdxj", f"index 3 {INDEX_VERSION} {container.stamp}", write)
+        path = derived("index.cdxj", f"index 4 {INDEX_VERSION} {container.stamp}", write)
         place = FilePlace(path)
         first = place.read(0, 1 << 22).partition(b"\n")[0]
         place.close()

@@ -19,6 +19,7 @@ from typing import Any
 from stillweb.snapshots.archives import messages, warc
 from stillweb.snapshots.archives.reading import Archives
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import capture_line, capture_of, identity_in, restated
@@ -27,6 +28,7 @@ from stillweb.snapshots.index.pairing import Asked
 from stillweb.snapshots.machine.forks import can_fork, run_all
 from stillweb.snapshots.machine.places import FilePlace, Place
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.answers import LIMIT
 
 MANY = 6_000  # captures from which new processes pay for their start
 FORKED = 200  # and forks
@@ -143,7 +145,10 @@ class _Remembering(Archives):
         """The values of Set-Cookie of an answer."""
         found = self._cookies.get(capture.place)
         if found is None:
-            found = [] if self._sets_none(capture) else messages.set_cookies(self._head(capture).headers)
+            try:
+                found = [] if self._sets_none(capture) else messages.set_cookies(self._head(capture).headers)
+            except TooLarge:
+                found = messages.set_cookies(self.start(capture, 0).headers)
             self._cookies[capture.place] = found
         return found
 
@@ -169,11 +174,14 @@ class _Remembering(Archives):
         return Response(*status, headers, b"")
 
     def read(self, capture: Capture) -> Response:
-        """See `Archives.read`."""
-        if capture.original is None:
-            return self.payload((capture.filename, capture.offset, capture.length), capture.method)
-        head = self._head(capture)
-        whole = self.payload(capture.original, capture.method)
+        """See `Archives.read`; of a body that would fill the memory no more than shows that it is large."""
+        try:
+            if capture.original is None:
+                return self.payload((capture.filename, capture.offset, capture.length), capture.method)
+            head = self._head(capture)
+            whole = self.payload(capture.original, capture.method)
+        except TooLarge:
+            return self.start(capture, LIMIT + 1)
         return Response(head.status, head.reason, head.headers, whole.body)
 
 

@@ -12,7 +12,7 @@ import re
 from stillweb.snapshots.archives import messages
 from stillweb.snapshots.archives.members import Unpacked
 from stillweb.snapshots.archives.warc import clean_uri, end_of_head, is_regular
-from stillweb.snapshots.dates import timestamp_of
+from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import is_plain, url_key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import encode_json, json_text
@@ -27,6 +27,7 @@ from stillweb.snapshots.states.plain import plain_headers, plain_url, static
 REMEMBERED = 1 << 13  # URLs, and heads of requests, that are kept, for they come again
 
 _REQUEST_LINE = re.compile(rb"GET /[!-~]* HTTP/1\.[01](?=\r\n)")
+_UNDATED = UNDATED.encode()
 _MARKS = b"-T:.Z"  # in a date
 _STILL = b',"state":"%b"' % ANY.encode()
 
@@ -108,8 +109,10 @@ class SwiftPairs:
         events = events or b"0-0"
         protocol = protocol.lower() or b"http/1.1"
         timestamp = date.translate(None, _MARKS)
-        if len(timestamp) not in (14, 17):
+        if len(timestamp) not in (14, 17) or timestamp[6:8] > b"28":
             timestamp = timestamp_of(date.decode()).encode()
+            if timestamp == _UNDATED:  # the 30th of February, which is to be noted
+                return False
         identity = hashlib.sha256(
             b"7:capture,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
             % (

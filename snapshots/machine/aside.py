@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from stillweb.snapshots.errors import UsageError
 def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
     """A file to write, which takes `path`'s place at the end, or is gone where that was not reached.
 
+    When its place is taken it is on the disk, and so is its name: a power loss leaves the old file or the new one.
+
     Its name is always the same, so that what a kill left is used up by the next one. While another process writes there,
     waits for it or raises UsageError. OSError names `path`.
     """
@@ -25,7 +28,9 @@ def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
             try:
                 yield out
                 out.flush()
+                os.fsync(out.fileno())
                 os.replace(temporary, path)  # still locked: who waited sees that its file has gone
+                sync_folder(path.parent)
             except BaseException:
                 with suppress(OSError):
                     temporary.unlink()
@@ -34,6 +39,18 @@ def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
         if error.filename is not None and Path(os.fsdecode(error.filename)) == temporary:
             error.filename = str(path)  # for whom that is told, it is this one that can't be written
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk: a file that was moved is else where it was after a power loss."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that can't; nothing else is done about it
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _alone(temporary: Path, path: Path, wait: bool) -> BinaryIO:

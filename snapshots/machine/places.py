@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -172,6 +172,18 @@ def chunks(place: Place, start: int = 0, end: int | None = None, size: int = CHU
             return
         yield piece
         start += len(piece)
+
+
+def lines_in(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
+    """Yield the lines of bytes that come in pieces, of a line that is too long its first `longest` bytes."""
+    rest = bytearray()
+    for piece in pieces:
+        first, *more = piece.split(b"\n")
+        rest += first[: longest - len(rest)]
+        for line in more:
+            yield bytes(rest)
+            rest = bytearray(line[:longest])
+    yield bytes(rest)
 
 
 def hash_place(place: Place) -> str:

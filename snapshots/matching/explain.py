@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
-from typing import Any
+from itertools import islice
+from typing import Any, AnyStr
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.snapshots.capture import Capture
@@ -27,23 +28,33 @@ from stillweb.snapshots.states.conditions import UNSET, read, short
 from stillweb.snapshots.states.fitting import FAILS, fits
 from stillweb.snapshots.states.issued import named_values
 from stillweb.snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
+from stillweb.snapshots.words import counted as _counted
 
 FEW = 3
-LOOKED_AT = 400  # captures of a host that are compared when the path has none
+LOOKED_AT = 400  # captures of a path, or of a host when the path has none
+# Units of about 2 µs that an explanation may take to rank captures, and again to compare them.
+WORK = 2000
+EACH = 8  # units to look at a capture
+READ = 30  # to read its request
+STATE = 50  # to tell what had been done before it
+RULES = 80  # to look for the rules that join it
+TRIES = 24  # combinations of rules that are tried
 SHOWN = 60  # characters of a value
 LEAD = 20  # of which stand before where two long ones part
 MANY = 5  # differences that are named of a capture
+_MARKS = (b"&", b",", b"[", b"{", b"\n--")  # before each name or value of a form, JSON or a multipart body
 
 
 def nearest(lookup: Lookup) -> list[Near]:
-    """The few captures that come nearest to what was asked, nearest first."""
+    """Return the few captures that come nearest to what was asked, nearest first.
+
+    Time is linear in the request and bounded by `WORK`: the captures that look most like the request are compared
+    with it name by name, the rest only if there is work left.
+    """
     matcher = lookup.matcher
     assert matcher is not None
     request = lookup.request
     group = matcher.group(request.url)
-    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str]]] = []
-    captures = group.captures or tuple(_neighbours(matcher, request.url))
-    parsed = parse(request)
     known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
     agreed: dict[tuple[str, str], int] = {}
     circumstances: dict[tuple[Any, ...], list[str]] = {}
@@ -52,23 +63,39 @@ def nearest(lookup: Lookup) -> list[Near]:
     def stored(capture: Capture) -> Request:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
 
-    for capture in captures[:LOOKED_AT]:
+    captures = _likest(request, group.captures or _neighbours(matcher, request.url), stored)
+    work = _Work(WORK)
+    mine = _size(request)
+    asked = parse(request) if work.takes(mine) else None
+    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str]]] = []
+    for capture in captures:
         text = capture.method, capture.exact
         if text not in known:
-            other = parse(stored(capture))
-            known[text] = list(differences(parsed, other))
-            agreed[text] = _agreed(parsed.body, other.body)
+            recorded = stored(capture)
+            if asked is not None and work.takes(mine + _size(recorded)):
+                other = parse(recorded)
+                known[text] = list(differences(asked, other))
+                agreed[text] = _agreed(asked.body, other.body)
+            elif not found:  # too long for names: at least one is told of
+                known[text], agreed[text] = (
+                    _roughly(lookup.key.canonical == capture.key, request, recorded),
+                    0,
+                )
+            else:
+                break
         differs = known[text]
         if not differs:
             safe = capture.method in SAFE_METHODS
             conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
             if capture.place not in sent:
-                same = [c for c in captures[:LOOKED_AT] if c.key == capture.key]
+                same = [c for c in captures if c.key == capture.key]
                 told = counted(same, request, matcher.peek)
                 sent.update(zip((c.place for c in same), told, strict=True))
             fields = sent[capture.place]
             around = capture.state, fields, conditions
             if around not in circumstances:
+                if circumstances and not work.takes(STATE):
+                    break
                 circumstances[around] = list(_circumstances(lookup, capture, stored(capture), fields))
             differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
@@ -89,9 +116,9 @@ def nearest(lookup: Lookup) -> list[Near]:
         if (capture.key, tuple(differs)) not in seen:
             rule = None
             named = _cut(differs)
-            if differs:
-                recorded = stored(capture)
-                rule = joining(request, recorded, builtin().rules, group.issued(request.method))
+            recorded = stored(capture)
+            if differs and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
+                rule = joining(request, recorded, builtin().rules, group.issued(request.method), tries=TRIES)
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
                 if rule:  # which is in force, mostly: then it was the state
@@ -104,20 +131,78 @@ def nearest(lookup: Lookup) -> list[Near]:
     return out
 
 
+class _Work:
+    """The work that an explanation may still do, in units of about 2 µs: no other request waits longer for it."""
+
+    def __init__(self, units: int) -> None:
+        self._left = units
+
+    def takes(self, units: int) -> bool:
+        """Spend `units` and return True, or return False where fewer are left."""
+        if units > self._left:
+            return False
+        self._left -= units
+        return True
+
+
+def _size(request: Request) -> int:
+    """Return an upper bound of the work to take a request apart and compare it: its names and values, and its bytes."""
+    return EACH + 2 * _names(request) + (len(request.url) + len(request.body)) // 256
+
+
+def _rules_size(request: Request) -> int:
+    """Return an upper bound of the work to find the rules that join a request with another one."""
+    return RULES + 24 * _names(request) + (len(request.url) + len(request.body)) // 8
+
+
+def _names(request: Request) -> int:
+    body = request.body
+    return request.url.count("&") + (sum(body.count(mark) for mark in _MARKS) if body else 0)
+
+
+def _likest(
+    request: Request, captures: Iterable[Capture], stored: Callable[[Capture], Request]
+) -> list[Capture]:
+    """Return the captures in the order in which they are worth comparing, by what they begin with."""
+    ranked: list[tuple[tuple[bool, int, int], str, Place, Capture]] = []
+    work = _Work(WORK)
+    for capture in islice(captures, LOOKED_AT):
+        body = request.body if capture.method == request.method else b""
+        if not work.takes(READ + len(body) // 1024 if body else 2) and len(ranked) >= FEW:
+            break
+        alike = _same(body, stored(capture).body) if body else 0
+        order = not body and capture.method != request.method, -_same(capture.url, request.url), -alike
+        ranked.append((order, capture.timestamp, capture.place, capture))
+    return [capture for *_, capture in sorted(ranked, key=lambda item: item[:3])]
+
+
+def _roughly(same: bool, request: Request, recorded: Request) -> list[str]:
+    """Return what differs between two requests of which one has too many names to compare them one by one."""
+    if same:
+        return []
+    found = []
+    if request.method != recorded.method:
+        found.append(f"method: asked {request.method}, recorded {recorded.method}")
+    mine, theirs = request.url.partition("?"), recorded.url.partition("?")
+    if mine[0] != theirs[0]:
+        found.append("path: another one")
+    for part, one, other in (("query", mine[2], theirs[2]), ("body", request.body, recorded.body)):
+        if one != other:
+            unit = "character" if part == "query" else "byte"
+            asked = _counted(len(one), unit)
+            found.append(f"{part}: {asked} asked, {len(other)} recorded, too many names to compare them")
+    return found
+
+
 def _cut(differs: list[str]) -> list[str]:
     more = len(differs) - MANY
     return [*differs[:MANY], f"{more} more"] if more > 1 else differs
 
 
 def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
-    """Captures of the same host, when none has the path."""
+    """Return captures of the same host, when none has the path."""
     host = surt(url).partition(")")[0]
-    if not host:
-        return
-    for count, capture in enumerate(matcher.around(host + ")")):
-        if count >= LOOKED_AT:
-            return
-        yield capture
+    return matcher.around(host + ")") if host else iter(())
 
 
 def _weight(difference: str) -> int:
@@ -174,10 +259,11 @@ def _differ(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> bool:
 
 def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str]]) -> Iterator[str]:
     mine, theirs = Counter(asked), Counter(stored)
-    only_asked, only_stored = list((mine - theirs).elements()), list((theirs - mine).elements())
-    for name in dict.fromkeys(n for n, _ in [*only_asked, *only_stored]):
-        a = [v for n, v in only_asked if n == name]
-        b = [v for n, v in only_stored if n == name]
+    values: dict[str, tuple[list[str], list[str]]] = {}  # by name: those only asked, and those only recorded
+    for side, only in enumerate((mine - theirs, theirs - mine)):
+        for name, value in only.elements():
+            values.setdefault(name, ([], []))[side].append(value)
+    for name, (a, b) in values.items():
         if a and b and any(_secret(name, value) for value in (*a, *b)):
             yield f"{place} {name}: another secret than the recorded one"
         elif len(a) == len(b) == 1:
@@ -212,8 +298,8 @@ def _parted(asked: str, stored: str) -> str:
     return f", from character {begin} on: asked {one}, recorded {other}"
 
 
-def _same(one: str, other: str) -> int:
-    """How many characters two texts have in common at their start."""
+def _same(one: AnyStr, other: AnyStr) -> int:
+    """Return how many characters (or bytes) two texts have in common at their start."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

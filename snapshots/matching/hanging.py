@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.identity.keys import split_url
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
@@ -111,7 +111,7 @@ class Hanging:
             inside = [w for w in writes if w is not capture and capture.begin < w.begin < capture.end]
             follows = before is not None and before in polls and capture.begin == before.end + 1
             again = again or follows
-            hung = hung or any(_seconds(w) - _seconds(capture) >= HUNG for w in inside)
+            hung = hung or any(_between(capture, w) >= HUNG for w in inside)
             if inside or follows:
                 polls.append(capture)
         if not hung or not again:
@@ -137,8 +137,7 @@ def _page_or_file(capture: Capture) -> bool:
     return "html" in capture.mime or static_mime(capture.mime)
 
 
-def _seconds(capture: Capture) -> float:
-    """When it was asked for."""
-    stamp = capture.timestamp.ljust(17, "0")
-    whole = datetime.strptime(stamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
-    return whole + int(stamp[14:17]) / 1000
+def _between(first: Capture, second: Capture) -> float:
+    """Return the seconds from one capture to another, 0 where either is undated."""
+    began, then = seconds_of(first.timestamp), seconds_of(second.timestamp)
+    return 0.0 if began is None or then is None else then - began

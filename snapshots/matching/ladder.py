@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Protocol
 
 from stillweb.snapshots.capture import Capture, Response
@@ -13,6 +15,7 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
 from stillweb.snapshots.identity.rules import RuleSet, joining
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
 from stillweb.snapshots.matching import drawing
 from stillweb.snapshots.matching.accepting import LEVELS, Accept
 from stillweb.snapshots.matching.changers import Changers
@@ -32,6 +35,7 @@ from stillweb.snapshots.matching.unrecorded import note_change
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.states.acceptance import accepts
+from stillweb.snapshots.states.answers import LIMIT
 from stillweb.snapshots.states.conditions import read
 from stillweb.snapshots.states.groups import CLOCKS, Group, group_prefix
 from stillweb.snapshots.states.issued import SHORTEST, named_values, shown_in, text_of
@@ -55,6 +59,7 @@ class Store(Protocol):
     def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
     def read(self, capture: Capture, /) -> Response: ...
+    def read_start(self, capture: Capture, size: int, /) -> Response: ...
     def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
     def head(self, capture: Capture, /) -> Response: ...
     def read_request(self, capture: Capture, /) -> Request: ...
@@ -66,7 +71,19 @@ class Matcher:
     Sessions of several threads may share a matcher; a session belongs to one thread at a time.
     """
 
-    def __init__(self, snapshot: Store, rules: RuleSet | None = None) -> None:
+    def __new__(
+        cls, snapshot: Store, rules: RuleSet | None = None, *, evidence: bool | None = None
+    ) -> Matcher:
+        """Return a matcher; one that weighs the evidence, if `evidence` or the environment's STILLWEB_EVIDENCE says so."""
+        if cls is Matcher and (os.environ.get("STILLWEB_EVIDENCE") == "1" if evidence is None else evidence):
+            # by its name: until it takes this one's place, the evidence matcher is built upon it
+            matcher: type[Matcher] = import_module("stillweb.snapshots.evidence.matcher").EvidenceMatcher
+            return object.__new__(matcher)
+        return object.__new__(cls)
+
+    def __init__(
+        self, snapshot: Store, rules: RuleSet | None = None, *, evidence: bool | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.rules = snapshot.rules if rules is None else rules
         self._accepts: dict[str, Accept] = {}
@@ -88,13 +105,19 @@ class Matcher:
         return Session(name)
 
     def lookup(
-        self, request: Request, session: Session | None = None, *, accept: str = "rule", patient: bool = False
+        self,
+        request: Request,
+        session: Session | None = None,
+        *,
+        accept: str = "rule",
+        patient: bool = False,
+        min_confidence: float = 0.0,
     ) -> Lookup:
         """The answer to a request of a session. Raises UsageError for an unknown `accept`.
 
         On a miss the session knows that a change may have happened that was not recorded; otherwise the
         session moves only when it is told that the answer was given (`Session.answered`). Who is `patient` is told of a long poll
-        that it is not answered yet.
+        that it is not answered yet. `min_confidence` is for the matcher that weighs the evidence.
         """
         plain = is_plain(request)
         hot = self._hot.get(request.url) if plain else None
@@ -277,7 +300,9 @@ class Matcher:
         if key is None:
             if len(self._keys) >= HOT:
                 self._keys.clear()
-            key = self._keys[url] = url_key(url)
+            key = url_key(url)
+            if len(url) <= LONGEST_KEPT:
+                self._keys[url] = key
         return key
 
     def group(self, url: str) -> Group:
@@ -319,7 +344,7 @@ class Matcher:
             return request
         names: dict[str, int] = {}
         group = self.group(request.url)
-        for capture in found or group.twins(request):
+        for capture in found or self._alike(request):
             counts = minded or guarded(capture)
             stored = self.snapshot.read_request(capture) if counts else group.request(capture)
             for name in pseudonyms_in(stored, headers=counts):
@@ -332,6 +357,10 @@ class Matcher:
                 session.secrets = known
         known.know(names)
         return known.request(request)
+
+    def _alike(self, request: Request) -> Iterable[Capture]:
+        """The captures that are the same as a request but for their secrets."""
+        return self.group(request.url).twins(request)
 
     def around(self, start: str) -> Iterator[Capture]:
         """The captures whose index key begins with `start`."""
@@ -424,7 +453,7 @@ class Matcher:
         missing = set(values)
         for served in reversed(session.served):
             if site_of(served.url) == site_of(request.url):
-                text = text_of(self.snapshot.read(served))
+                text = text_of(self.snapshot.read_start(served, LIMIT + 1))
                 missing = {v for v in missing if not shown_in(v, text)}
                 if not missing:
                     return True

@@ -73,6 +73,7 @@ class Lookup:
     session: Session | None = field(default=None, repr=False)
     before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in
     failed: Failed | None = None
+    confidence: float = 0.0  # the chance that this is the right answer; told by the model of evidence alone
     polled: bool = False  # whether it is a long poll
     _nearest: list[Near] | None = field(default=None, repr=False)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.identity.keys import parse
@@ -35,6 +36,15 @@ class Recogniser(Redactor):
         super().__init__(b"")
         self._known: dict[str, dict[str, set[str]]] = {}  # salt, proof, pseudonyms
         self._near: dict[str, int] = {}  # the pseudonyms that count now, and the layers they are in
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"names": self._names, "known": self._known, "near": self._near}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Recogniser.__init__(self)
+        self._known, self._near = state["known"], state["near"]
+        for secret, name in state["names"].items():
+            self.remember(secret, name)
 
     def know(self, pseudonyms: Mapping[str, int]) -> None:
         """Pseudonyms that the secrets of the next request may turn out to be, with the layers they are in."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.identity.keys import digest, request_key, split_url
 from stillweb.snapshots.identity.rules import Issued, Refused, Rule, RuleSet, builtin, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
@@ -34,11 +34,10 @@ def drawn_anew(capture: Capture, early: float) -> bool:
     """Whether a query names the moment in milliseconds at which it was asked for, or `early` seconds before; or a random fraction."""
     if _FRACTION.search(capture.url):
         return True
-    stamp = capture.timestamp.ljust(17, "0")
-    asked = (
-        datetime.strptime(stamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp() + int(stamp[14:]) / 1000
+    asked = seconds_of(capture.timestamp)
+    return asked is not None and any(
+        -early < int(one) / 1000 - asked < 10 for one in _MOMENT.findall(capture.url)
     )
-    return any(-early < int(one) / 1000 - asked < 10 for one in _MOMENT.findall(capture.url))
 
 
 def group_prefix(url: str) -> str:

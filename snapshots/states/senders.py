@@ -61,13 +61,12 @@ def bearing(headers: Headers) -> int:
     """Whether a request's fields say nothing for which its address alone may not decide, only that its client is known
     by a login's cookie, or more: who or what it asks for.
     """
-    found = SILENT
+    cookies = False
     for name, value in headers:
         low = name.lower()
         if value and (low in FIELDS or low in ("authorization", "origin")):
             return TELLING
-        if low == "cookie":
-            if telling_of(headers):
-                return TELLING
-            found = SIGNED if logins_of(headers) else found
-    return TELLING if own_of(headers) else found
+        cookies = cookies or low == "cookie"
+    if own_of(headers) or (cookies and telling_of(headers)):
+        return TELLING
+    return SIGNED if cookies and logins_of(headers) else SILENT

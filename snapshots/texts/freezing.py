@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http.spans import is_whole
 from stillweb.snapshots.machine.processes import Pool, Worker, WorkerDied
-from stillweb.snapshots.texts.text import HTML, FrozenText, extract, extract_html
+from stillweb.snapshots.texts.text import HTML, READ, FrozenText, extract, extract_html
 from stillweb.snapshots.view import View
 
 IN_PROCESS = 24  # below this many pages, starting workers takes longer than the work
@@ -34,7 +34,7 @@ class Source(Protocol):
     """What is needed of a snapshot."""
 
     def captures(self) -> Iterator[Capture]: ...
-    def read(self, capture: Capture) -> Response: ...
+    def read_start(self, capture: Capture, size: int) -> Response: ...
     def views(self) -> list[View]: ...
     def resource(self, kind: str, address: str) -> bytes | None: ...
     def text(self, address: str) -> FrozenText | None: ...
@@ -132,7 +132,7 @@ def _may_have_text(capture: Capture) -> bool:
 
 def _all_of_it(source: Source, capture: Capture) -> bool:
     """Whether a part (206) is all of a file."""
-    answer = source.read(capture)
+    answer = source.read_start(capture, 0)
     return is_whole(answer.header("content-range"), answer.header("content-length"))
 
 
@@ -247,7 +247,7 @@ def _load(source: Source, job: Job) -> Sent:
         meta = {"url": job.view.final_url.partition("#")[0] or job.view.url, "view": job.view.address}
         return job.address, None, None, dom.decode("utf-8", "replace"), meta
     assert job.capture is not None
-    return job.address, job.capture, source.read(job.capture), "", {"url": job.capture.url}
+    return job.address, job.capture, source.read_start(job.capture, READ + 1), "", {"url": job.capture.url}
 
 
 def work_all(sent: list[Sent]) -> list[FrozenText | None]:

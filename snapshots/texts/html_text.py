@@ -19,6 +19,9 @@ from lxml import html as lxml_html
 NAME = "stillweb-plain"
 VERSION = "3"
 
+MOST_TAGS = 700_000  # opening ones of a page that is parsed, which takes some 150 MB
+MOST_CELLS = 500_000  # of a table that is laid out as a rectangle
+
 Element = Any  # lxml.etree._Element; lxml has no types of its own
 
 SKIP = frozenset(
@@ -295,17 +298,33 @@ def _words(element: Element) -> str:
     return SPACE.sub(" ", "".join(_walk(element))).strip()
 
 
+def _span(cell: Element, name: str, most: int) -> int:
+    value = cell.get(name, "1")
+    return max(1, min(int(value), most)) if len(value) < 10 and value.isascii() and value.isdigit() else 1
+
+
+def laid_out(table: Element) -> int:
+    """Return how many cells a table has when it is a rectangle and all that spans stands in each of its places."""
+    own = [[cell for cell in row if cell.tag in ("td", "th")] for row in table.iter("tr")]
+    height = len(own)
+    areas = [[_span(c, "colspan", 1000) * _span(c, "rowspan", height) for c in row] for row in own]
+    widths = (sum(_span(c, "colspan", 1000) for c in row) for row in own)
+    return max(height * max(widths, default=0), sum(map(sum, areas)))
+
+
 def rows(table: Element) -> list[list[str]]:
-    """The cells of a table; a cell that spans columns leaves empty ones after it."""
+    """Return the cells of a table; a cell that spans columns leaves empty ones after it, within bounds."""
     out: list[list[str]] = []
+    room = MOST_CELLS
     for row in table.iter("tr"):
         cells: list[str] = []
         for cell in row:
             if cell.tag not in ("td", "th"):
                 continue
             cells.append(_words(cell))
-            span = cell.get("colspan", "1")
-            cells += [""] * (min(int(span), 100) - 1 if span.isdigit() and span.isascii() else 0)
+            more = min(_span(cell, "colspan", 100) - 1, room)
+            cells += [""] * more
+            room -= more
         if any(cells):
             out.append(cells)
     return out
@@ -317,6 +336,8 @@ def table_markdown(table: Element) -> str:
     if not cells:
         return ""
     width = max(map(len, cells))
+    if width * len(cells) > MOST_CELLS:  # its rows stay as long as they are
+        width = len(cells[0])
     lines = [
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row + [""] * (width - len(row))) + " |"
         for row in cells

@@ -13,8 +13,9 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.texts import html_text
-from stillweb.snapshots.texts.html_text import Element
+from stillweb.snapshots.texts.html_text import MOST_CELLS, Element
 
 MOST_SPAN = 1000  # of columns, as browsers have it; rows end with their table
 _GRIDS = ("table", "grid", "treegrid")
@@ -115,7 +116,7 @@ def _rows(table: Element, tag: str) -> Iterator[tuple[Element, list[Cell]]]:
 def _span(value: str | None, least: int) -> int:
     if value is None or not (value.isascii() and value.isdigit()):
         return 1
-    return max(least, min(int(value), MOST_SPAN))
+    return max(least, min(int(value[:10]), MOST_SPAN))
 
 
 class _Grid:
@@ -123,6 +124,7 @@ class _Grid:
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
+        self._cells = 0
         self._group: Element | None = None
         self._above: dict[int, tuple[str, int]] = {}  # column -> words, rows to come (-1: all of the group)
         self._row: list[str] = []
@@ -133,6 +135,11 @@ class _Grid:
         if group is not self._group:
             self._group, self._above = group, {}
         self._row, self._below = [], {}
+        self._cells += len(self._above) + sum(columns for _, columns, _ in cells)
+        if self._cells > MOST_CELLS:
+            raise TooLarge(
+                f"a table with more than {MOST_CELLS} cells, as they span; `stillweb fetch` has its text"
+            )
         for words, columns, height in cells:
             self._from_above()
             for _ in range(columns):

@@ -13,8 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import IN_MEMORY
 from stillweb.snapshots.http import charsets, encodings
+from stillweb.snapshots.shapes import shaped
 from stillweb.snapshots.texts import pdf_text
 from stillweb.snapshots.words import counted
 
@@ -27,6 +31,8 @@ OPTIONS: dict[str, Any] = {
     "include_comments": True,
     "favor_recall": True,  # a missing fact costs more here than a menu too much; quicker, too
 }
+MOST_ELEMENTS, MOST_INLINE, DEEPEST = 100_000, 10_000, 200  # see `_too_much`; 15 s and 300 MB at worst
+READ = 1 << 25  # bytes of a page whose text is extracted
 LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; plain text is taken
 BROKEN = "content encoding: "  # a warning that begins so: the body could not be unpacked whole
 _PUT_BACK = ": put back"  # a warning that ends so: nothing is missing
@@ -81,6 +87,7 @@ class FrozenText:
 
         Raises ValueError when the page lengths don't fit the text.
         """
+        shaped(dict(record), _Stored)
         if "media" not in record:
             return cls(address, text, None, "", "text/plain", extractor, version, dict(record))
         pages: tuple[str, ...] | None = None
@@ -105,6 +112,17 @@ class FrozenText:
             tuple(record.get("warnings", ())),
             record.get("meta", {}),
         )
+
+
+class _Stored(msgspec.Struct):
+    """What `FrozenText.to_record` gives, as it is read back."""
+
+    media: str = ""
+    title: str = ""
+    options: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    meta: dict[str, Any] = {}
+    pages: list[int] | None = None
 
 
 def sniff(body: bytes) -> str | None:
@@ -173,23 +191,31 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
 
 
 def unpacked(response: Response) -> tuple[bytes, str]:
-    """A body without its content encoding, as far as it goes where that is broken, and what is wrong with it ("")."""
-    try:
-        return encodings.decode(response.body, response.header("content-encoding")), ""
-    except encodings.EncodingProblem as error:
-        return _as_far_as_it_goes(response), str(error)
+    """Return a body without its content encoding, and what is wrong with it ("").
+
+    Of a body that is broken, as far as it goes; of one that is no PDF, which is nothing without its end, the first `READ` bytes.
+    """
+    found, problem = _as_far_as_it_goes(response)
+    if len(found) > READ and sniff(found) != PDF:
+        return found[:READ], f"only the first {READ >> 20} MB are read"
+    return found, problem
 
 
-def _as_far_as_it_goes(response: Response) -> bytes:
-    """The part of a broken body that can be unpacked; the body itself where it plainly was never packed; else nothing."""
+def _as_far_as_it_goes(response: Response) -> tuple[bytes, str]:
+    """The part of a body that can be unpacked; the body itself where it plainly was never packed; what is wrong with it."""
     found = bytearray()
     try:
-        for piece in encodings.decode_pieces([response.body], response.header("content-encoding")):
+        for piece in encodings.decode_pieces(
+            [response.body], response.header("content-encoding"), most=IN_MEMORY
+        ):
             found += piece
-    except encodings.EncodingProblem:
+            if len(found) > READ and sniff(bytes(found[:1024])) != PDF:
+                break
+    except encodings.EncodingProblem as error:
         if not found and sniff(response.body):
-            return response.body
-    return bytes(found)
+            return response.body, str(error)
+        return bytes(found), str(error)
+    return bytes(found), ""
 
 
 def doubts(warnings: Iterable[str]) -> list[str]:
@@ -219,6 +245,9 @@ def extract_html(
         given = options if extractor != html_text.NAME else {"lxml": lxml_version, **shadows}
         return FrozenText(address, markdown, None, title, HTML, extractor, by, given, tuple(notes), known)
 
+    if (tags := html.count("<") - html.count("</")) > html_text.MOST_TAGS:
+        notes.append(f"too many tags to be parsed ({tags}): tags removed")
+        return result(html_text.without_tags(html), "", html_text.NAME, html_text.VERSION)
     tree = html_text.parse(html)
     if tree is None:
         return result("", "", html_text.NAME, html_text.VERSION)
@@ -228,9 +257,10 @@ def extract_html(
     base = address.partition("#")[0]
     if base.startswith(("http://", "https://")):
         html_text.make_links_absolute(tree, base)
-    if len(html) > LARGE:
-        notes.append(f"too large for trafilatura ({len(html)} characters): plain text")
-        return result(html_text.markdown(tree), title, html_text.NAME, html_text.VERSION)
+    if cost := f"{len(html)} characters" if len(html) > LARGE else _too_much(tree):
+        notes.append(f"too large for trafilatura ({cost}): plain text")
+        plain = html_text.markdown(tree) or html_text.without_tags(html)
+        return result(plain, title, html_text.NAME, html_text.VERSION)
     with lone_words.kept(tree) as lone:
         markdown = trafilatura.extract(tree, **OPTIONS)
     if lone:
@@ -253,6 +283,35 @@ def extract_html(
             f"{version}+{html_text.VERSION}",
         )
     return result(markdown, title, "trafilatura", version)
+
+
+def _too_much(tree: Any) -> str:
+    """Return the words for the shape of a page for which trafilatura takes too long, too much memory or fails; "" else.
+
+    It recurses into elements; its time and memory grow with the square of the inline elements in one parent, and it
+    lays tables out cell by cell.
+    """
+    from lxml import etree
+
+    from stillweb.snapshots.texts import html_text
+
+    elements = inline = deepest = depth = 0
+    for event, element in etree.iterwalk(tree, events=("start", "end")):
+        if event == "end":
+            depth -= 1
+            continue
+        depth += 1
+        deepest = max(deepest, depth)
+        elements += 1
+        inline += sum(1 for child in element if child.tag not in html_text.BREAK) ** 2
+    if elements > MOST_ELEMENTS:
+        return f"{elements} elements"
+    if deepest > DEEPEST:
+        return f"{deepest} levels of elements"
+    if inline > MOST_INLINE**2:
+        return "too many inline elements together"
+    cells = sum(map(html_text.laid_out, tree.iter("table")))
+    return f"{cells} cells of tables, as they span" if cells > html_text.MOST_CELLS else ""
 
 
 def _html(url: str, body: bytes, label: str | None, warnings: list[str], meta: dict[str, Any]) -> FrozenText:

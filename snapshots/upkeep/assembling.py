@@ -20,6 +20,7 @@ from stillweb.snapshots.archives.container import Container, open_directory
 from stillweb.snapshots.archives.scan import Damage, scan
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
+from stillweb.snapshots.machine.aside import sync_folder
 from stillweb.snapshots.machine.locking import lock_directory
 from stillweb.snapshots.machine.places import Place, chunks
 from stillweb.snapshots.profile import Profile
@@ -75,7 +76,7 @@ class Assembly:
                 else:
                     out.append(_as_member(place, offset, length))
         finally:
-            out.close()
+            out.end()
 
     def copy_all(self, name: str, without: Iterable[Range] = ()) -> None:
         """Copies one of the source's archive files, all but some records of it."""
@@ -88,7 +89,7 @@ class Assembly:
                     out.append(piece)
                 at = offset + length
         finally:
-            out.close()
+            out.end()
 
     def append(self, records: Iterable[bytes]) -> None:
         """Appends packed records to the last file that a writer goes on with, or begins one."""
@@ -97,7 +98,7 @@ class Assembly:
         try:
             out.append(*records)
         finally:
-            out.close()
+            out.end()
 
     def _path(self, name: str, *, as_is: bool = False) -> Path:
         if name.startswith("data-") and not OURS.fullmatch(name):
@@ -131,6 +132,7 @@ class Assembly:
             if self.out.exists():
                 self.out.rmdir()
             os.replace(self.root, self.out)
+        sync_folder(self.out.parent)
         return made
 
 

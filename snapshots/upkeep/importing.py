@@ -6,13 +6,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.recorded_on_disk import RecordedOnDisk
-from stillweb.snapshots.dates import parse_timestamp
+from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.importers import IMPORT, ImportReport
 from stillweb.snapshots.index.on_disk import OnDisk
@@ -26,7 +25,6 @@ from stillweb.snapshots.view import RESOURCES, View
 from stillweb.snapshots.writer import Writer
 
 Progress = Callable[[int, int], None]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for records without a date
 TOLD = 100  # captures after which it is told how far it got
 SMALL = 1 << 16  # stored bytes of a record up to which it is read at once, some 64 MB unpacked at worst
 
@@ -246,4 +244,5 @@ def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[s
 
 def left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
     """What a HAR or flow file held that could not be taken when it was opened or converted; or only what was "damaged"."""
-    return [str(note) for said in snapshot.all_metadata(IMPORT) for note in said.get(kind, ())]
+    listed = [said.get(kind) for said in snapshot.all_metadata(IMPORT) if isinstance(said, dict)]
+    return [str(note) for notes in listed if isinstance(notes, list) for note in notes]

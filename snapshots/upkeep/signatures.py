@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillweb.snapshots.archives.container import DIGEST, PACKAGE
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.opening import open_container
 
 
@@ -130,7 +131,7 @@ def signature_of(path: str | os.PathLike[str]) -> Signature | None:
     try:
         digest, package = container.member(DIGEST), container.member(PACKAGE)
         value = json.loads(digest) if digest is not None else None
-    except ValueError:
+    except (ValueError, RecursionError, TooLarge):
         return None  # `verify` says that it is damaged
     finally:
         container.close()

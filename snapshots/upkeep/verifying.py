@@ -6,20 +6,31 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from stillweb.snapshots.archives import warc
 from stillweb.snapshots.archives.container import CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container
 from stillweb.snapshots.archives.digests import algorithm_of, same_digest
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots.archives.reading import Archives, open_block
 from stillweb.snapshots.archives.scan import Damage, NotSeekable, Scanned
-from stillweb.snapshots.contents.package import all_files, identities, rules_from, snapshot_id
+from stillweb.snapshots.contents import failures
+from stillweb.snapshots.contents.package import (
+    VIEW_MEDIA,
+    all_files,
+    identities,
+    page_lines,
+    rules_from,
+    snapshot_id,
+    view_from_json,
+)
+from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.index import build
 from stillweb.snapshots.index.blocks import steps_of
-from stillweb.snapshots.index.cdxj import parse_line
+from stillweb.snapshots.index.cdxj import BROKEN, parse_line
 from stillweb.snapshots.index.changing import table_of
 from stillweb.snapshots.index.gathering import Part, gathered
 from stillweb.snapshots.index.indexing import find
@@ -139,7 +150,7 @@ class _Check:
         try:
             value = json.loads(digest)
             wanted = str(value["hash"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             self.found("package", DIGEST, -1, "has no hash")
             return
         actual = "sha256:" + hashlib.sha256(data).hexdigest()
@@ -170,12 +181,12 @@ class _Check:
         for name, place in self.container.members.items():
             if not (name.startswith("pages/") and name.endswith(".jsonl")):
                 continue
-            for number, line in enumerate(place.read(0, place.size).split(b"\n"), 1):
+            for number, line in enumerate(page_lines(place), 1):
                 if not line.strip():
                     continue
                 try:
                     page = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     self.found("pages", name, -1, f"line {number} is no JSON")
                     continue
                 if number == 1:
@@ -245,7 +256,7 @@ class _Check:
                 self.found("record", name, item.offset, f"has the id of the record at {first[0]}: {first[1]}")
         if kind in ("response", "request", "revisit", "resource", "conversion") and not item.uri:
             self.found("record", name, item.offset, "has no WARC-Target-URI")
-        if len(item.fields.get("warc-date", "")) < 14:
+        if not item.fields.get("warc-date"):
             self.found("record", name, item.offset, "has no WARC-Date")
         for part in ("block", "payload"):
             declared = item.fields.get(f"warc-{part}-digest")
@@ -315,7 +326,14 @@ class _Check:
 
     def foreign_index(self, name: str) -> None:
         place = self.container.members[name]
-        for number, line in enumerate(plain_lines(place), 1):
+        try:
+            self.foreign_lines(name, plain_lines(place))
+        except (TooLarge, EncodingProblem) as error:
+            self.found("index", name, -1, f"can't be read to its end: {error}")
+
+    def foreign_lines(self, name: str, lines: Iterable[bytes]) -> None:
+        """Each line of an index of others names a record that is there. Raises what reading them raises."""
+        for number, line in enumerate(lines, 1):
             if line.startswith((b"!meta", b" CDX")) or not line.strip():
                 continue
             try:
@@ -330,14 +348,13 @@ class _Check:
                 self.found("index", name, -1, f"line {number}: {file} is not in the snapshot")
                 continue
             try:
-                record = warc.read_record(archive, offset, length or 1 << 20)
+                fields, _, _ = open_block(archive, offset, length or 1 << 20)
             except DamagedInput as error:
                 self.found("index", name, -1, f"line {number}: {error}")
                 continue
-            if record.uri != warc.clean_uri(str(entry.get("target", entry.get("url", "")))):
-                self.found(
-                    "index", name, -1, f"line {number}: the record at {file}: {offset} is of {record.uri}"
-                )
+            uri = warc.clean_uri(fields.get("warc-target-uri", ""))
+            if uri != warc.clean_uri(str(entry.get("target", entry.get("url", "")))):
+                self.found("index", name, -1, f"line {number}: the record at {file}: {offset} is of {uri}")
 
     def identity(self, built: Built) -> None:
         """The id is that of the records, rules and profile."""
@@ -360,15 +377,32 @@ class _Check:
         archives = Archives(self.container.archives)
         for line in built.lines:
             if line.startswith(b"urn:stillweb:import "):
-                self.converted(parse_line(line)[2], archives)
+                entry = parse_line(line)[2]
+                try:
+                    self.converted(entry, archives)
+                except (*BROKEN, AttributeError, RecursionError, DamagedInput) as error:
+                    self.found("record", entry["filename"], int(entry["offset"]), f"can't be read: {error}")
+            if line.startswith((b"urn:metadata:", failures.START.encode())):
+                self.metadata(*parse_line(line)[1:], archives)
             if not line.startswith(b"urn:conversion:"):
                 continue
             entry = parse_line(line)[2]
             place = entry["filename"], int(entry["offset"]), int(entry["length"])
             try:
                 frozen_text(archives.record(*place))
-            except (ValueError, DamagedInput) as error:
+            except (*BROKEN, AttributeError, RecursionError, DamagedInput) as error:
                 self.found("text", place[0], place[1], str(error))
+
+    def metadata(self, timestamp: str, entry: dict[str, Any], archives: Archives) -> None:
+        """A record that says what a view is, or how a request failed, can be read."""
+        file, offset = entry["filename"], int(entry["offset"])
+        try:
+            if entry["mime"] == VIEW_MEDIA:
+                view_from_json(json.loads(archives.entry(file, entry).block))
+            elif entry["mime"] == failures.MEDIA:
+                failures.failure_of(archives.entry(file, entry).block, timestamp, file)
+        except (ValueError, RecursionError, DamagedInput) as error:
+            self.found("record", file, offset, f"can't be read: {error}")
 
     def converted(self, entry: dict[str, Any], archives: Archives) -> None:
         """All of the HAR or flow file that this was made of could be read."""

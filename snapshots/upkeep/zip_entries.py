@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 
+from stillweb.snapshots.decompression import too_large
 from stillweb.snapshots.machine.places import Place, Reader
+from stillweb.snapshots.opening import BAD_ZIP, largest
 
 
 def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
@@ -22,9 +23,12 @@ def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
                 yield name, at, "the name leads out of the snapshot"
             if entry.compress_type != zipfile.ZIP_STORED and name.startswith("archive/"):
                 yield name, at, "is compressed; archives must be stored to be read in place"
+            if entry.file_size > largest(entry):
+                yield name, at, too_large("it", largest(entry))
+                continue
             try:
                 with listing.open(entry) as data:
                     while data.read(1 << 20):
                         pass
-            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            except BAD_ZIP as error:
                 yield name, at, str(error)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 from stillweb.snapshots.archives import warc
-from stillweb.snapshots.machine.places import Place
+from stillweb.snapshots.decompression import MOST, TooLarge, too_large, within
+from stillweb.snapshots.http.encodings import decode_pieces
+from stillweb.snapshots.machine.places import Place, chunks, lines_in
+
+LONGEST = 1 << 20  # bytes of a line that is one
 
 
 def plain_lines(place: Place) -> Iterator[bytes]:
-    """The lines of an index that may be compressed (ZipNum: gzip members one after the other)."""
-    data = place.read(0, place.size)
-    if data[:2] == warc.GZIP_MAGIC:
-        parts = []
-        while data[:2] == warc.GZIP_MAGIC:
-            unpacker = zlib.decompressobj(31)
-            try:
-                parts.append(unpacker.decompress(data))
-            except zlib.error:
-                break
-            data = unpacker.unused_data
-        data = b"".join(parts)
-    yield from data.split(b"\n")
+    """Return the lines of an index that may be compressed. Raises TooLarge, and EncodingProblem where it is damaged."""
+    pieces = chunks(place)
+    if place.read(0, 2) == warc.GZIP_MAGIC:
+        pieces = within(decode_pieces(pieces, "gzip"), MOST, lambda: TooLarge(too_large(place.name, MOST)))
+    return lines_in(pieces, LONGEST)

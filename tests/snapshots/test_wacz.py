@@ -347,3 +347,44 @@ def test_a_damaged_page_list_of_others_is_told(tmp_path: Path) -> None:
     pages.write_bytes(pages.read_bytes().replace(b"example", b"exbmple"))
     with Snapshot.open(root) as snapshot:
         assert [note for note in snapshot.notes if "pages.jsonl: has another hash" in note]
+
+
+def test_a_link_is_followed_to_another_wacz_and_to_nothing_else(tmp_path: Path) -> None:
+    small_snapshot(tmp_path / "s")
+    (tmp_path / "disk").mkdir()
+    there, link = tmp_path / "disk" / "big.wacz", tmp_path / "s.wacz"
+    link.symlink_to(there)
+    first = seal(tmp_path / "s")  # nothing is there yet
+    assert (link.is_symlink(), there.stat().st_size) == (True, first.size)
+    seal(tmp_path / "s")
+    assert link.is_symlink()
+    there.write_text("a diary")
+    with pytest.raises(UsageError, match=r"is a link to .*big\.wacz, which is no WACZ; name another"):
+        seal(tmp_path / "s")
+    assert there.read_text() == "a diary"
+
+
+def test_what_is_sealed_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_snapshot(tmp_path / "s")
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def replaced(old: Path, new: Path) -> None:
+        done.append(f"move to {new}")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    with Writer.open(tmp_path / "s") as writer:
+        writer.metadata("urn:x", {})
+    archive = str(tmp_path / "s" / "archive" / "data-00000.warc.gz")
+    assert done.index(archive) < done.index(f"move to {tmp_path / 's' / 'datapackage.json'}")
+    done.clear()
+    seal(tmp_path / "s")
+    assert done[-3:] == [str(tmp_path / ".s.wacz.new"), f"move to {tmp_path / 's.wacz'}", str(tmp_path)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from stillweb.snapshots.archives.messages import vary_of, vary_values
@@ -16,6 +17,8 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.ladder import Matcher
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.state import assign_states
+
+START = datetime(2025, 1, 1)
 
 
 @dataclass
@@ -77,7 +80,7 @@ class MemoryStore:
             key = request_key(one.request)
             capture = Capture(
                 urlkey=key.urlkey,
-                timestamp=f"{20250101000000 + number}",
+                timestamp=(START + timedelta(seconds=number)).strftime("%Y%m%d%H%M%S"),
                 url=one.request.url,
                 method=one.request.method,
                 status=one.response.status,
@@ -122,6 +125,9 @@ class MemoryStore:
 
     def prefix(self, start: str, /) -> Iterator[Capture]:
         return (c for c in self._captures if c.urlkey.startswith(start))
+
+    def read_start(self, capture: Capture, size: int) -> Response:
+        return self.read(capture)
 
     def read(self, capture: Capture, /) -> Response:
         return self._recorded[capture.place].response

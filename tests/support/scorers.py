@@ -37,15 +37,15 @@ def judged(task: Task, answer: str | None, context: Context) -> Score:
 
 
 def sandboxed(task: Task, answer: str | None, context: Context) -> Score:
-    """Runs a program that does not end, and says in the working folder when it has begun to."""
+    """Runs a program that does not end; its words name the folder `scoring`."""
     import sys
     from pathlib import Path
 
     from stillweb.harness.sandbox.running import Limits, run
 
     (here := Path("scoring")).mkdir()
-    code = "open('began', 'w'); import time; time.sleep(3600)"
-    run([sys.executable, "-c", code], cwd=here.absolute(), limits=Limits(seconds=3600))
+    code = "import time; time.sleep(3600)"
+    run([sys.executable, "-c", code, str(here.absolute())], cwd=here.absolute(), limits=Limits(seconds=3600))
     return Score({"right": 1.0})
 
 

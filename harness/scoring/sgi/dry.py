@@ -71,9 +71,18 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
     metrics = {name: Both(value, values["fixed"][name], why) for name, value in values["faithful"].items()}
     chosen = results[context.mode]
     detail = {
-        "tests": [{name: value for name, value in test.items() if name != "seconds"} for test in chosen],
+        "tests": [
+            {name: value for name, value in test.items() if name not in ("seconds", "held", "missing")}
+            for test in chosen
+        ],
         "functions": task.reference["incomplete_functions"],
-        "measured": {"seconds": [test["seconds"] for test in chosen]},
+        "measured": {
+            "seconds": [test["seconds"] for test in chosen],
+            "confinement": {
+                "held": sorted(set.intersection(*(set(test["held"]) for test in chosen))),
+                "missing": sorted({reason for test in chosen for reason in test["missing"]}),
+            },
+        },
     }
     if any(test["reason"] == _NO_JUDGMENT for test in chosen):
         detail["fault"] = "judge"
@@ -170,21 +179,27 @@ def _run_one(
     (place / "data_en.py").write_text(test["data"], "utf-8", "surrogateescape")
     (place / "main_en.py").write_text(program, "utf-8", "surrogateescape")
     variables = environment_of(python)
-    prepared = _sandboxed(python, "data_en.py", place, DATA_SECONDS, variables)
+    prepared = _sandboxed(python, "data_en.py", place, DATA_SECONDS, variables, context)
+    if prepared.not_kept:
+        problems.append(f"data_en.py of {place.name}: its files were not kept: {prepared.not_kept}")
     if prepared.returncode != 0:
         last = (prepared.stderr.strip().splitlines() or ["no output"])[-1]
         problems.append(f"data_en.py of {place.name} failed: {'timeout' if prepared.timed_out else last}")
-    result = _sandboxed(python, "main_en.py", place, seconds, variables)
-    for limit in result.missing:
-        problems.append(f"limit not applied: {limit}")
-    # Tracebacks name the folder, which has another name each time.
-    output = f"{result.stderr}\n{result.stdout}".strip().replace(str(place), ".")
+    result = _sandboxed(python, "main_en.py", place, seconds, variables, context)
+    if result.exceeded:
+        problems.append(
+            f"main_en.py of {place.name} was ended: it used more {result.exceeded} than the limit"
+        )
+    # Tracebacks name the folder, which has another name where namespaces are missing.
+    output = f"{result.stderr}\n{result.stdout}".strip().replace(result.folder or str(place), ".")
     told: dict[str, Any] = {
         "returncode": result.returncode,
         "seconds": result.seconds,
         "timed_out": result.timed_out,
         "output": output[:2000],
         "exact": output == test["output"],
+        "held": result.held,
+        "missing": result.missing,
     }
     if result.timed_out:  # whatever it printed before: the official runner puts its own words in the place
         return told | {"passed": False, "reason": "timed out"}
@@ -197,9 +212,15 @@ def _run_one(
 
 
 def _sandboxed(
-    python: Path, script: str, place: Path, seconds: float, variables: dict[str, str]
+    python: Path, script: str, place: Path, seconds: float, variables: dict[str, str], context: Context
 ) -> SandboxResult:
-    return run([str(python), script], cwd=place, limits=Limits(seconds=seconds), environment=variables)
+    return run(
+        [str(python), script],
+        cwd=place,
+        limits=Limits(seconds=seconds),
+        environment=variables,
+        allow_unconfined=context.allow_unconfined,
+    )
 
 
 def _judged_same(

@@ -25,12 +25,11 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Origin
 from tests.support.runs import bird_task
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 LEAVES_A_CHILD = """
-import os, subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-open({pid!r}, "w").write(str(child.pid))
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", {mark!r}])
 print("42")
 """
 
@@ -40,8 +39,8 @@ def test_a_program_that_leaves_a_child_with_its_output_is_done_when_it_ends(
 ) -> None:
     """It went on until the limit of seconds, and for ever without one."""
     monkeypatch.setattr(command, "LEFT_SECONDS", 0.1)
-    pid = tmp_path / "pid"
-    (tmp_path / "agent.py").write_text(LEAVES_A_CHILD.format(pid=str(pid)))
+    mark = f"child of {tmp_path}"
+    (tmp_path / "agent.py").write_text(LEAVES_A_CHILD.format(mark=mark))
     settings = Settings(agent=f"command:{sys.executable} {tmp_path / 'agent.py'}")
     files = start_run(tmp_path / "run", settings, [Task("a", "?", reference=["42"], scorer="exact")])
     run_attempts(files.path)
@@ -50,7 +49,7 @@ def test_a_program_that_leaves_a_child_with_its_output_is_done_when_it_ends(
     assert answer is not None
     assert (answer["text"], answer["end"]) == ("42", "answered")
     assert command.LEFT in [note.get("text") for note in trace.of("evidence")]
-    assert until(lambda: ended(int(pid.read_text())))
+    assert until(lambda: not running(mark))
 
 
 PAGE = b"<html><title>Birds</title><body><p>heavy: 7|3900 and 9|3700</p></body></html>"
@@ -240,73 +239,35 @@ def test_a_program_that_prints_for_ever_is_ended_before_it_takes_all_memory(tmp_
     assert answer["error"].endswith("wrote more than 3 MB, which is no answer")
 
 
-def ended(pid: int) -> bool:
-    """Whether a process is gone, or dead and only not yet waited for by its new parent."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+LEAVES_SESSIONS = """
+import os, subprocess, sys, time, urllib.request
+sleep = "import sys; print(flush=True); import time; time.sleep(600)"
+def leave(mark, **options):
+    command = [sys.executable, "-c", sleep, mark]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
+    child.stdout.readline()
+leave({mark!r})
+leave({mark!r}, start_new_session=True)
+leave({mark!r}, start_new_session=True, env={{}})
+urllib.request.urlopen("http://shelf.example/birds").read()
+{then}
+"""
 
 
-def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path, snapshot, monkeypatch):
-    code = (
-        "import subprocess, sys, time, pathlib\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "pathlib.Path(__file__).with_suffix('.pid').write_text(str(child.pid))\n"
-        "time.sleep(600)\n"
-    )
+@pytest.mark.parametrize("then", ["print('7|3900')", "time.sleep(600)"])
+def test_all_that_a_program_started_ends_with_it(tmp_path, snapshot, monkeypatch, then):
+    """What gave itself a session of its own, or cleared its environment, was left running."""
+    mark = f"left by {tmp_path}"
+    code, end = LEAVES_SESSIONS.format(mark=mark, then=then), "answered" if "print" in then else "seconds"
     for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
         folder = tmp_path / f"{seconds}"
         folder.mkdir()
         files = program_run(folder, snapshot, code, monkeypatch, limits=Limits(seconds=seconds))
-        if (folder / "agent.pid").exists():
+        trace = read_trace(files.trace_path("one", 1))
+        if trace.of("tool_call") and trace.last("answer")["end"] == end:
             break
-    assert read_trace(files.trace_path("one", 1)).last("answer")["end"] == "seconds"
-
-    pid = int((folder / "agent.pid").read_text())
-    assert until(lambda: ended(pid))
-
-
-LEAVES_SESSIONS = """
-import os, pathlib, subprocess, sys, time
-here = pathlib.Path(__file__).parent
-sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); print(flush=True); time.sleep(600)"
-def leave(name, **options):
-    command = [sys.executable, "-c", sleep, str(here / name)]
-    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
-    child.stdout.readline()
-leave("marked.pid")
-if sys.argv[1:] == ["stays"]:
-    leave("cleared.pid", env={})
-    (here / "began").touch()
-    time.sleep(600)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
-def test_a_process_in_a_session_of_its_own_ends_with_the_program(tmp_path: Path) -> None:
-    """It was left running, since its process group is another."""
-    (tmp_path / "agent.py").write_text(LEAVES_SESSIONS)
-    settings = Settings(agent=f"command:{sys.executable} {tmp_path / 'agent.py'}")
-    files = start_run(tmp_path / "run", settings, [Task("a", "?", reference=["42"], scorer="exact")])
-    run_attempts(files.path)
-    assert ended(int((tmp_path / "marked.pid").read_text()))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
-def test_sessions_of_a_program_that_is_ended_end_with_it_also_without_its_environment(tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text(LEAVES_SESSIONS)
-    for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
-        settings = Settings(
-            agent=f"command:{sys.executable} {tmp_path / 'agent.py'} stays", limits=Limits(seconds=seconds)
-        )
-        task = Task("a", "?", reference=["42"], scorer="exact")
-        files = start_run(tmp_path / f"run-{seconds}", settings, [task])
-        run_attempts(files.path)
-        if (tmp_path / "began").exists():
-            break
-    for name in ("marked.pid", "cleared.pid"):
-        assert until(lambda name=name: ended(int((tmp_path / name).read_text())))
+    assert trace.last("answer")["end"] == end
+    assert until(lambda: not running(mark))
 
 
 def test_another_program_has_another_identity(tmp_path):

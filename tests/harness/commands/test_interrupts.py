@@ -249,7 +249,7 @@ def test_ctrl_c_while_a_models_code_is_scored(tmp_path: Path) -> None:
         json.dumps({**json.loads(tasks.read_text()), "scorer": "tests.support.scorers:sandboxed"})
     )
     started = Started(*words, cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[3])})
-    until((tmp_path / "scoring" / "began").exists, started)
+    until(lambda: bool(waiting.running(str(tmp_path / "scoring"))), started)
     started.interrupt()
     done = started.end()
     assert (done.code, done.said) == (130, INTERRUPTED)

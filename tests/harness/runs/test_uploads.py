@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -81,6 +83,17 @@ def test_a_run_repeats_with_its_files(tmp_path: Path, uploads: Path) -> None:
     assert "File not found at '../run.json'" in outside["output"]["text"]
     (uploads / "papers/one.pdf").unlink()  # the run has copies
     assert certify(files.path, times=1, parallel=1).holds
+
+
+def test_a_program_starts_beside_the_files_of_its_run(tmp_path: Path, uploads: Path) -> None:
+    code = (
+        "import os; print(os.getcwd(), os.listdir('papers'), open('papers/one.pdf', 'rb').read(4).decode())"
+    )
+    files = begun(tmp_path, uploads, agent=f"command:{shlex.join([sys.executable, '-c', code])}")
+    run_attempts(files.path, display=SilentDisplay())
+    trace = next(trace for _, _, trace in files.attempts())
+    assert trace is not None
+    assert trace.last("answer")["text"] == "/workspace ['one.pdf'] %PDF"
 
 
 def test_another_file_is_another_run(tmp_path: Path, uploads: Path) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import os
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from stillweb.harness.sandbox.running import Limits, SandboxResult, ended_together, run
+from stillweb.harness.sandbox import running as running_module
+from stillweb.harness.sandbox.running import Limits, SandboxResult, Start, ended_together, run, run_start
 from stillweb.proxy.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
-from tests.support.waiting import HANG, until
+from tests.support.waiting import HANG, running, until
 
 pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
 
@@ -66,16 +65,16 @@ def test_what_runs_for_work_that_is_given_up_ends_at_once(tmp_path: Path) -> Non
     told: list[str] = []
 
     def work() -> None:
-        for code in ("open('began', 'w'); import time; time.sleep(600)", "import time; time.sleep(600)"):
+        for _ in range(2):
             try:
-                python(code, tmp_path, seconds=900)
+                python(f"import time; time.sleep(600)  # {tmp_path}", tmp_path, seconds=900)
             except StillwebError as error:
                 told.append(str(error))
 
     with ended_together() as sandboxes:
         thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
         thread.start()
-        assert until((tmp_path / "began").exists)
+        assert until(lambda: running(f"# {tmp_path}"))
         sandboxes.end()
         thread.join(HANG)
     assert told == ["sandbox: ended with the run"] * 2
@@ -87,63 +86,58 @@ def test_nothing_runs_on_when_we_are_killed(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from stillweb.harness.sandbox.running import Limits, run\n"
         "run([sys.executable, '-c', sys.argv[1]], cwd=Path.cwd(), limits=Limits(seconds=900))"
     )
-    program = "open('began', 'w'); import time; time.sleep(600)  # " + tmp_path.name
+    program = f"import time; time.sleep(600)  # {tmp_path}"
     ours = subprocess.Popen([sys.executable, "-c", code, program], cwd=tmp_path)
     try:
-        assert until((tmp_path / "began").exists)
+        assert until(lambda: len(running(program)) == 2)  # it, and ours
     finally:
         ours.kill()
         ours.wait()
-    assert until(lambda: not _running(program))
-
-
-def _running(program: str) -> list[str]:
-    """The processes with this among their words."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if program.encode() in place.read_bytes():
-                found.append(place.parent.name)
-    return found
+    assert until(lambda: not running(program))
 
 
 def test_what_leaves_the_process_group_dies_too(tmp_path: Path) -> None:
-    code = "import os,time\nif os.fork()==0:\n os.setsid()\n time.sleep(1)\n open('late','w')"
-    result = python(code, tmp_path)
-    if any(text.startswith("processes") for text in result.missing):
-        pytest.skip("no process namespace here")
-    time.sleep(1.3)
-    assert not (tmp_path / "late").exists()
+    code = "import os, time\nif os.fork() == 0:\n os.setsid()\n os.execvp('sleep', ['sleep', '0600.5'])\ntime.sleep(0.2)"
+    python(code, tmp_path)
+    assert not running("sleep\x000600.5")
 
 
-def test_writes_stay_in_the_folder(tmp_path: Path) -> None:
-    inside = tmp_path / "in"
-    inside.mkdir()
-    result = python(f"open('ok','w').write('x'); open({str(tmp_path / 'out')!r}, 'w')", inside)
-    if any(text.startswith("files") for text in result.missing):
-        pytest.skip("no Landlock here")
-    assert "Permission denied" in result.stderr
-    assert (inside / "ok").read_text() == "x"
-    assert not (tmp_path / "out").exists()
-
-
-def test_reads_stay_with_the_folder_and_the_system(tmp_path: Path) -> None:
-    inside, secret = tmp_path / "in", tmp_path / "secret"
-    inside.mkdir()
-    secret.write_text("key")
-    result = python("import json, ssl; print(open('/etc/hostname').read())", inside)
-    if any(text.startswith("files") for text in result.missing):
-        pytest.skip("no Landlock here")
-    assert result.returncode == 0, result.stderr
-    for path in (str(secret), f"/proc/{os.getpid()}/environ", str(Path.home())):
-        tried = python(
-            f"import os; os.listdir({path!r}) if os.path.isdir({path!r}) else open({path!r})", inside
-        )
-        assert "Permission denied" in tried.stderr, path
-    allowed = run(
-        [sys.executable, "-c", f"print(open({str(secret)!r}).read())"], cwd=inside, readable=[secret]
+def test_files_that_a_program_leaves_are_brought_back(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "old").write_text("old")
+    (tmp_path / "gone").write_text("gone")
+    code = (
+        "import os\nos.remove('gone'); open('kept/new', 'w').write(open('kept/old').read() + ' and new')\n"
+        "os.symlink('/etc/passwd', 'link'); os.mkfifo('pipe'); os.chmod('kept/new', 0o4755)"
     )
-    assert allowed.stdout == "key\n"
+    result = python(code, tmp_path)
+    assert (result.returncode, result.not_kept) == (0, ""), result.stderr
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "link", "new", "old"]
+    assert (tmp_path / "kept" / "new").read_text() == "old and new"
+    assert os.readlink(tmp_path / "link") == "/etc/passwd"
+    status = (tmp_path / "kept" / "new").stat()
+    assert (status.st_mode & 0o7777, status.st_uid) == (0o755, os.getuid())
+
+
+def test_a_program_reads_the_system_and_what_is_named(tmp_path: Path) -> None:
+    inside, named = tmp_path / "in", tmp_path / "named"
+    inside.mkdir()
+    named.write_text("key\n")
+    assert python("import json, ssl; open('/etc/passwd')", inside).returncode == 0
+    assert "No such file" in python(f"open({str(named)!r})", inside).stderr
+    code = f"print(open({str(named)!r}).read(), end='')"
+    assert run([sys.executable, "-c", code], cwd=inside, readable=[named]).stdout == "key\n"
+
+
+def test_what_is_hidden_is_hidden_in_the_system_too(tmp_path: Path) -> None:
+    """A run that lies in /usr/src, as in many containers."""
+    code = "import os; print(os.listdir('/usr/share'), open('/usr/bin/env', 'rb').read())"
+    start = Start(
+        ["/usr/bin/python3", "-c", code], tmp_path, {}, hidden=["/usr/share", "/usr/bin/env"], limits=Limits()
+    )
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no Python of the system")
+    assert run_start(start, Limits()).stdout == "[] b''\n"
 
 
 def test_processes_may_share_memory(tmp_path: Path) -> None:
@@ -184,11 +178,20 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
 def test_a_limit_that_can_not_be_applied_is_refused_or_named(tmp_path: Path) -> None:
     """More memory than a limit can say."""
     wrong = Limits(memory=1 << 70)
-    with pytest.raises(MissingCapability, match="memory"):
-        run([sys.executable, "-c", "pass"], cwd=tmp_path, limits=wrong, allow_missing=())
-    named = run([sys.executable, "-c", "pass"], cwd=tmp_path, limits=wrong, allow_missing=("memory",))
+    with pytest.raises(MissingCapability, match=r"limits: .*--allow-unconfined"):
+        run([sys.executable, "-c", "pass"], cwd=tmp_path, limits=wrong)
+    named = run([sys.executable, "-c", "pass"], cwd=tmp_path, limits=wrong, allow_unconfined=True)
     assert named.returncode == 0
-    assert any(text.startswith("memory") for text in named.missing)
+    assert [text.partition(":")[0] for text in named.missing] == ["limits"]
+    assert set(named.held) == {"namespaces", "Landlock", "system calls"}
+
+
+def test_a_launcher_that_ends_without_a_word_is_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_module, "_LAUNCHER", "pass")
+    with pytest.raises(StillwebError, match="ended without a report"):
+        python("pass", tmp_path)
 
 
 def test_no_descriptor_leaks(tmp_path: Path) -> None:

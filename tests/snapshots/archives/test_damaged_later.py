@@ -14,6 +14,7 @@ import pytest
 from stillweb.snapshots.archives import warc
 from stillweb.snapshots.archives.reading import open_block
 from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.decompression import PART
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.machine.places import BytesPlace
 from stillweb.snapshots.request import Request
@@ -53,7 +54,7 @@ def test_no_bit_of_a_member_can_be_another_one(level: int) -> None:
 
 @pytest.mark.parametrize("level", [0, 6])
 def test_damage_in_a_member_that_comes_in_parts_is_noticed(level: int) -> None:
-    block = http(random.Random(1).randbytes(1 << 10) * (3 * warc.MAX_PART >> 10))
+    block = http(random.Random(1).randbytes(1 << 10) * (3 * PART >> 10))
     stored = gzip.compress(record(block), level, mtime=0)
     assert blocks(stored) == [block, block]
     for at in (len(stored) // 2, len(stored) - 6, len(stored) - 1):
@@ -223,7 +224,7 @@ def test_padding_after_a_member_is_no_damage() -> None:
 
 
 def test_a_sealed_snapshot_that_was_damaged_serves_nothing_else(tmp_path: Path) -> None:
-    body = random.Random(2).randbytes(1 << 10) * (3 * warc.MAX_PART >> 10)
+    body = random.Random(2).randbytes(1 << 10) * (3 * PART >> 10)
     with Writer.open(tmp_path / "site") as writer:
         when = datetime(2026, 1, 1, tzinfo=UTC)
         writer.exchange(Exchange(Request("GET", "https://site.example/"), 200, "OK", (), body, when))

@@ -18,7 +18,6 @@ from stillweb.snapshots.contents.failures import (
     address_of,
     reason_of,
 )
-from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
@@ -164,14 +163,15 @@ def test_a_secret_that_became_known_late_is_found_in_it(tmp_path: Path, failure:
         {**FAILURE.to_json(), "given": {"status": 200, "type": "text/html", "body": "an answer"}},
     ],
 )
-def test_a_record_that_is_none_is_named(tmp_path: Path, value: object) -> None:
+def test_a_record_that_is_none_hides_no_other_one_and_is_named(tmp_path: Path, value: object) -> None:
     with Writer.open(tmp_path / "s") as writer:
         writer.metadata(START + URL, value, MEDIA)
-    with (
-        Snapshot.open(tmp_path / "s") as snapshot,
-        pytest.raises(DamagedInput, match=r"data-00000.warc.gz: \d+: is no"),
-    ):
-        list(snapshot.failures())
+        FAILURE.write(writer)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [failure.request.url for failure in snapshot.failures()] == [FAILURE.request.url]
+    named = [problem for problem in verify(tmp_path / "s") if problem.check == "record"]
+    assert [problem.file for problem in named] == ["data-00000.warc.gz"]
+    assert "is no record of a failed request" in named[0].message
 
 
 @pytest.mark.parametrize(

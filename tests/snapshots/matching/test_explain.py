@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -229,3 +231,82 @@ def test_a_miss_that_does_not_matter_changes_no_state() -> None:
     assert replay.ask(get(f"{A}/p")) == "x"
     replay.ask(post(f"{A}/order", "n=1"))
     assert replay.ask(get(f"{A}/p")) == "miss"
+
+
+def form(names: int, word: str) -> Request:
+    return post(f"{A}/f", "&".join(f"{word}{n:05d}=value-{n:06d}" for n in range(names)))
+
+
+def one_name(names: int, word: str) -> Request:
+    return post(f"{A}/f", "&".join(f"a={word}{n:012d}" for n in range(names)))
+
+
+def members(names: int, word: str) -> Request:
+    return post(f"{A}/f", json.dumps({f"{word}{n}": n for n in range(names)}), "application/json")
+
+
+def items(names: int, word: str) -> Request:
+    return post(f"{A}/f", json.dumps([f"{word}{n}" for n in range(names)]), "application/json")
+
+
+def nested(names: int, word: str) -> Request:
+    return post(f"{A}/f", json.dumps([{"a": [n, {"b": word}]} for n in range(names)]), "application/json")
+
+
+def fields(names: int, word: str) -> Request:
+    part = '--B\r\nContent-Disposition: form-data; name="{}{}"\r\n\r\nvalue\r\n'
+    body = "".join(part.format(word, n) for n in range(names)) + "--B--\r\n"
+    return post(f"{A}/f", body, "multipart/form-data; boundary=B")
+
+
+def query(names: int, word: str) -> Request:
+    return get(f"{A}/f?" + "&".join(f"{word}{n}={n}" for n in range(names)))
+
+
+def text(names: int, word: str) -> Request:
+    return post(f"{A}/f", json.dumps({"input": word * names * 20}), "application/json")
+
+
+def spent(lookup: Lookup) -> float:
+    """Return the seconds of this thread that an explanation takes."""
+    begin = time.thread_time()
+    lookup.explain()
+    return time.thread_time() - begin
+
+
+@pytest.mark.parametrize("made", [form, one_name, members, items, nested, fields, query, text])
+@pytest.mark.parametrize("names", [200, 5000])
+def test_no_explanation_takes_long(made: Callable[[int, str], Request], names: int) -> None:
+    """5,000 other names took 20 s; other requests wait meanwhile."""
+    lookup = miss([made(names, "r")], made(names, "z"))
+    assert spent(lookup) < 0.05
+    assert lookup.nearest[0].differs
+
+
+@pytest.mark.parametrize("made", [form, members, fields, query])
+def test_no_explanation_takes_long_where_many_captures_come_near(
+    made: Callable[[int, str], Request],
+) -> None:
+    lookup = miss([made(40, f"r{n}-") for n in range(150)], made(40, "z"))
+    assert spent(lookup) < 0.05
+    assert len(lookup.nearest) == 3
+
+
+def test_what_has_too_many_names_is_told_of_by_its_size() -> None:
+    asked = form(5000, "z")
+    assert miss([form(5000, "r")], asked).nearest[0].differs == [
+        "body: 99999 bytes asked, 99999 recorded, too many names to compare them"
+    ]
+    other = Request("PUT", f"{A}/f?token=hush", asked.headers, b"a=1")
+    assert miss([other], asked).nearest[0].differs == [
+        "method: asked POST, recorded PUT",
+        "query: 0 characters asked, 10 recorded, too many names to compare them",
+        "body: 99999 bytes asked, 3 recorded, too many names to compare them",
+    ]
+
+
+def test_the_capture_that_begins_alike_is_compared_first() -> None:
+    """There is work for a few long ones only."""
+    recorded = [post(f"{A}/f", f"who={n:03d}&" + "&".join(f"n{i}=1" for i in range(150))) for n in range(60)]
+    asked = post(f"{A}/f", "who=047&" + "&".join(f"n{i}={1 + (i == 149)}" for i in range(150)))
+    assert miss(recorded, asked).nearest[0].differs == ["body field n149: asked '2', recorded '1'"]

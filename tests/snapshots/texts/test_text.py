@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import time
 
 import pypdf
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import charsets, encodings
 from stillweb.snapshots.texts import html_text, pdf_text
-from stillweb.snapshots.texts.text import HTML, PDF, FrozenText, extract, extract_html, sniff
+from stillweb.snapshots.texts.text import HTML, PDF, READ, FrozenText, extract, extract_html, sniff
 
 ARTICLE = """<!doctype html><html><head><title> A  page </title></head><body><nav><a href="/menu">Menu</a></nav>
 <article><h1>Penguins</h1><p>Penguins are birds of the south. See <a href="more?x=1">more about them</a>, as this is a
@@ -350,3 +352,51 @@ def test_page_images() -> None:
 def test_spans() -> None:
     assert pdf_text.spans([1, 2, 3, 7]) == "1-3, 7"
     assert pdf_text.spans([]) == ""
+
+
+WORDS = "<p>" + "The quick brown fox jumps over the lazy dog and then rests a while. " * 20 + "</p>"
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (WORDS + "<p>" + "<b>x</b> " * 50_000, "too many inline elements together"),
+        (WORDS + "<div>" + "<a href=x>x</a> " * 60_000, "too many inline elements together"),
+        (
+            WORDS + "<table>" + "<tr><td rowspan=65000 colspan=1000>x" * 500 + "</table>",
+            "cells of tables, as they span",
+        ),
+        (
+            WORDS + "<table><tr>" + "<td>1" * 9_000 + "<tr><td>1" * 9_000 + "</table>",
+            "cells of tables, as they span",
+        ),
+        (WORDS + "<ul><li>" * 1_000 + "x", "levels of elements"),
+        (WORDS + "<blockquote><b>" * 300 + "x", "levels of elements"),
+        (WORDS + "<p>x</p>" * 120_000, "elements"),
+    ],
+)
+def test_a_page_that_trafilatura_can_not_take_gives_its_plain_text_with_a_warning(
+    page: str, why: str
+) -> None:
+    began = time.process_time()
+    found = extract_html("https://a.test/", page)
+    assert time.process_time() - began < 15
+    assert found.extractor == html_text.NAME
+    assert "lazy dog" in found.markdown
+    assert [w for w in found.warnings if w.startswith("too large for trafilatura (") and why in w]
+
+
+def test_a_page_of_too_many_tags_is_not_parsed() -> None:
+    found = extract_html("https://a.test/", WORDS + "<i>x</i>" * (html_text.MOST_TAGS + 1))
+    assert "lazy dog" in found.markdown
+    assert found.warnings[0].startswith("too many tags to be parsed (")
+
+
+def test_of_a_page_that_unpacks_to_much_the_first_is_read() -> None:
+    body = gzip.compress((WORDS + "<p>y").encode() + b" " * (3 * READ) + b"<p>last")
+    found = extract(
+        None, Response(200, "OK", (("Content-Type", "text/html"), ("Content-Encoding", "gzip")), body)
+    )
+    assert found is not None
+    assert "lazy dog" in found.markdown
+    assert found.warnings[0] == "content encoding: only the first 32 MB are read"

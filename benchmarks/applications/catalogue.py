@@ -1,0 +1,829 @@
+"""The applications that are walked, each with its acts and walks: A is recorded, those that begin with B are truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from benchmarks.applications.application import Act, Application, python
+
+KETTLES = Path(__file__).parent / "kettles"
+PASSWORDS = {"ada": "tea-4711-pot", "bob": "tea-4712-pot"}
+
+
+def go(path: str) -> Act:
+    """Return the act of opening an address below the application's."""
+    return lambda page, base: page.goto(base + path)
+
+
+def acts(*steps: tuple[str, ...]) -> Act:
+    """Return an act of steps: ("open", path), ("fill", css, text), ("click", css), ("press", css, key), ("choose", css, value) or ("see", css)."""
+
+    def perform(page: Any, base: str) -> None:
+        for what, target, *more in steps:
+            if what == "open":
+                page.goto(base + target)
+            elif what == "choose":
+                page.select_option(target, *more)
+            elif what == "see":
+                page.wait_for_selector(target)
+            elif what == "rest":
+                page.wait_for_timeout(int(target))
+            elif what == "run":
+                page.evaluate(target)
+            else:
+                getattr(page, what)(target, *more)
+
+    return perform
+
+
+# -- Django's admin
+
+
+def _django_data(data: Path) -> None:
+    environment = os.environ | {"DATABASE": str(data / "shop.sqlite")}
+    subprocess.run(
+        [python(data.parent), "manage.py", "fill"], cwd=KETTLES / "django", env=environment, check=True
+    )
+
+
+def _django_login(user: str, password: str) -> Act:
+    return acts(
+        ("open", ""),
+        ("fill", "#id_username", user),
+        ("fill", "#id_password", password),
+        ("click", "input[type=submit]"),
+    )
+
+
+def _django_price(price: str) -> Act:
+    return acts(
+        ("open", "shop/kettle/7/change/"), ("fill", "#id_price", price), ("click", "input[name=_save]")
+    )
+
+
+def _django_page2(page: Any, base: str) -> None:
+    page.goto(base + "shop/kettle/")
+    page.click(".paginator a:has-text('2')")
+
+
+DJANGO_ACTS: dict[str, Act] = {
+    "login": _django_login("ada", PASSWORDS["ada"]),
+    "wrong": _django_login("ada", "nope-99"),
+    "index": go(""),
+    "list": go("shop/kettle/"),
+    "makers": go("shop/maker/"),
+    "k7": go("shop/kettle/7/change/"),
+    "y2023": go("shop/kettle/?made__year=2023"),
+    "hist": go("shop/kettle/7/history/"),
+    "search": acts(("open", "shop/kettle/"), ("fill", "#searchbar", "blue"), ("click", "#changelist-search input[type=submit]")),
+    "filter": acts(
+        ("open", "shop/kettle/"),
+        ("run", "document.querySelectorAll('#changelist-filter details').forEach(one => one.open = true)"),
+        ("click", "#changelist-filter a:has-text('camping')"),
+    ),
+    "sort": acts(("open", "shop/kettle/"), ("click", "th.column-price a")),
+    "page2": _django_page2,
+    "edit": _django_price("99.50"),
+    "edit2": _django_price("42.00"),
+    "add": acts(("open", "shop/maker/add/"), ("fill", "#id_name", "Valley"), ("click", "input[name=_save]")),
+    "bad": acts(
+        ("open", "shop/maker/add/"),
+        ("run", "document.querySelectorAll('[required]').forEach(one => one.required = false)"),
+        ("click", "input[name=_save]"),
+    ),
+    "action": acts(
+        ("open", "shop/kettle/?kind__exact=c"),
+        ("check", "#action-toggle"),
+        ("choose", "select[name=action]", "mark_sold"),
+        ("click", "button[name=index]"),
+    ),
+    "editable": acts(("open", "shop/kettle/?kind__exact=g"), ("check", "#id_form-0-sold"), ("click", "input[name=_save]")),
+    "auto": acts(("open", "shop/kettle/add/"), ("click", ".select2-selection"), ("type", ".select2-search__field", "ill")),
+    "delete": acts(("open", "shop/kettle/9/change/"), ("click", "a.deletelink"), ("click", "input[type=submit]")),
+    "logout": acts(("open", ""), ("click", "#logout-form button")),
+}  # fmt: skip
+DJANGO = Application(
+    "django-admin",
+    7101,
+    "/admin/",
+    ("django>=5.2,<5.3",),
+    _django_data,
+    lambda data: (
+        [python(data.parent), "manage.py", "runserver", "--noreload", "127.0.0.1:7101"],
+        {"DATABASE": str(data / "shop.sqlite")},
+        KETTLES / "django",
+    ),
+    DJANGO_ACTS,
+    {
+        "A": [
+            "wrong",
+            "login",
+            "list",
+            "search",
+            "filter",
+            "sort",
+            "page2",
+            "y2023",
+            "k7",
+            "edit",
+            "k7",
+            "list",
+            "hist",
+            "bad",
+            "add",
+            "makers",
+            "action",
+            "editable",
+            "auto",
+            "delete",
+            "list",
+            "index",
+            "logout",
+        ],
+        "B": [
+            "login",
+            "page2",
+            "sort",
+            "list",
+            "k7",
+            "search",
+            "filter",
+            "y2023",
+            "edit",
+            "list",
+            "k7",
+            "hist",
+            "index",
+            "makers",
+            "add",
+            "makers",
+            "list",
+            "filter",
+            "page2",
+            "logout",
+            "login",
+            "list",
+        ],
+        "B2": [
+            "login",
+            "list",
+            "action",
+            "filter",
+            "list",
+            "edit",
+            "hist",
+            "k7",
+            "delete",
+            "list",
+            "bad",
+            "makers",
+            "index",
+            "page2",
+            "sort",
+            "logout",
+            "wrong",
+            "login",
+            "makers",
+        ],
+        "B3": [
+            "login",
+            "add",
+            "makers",
+            "edit",
+            "list",
+            "editable",
+            "list",
+            "y2023",
+            "search",
+            "index",
+            "delete",
+            "index",
+            "list",
+            "hist",
+            "filter",
+            "logout",
+            "login",
+            "k7",
+        ],
+    },
+    r"csrfmiddlewaretoken|csrftoken|sessionid|messages",
+    (
+        r"\b\w{3,4}\.? \d{1,2}, \d{4}, \d{1,2}(:\d\d)? [ap]\.m\.",
+        r"(?i)today at \d+:\d+",
+        r"\b\d\d:\d\d:\d\d\b",
+        r'value="\d{4}-\d\d-\d\d"',
+    ),
+    warm=2,
+)
+
+
+# -- Flask-Admin
+
+
+def _flask_data(data: Path) -> None:
+    environment = os.environ | {"DATABASE": str(data / "shop.sqlite")}
+    subprocess.run(
+        [python(data.parent), "flask_admin_shop.py", "fill"], cwd=KETTLES, env=environment, check=True
+    )
+
+
+def _flask_login(password: str) -> Act:
+    return acts(
+        ("open", "login"), ("fill", "[name=u]", "ada"), ("fill", "[name=p]", password), ("click", "button")
+    )
+
+
+LIST = ("open", "admin/kettle/")
+FLASK_ACTS: dict[str, Act] = {
+    "login": _flask_login(PASSWORDS["ada"]),
+    "wrong": _flask_login("nope"),
+    "list": go("admin/kettle/"),
+    "makers": go("admin/maker/"),
+    "home": go("admin/"),
+    "logout": go("logout"),
+    "search": acts(LIST, ("fill", "input[name=search]", "blue"), ("press", "input[name=search]", "Enter")),
+    "filter": acts(
+        LIST,
+        ("click", "a.dropdown-toggle:has-text('Add Filter')"),
+        ("click", "a.filter:has-text('Kind')"),
+        ("fill", ".filters input.filter-val", "gas"),
+        ("click", ".filters button:has-text('Apply')"),
+    ),
+    "sort": acts(LIST, ("click", "th.col-price a")),
+    "page2": acts(LIST, ("click", ".pagination a:has-text('2')")),
+    "edit": acts(
+        LIST,
+        ("click", "tr:nth-child(3) a.icon[title*=Edit]"),
+        ("see", ".modal.show input#name"),
+        ("fill", ".modal.show input#name", "Kettle edited"),
+        ("click", ".modal.show input[type=submit]"),
+    ),
+    "inline": acts(LIST, ("click", "tr:nth-child(2) td.col-price a"), ("fill", ".editable-input input", "777"), ("click", ".editable-submit")),
+    "delete": acts(LIST, ("click", "tr:nth-child(5) button[title*=Delete]")),
+    "add": acts(("open", "admin/maker/new/"), ("fill", "#name", "Valley"), ("click", "input[type=submit]")),
+}  # fmt: skip
+FLASK = Application(
+    "flask-admin",
+    7102,
+    "/",
+    ("flask-admin==2.2.*", "flask-sqlalchemy"),
+    _flask_data,
+    lambda data: (
+        [python(data.parent), "flask_admin_shop.py", "7102"],
+        {"DATABASE": str(data / "shop.sqlite")},
+        KETTLES,
+    ),
+    FLASK_ACTS,
+    {
+        "A": [
+            "list",
+            "wrong",
+            "login",
+            "list",
+            "search",
+            "filter",
+            "sort",
+            "page2",
+            "edit",
+            "list",
+            "inline",
+            "list",
+            "delete",
+            "list",
+            "makers",
+            "add",
+            "makers",
+            "home",
+            "logout",
+            "list",
+        ],
+        "B": [
+            "login",
+            "page2",
+            "sort",
+            "filter",
+            "search",
+            "list",
+            "makers",
+            "edit",
+            "list",
+            "page2",
+            "inline",
+            "list",
+            "home",
+            "logout",
+            "list",
+            "login",
+            "list",
+        ],
+        "B2": [
+            "wrong",
+            "login",
+            "list",
+            "delete",
+            "list",
+            "page2",
+            "add",
+            "makers",
+            "list",
+            "edit",
+            "search",
+            "list",
+            "home",
+            "logout",
+            "makers",
+            "login",
+            "makers",
+        ],
+        "B3": [
+            "login",
+            "inline",
+            "list",
+            "sort",
+            "delete",
+            "list",
+            "filter",
+            "edit",
+            "list",
+            "makers",
+            "home",
+            "logout",
+            "list",
+            "login",
+            "search",
+        ],
+    },
+    r"csrf\w*|session",
+    warm=2,
+)
+
+
+# -- SvelteKit
+
+
+def _svelte_data(data: Path) -> None:
+    built = data.parent / "app"
+    if not built.exists():
+        shutil.copytree(KETTLES / "sveltekit", built)
+        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=built, check=True)
+        subprocess.run(["npm", "run", "build"], cwd=built, check=True, capture_output=True)
+
+
+def _svelte_login(password: str) -> Act:
+    return acts(("open", "login"), ("rest", "300"), ("fill", "[name=user]", "ada"), ("fill", "[name=password]", password), ("click", "button:has-text('Go')"))  # fmt: skip
+
+
+def _svelte(path: str, *steps: tuple[str, ...]) -> Act:
+    return acts(("open", path), ("rest", "300"), *steps)
+
+
+SVELTE_ACTS: dict[str, Act] = {
+    "home": go(""),
+    "list": go("list"),
+    "g5": go("item/5"),
+    "login": _svelte_login(PASSWORDS["ada"]),
+    "wrong": _svelte_login("nope-1"),
+    "nhome": acts(("click", "nav a:has-text('Home')")),
+    "nlist": acts(("click", "nav a:has-text('List')")),
+    "gas": _svelte("list", ("choose", "#kind", "gas")),
+    "q1": _svelte("list", ("fill", "#q", "1"), ("press", "#q", "Tab")),
+    "sort": _svelte("list", ("click", "#sort")),
+    "next": _svelte("list", ("click", "#next")),
+    "i3": _svelte("list", ("click", "a[href='/item/3']")),
+    "add3": _svelte("item/3", ("click", "#add")),
+    "add5": _svelte("item/5", ("click", "#add")),
+    "ren4": _svelte("item/4", ("fill", "input[name=name]", "Renamed kettle"), ("click", "#ren")),
+    "out": acts(("rest", "300"), ("click", "button:has-text('Sign out')")),
+}
+SVELTE = Application(
+    "sveltekit",
+    7108,
+    "/",
+    (),
+    _svelte_data,
+    lambda data: (
+        ["npx", "vite", "preview", "--port", "7108", "--host", "127.0.0.1"],
+        {},
+        data.parent / "app",
+    ),
+    SVELTE_ACTS,
+    {
+        "A": [
+            "home",
+            "wrong",
+            "add3",
+            "login",
+            "nhome",
+            "nlist",
+            "gas",
+            "q1",
+            "sort",
+            "next",
+            "i3",
+            "add3",
+            "g5",
+            "add5",
+            "list",
+            "ren4",
+            "list",
+            "home",
+            "out",
+            "list",
+        ],
+        "B": [
+            "home",
+            "login",
+            "sort",
+            "nhome",
+            "nlist",
+            "i3",
+            "gas",
+            "next",
+            "add3",
+            "nlist",
+            "q1",
+            "g5",
+            "add5",
+            "ren4",
+            "list",
+            "home",
+            "out",
+            "list",
+            "i3",
+        ],
+        "B2": [
+            "login",
+            "add5",
+            "g5",
+            "list",
+            "next",
+            "add3",
+            "i3",
+            "nhome",
+            "wrong",
+            "login",
+            "list",
+            "sort",
+            "out",
+            "home",
+            "add3",
+            "g5",
+        ],
+        "B3": [
+            "list",
+            "i3",
+            "ren4",
+            "list",
+            "login",
+            "home",
+            "g5",
+            "add3",
+            "nlist",
+            "q1",
+            "gas",
+            "ren4",
+            "out",
+            "list",
+            "wrong",
+            "home",
+        ],
+    },
+    r"sid",
+    warm=3,
+)
+
+# -- Roundup: a tracker whose forms carry nonces that are good for one sending
+
+
+def _roundup_login(password: str) -> Act:
+    return acts(
+        ("open", ""),
+        ("fill", "[name=__login_name]", "ada"),
+        ("fill", "[name=__login_password]", password),
+        ("click", ".userblock input[type=submit]"),
+    )
+
+
+def _roundup_change(issue: str, *steps: tuple[str, ...]) -> Act:
+    return acts(("open", issue), *steps, ("click", "#submit_button"))
+
+
+ROUNDUP_COLUMNS = "@columns=id,activity,title,status&@group=priority"
+ROUNDUP_ACTS: dict[str, Act] = {
+    "login": _roundup_login(PASSWORDS["ada"]),
+    "wrong": _roundup_login("nope-12"),
+    "logout": acts(("open", ""), ("click", "a:has-text('Logout')")),
+    "index": go(""),
+    "issue3": go("issue3"),
+    "issue4": go("issue4"),
+    "user3": go("user3"),
+    "keyword1": go("keyword1"),
+    "mine": acts(("open", ""), ("click", "a:has-text('Your Issues')")),
+    "all": acts(("open", ""), ("click", "a:has-text('Show All')")),
+    "bytitle": go(f"issue?{ROUNDUP_COLUMNS}&@sort=title"),
+    "resolved": go(f"issue?{ROUNDUP_COLUMNS}&@sort=activity&@filter=status&status=8"),
+    "search": acts(("open", ""), ("fill", "#search-text", "lid"), ("press", "#search-text", "Enter")),
+    "resolve3": _roundup_change("issue3", ("choose", "[name=status]", "8")),
+    "urgent4": _roundup_change("issue4", ("choose", "[name=priority]", "2")),
+    "note4": _roundup_change("issue4", ("fill", "[name='@note']", "I have seen it too.")),
+    "take3": _roundup_change("issue3", ("choose", "[name=assignedto]", "3")),
+    "new": _roundup_change("issue?@template=item", ("fill", "#title", "Whistle is mute"), ("choose", "[name=priority]", "3")),
+    "untitled": acts(
+        ("open", "issue?@template=item"),
+        ("run", "document.querySelectorAll('[required]').forEach(one => one.required = false)"),
+        ("click", "#submit_button"),
+    ),
+}  # fmt: skip
+ROUNDUP_TIMES = (
+    r"\b20\d\d-\d\d-\d\d(\.|&nbsp;| )\d\d:\d\d(:\d\d)?",
+    r"\b20\d\d-\d\d-\d\d\b",
+    r"\b(\d+|an?) (second|minute|hour)s? ago\b|\b(in )?a moment\b( ago)?|just now",
+    r'nonce="\w+"',
+    r"\d\d:\d\d:\d\d",
+)
+ROUNDUP = Application(
+    "roundup",
+    7103,
+    "/",
+    ("roundup>=2.6,<2.7", "werkzeug"),
+    lambda data: _program(data, "roundup_tracker.py", "fill", str(data / "tracker"), "7103"),
+    lambda data: (
+        [python(data.parent), "roundup_tracker.py", "serve", str(data / "tracker"), "7103"],
+        {},
+        KETTLES,
+    ),
+    ROUNDUP_ACTS,
+    {
+        "A": [
+            "index",
+            "wrong",
+            "login",
+            "mine",
+            "all",
+            "bytitle",
+            "issue3",
+            "resolve3",
+            "issue3",
+            "resolved",
+            "issue4",
+            "note4",
+            "urgent4",
+            "search",
+            "new",
+            "index",
+            "untitled",
+            "take3",
+            "mine",
+            "keyword1",
+            "user3",
+            "logout",
+            "index",
+        ],
+        "B": [
+            "login",
+            "bytitle",
+            "issue4",
+            "issue3",
+            "search",
+            "all",
+            "note4",
+            "issue4",
+            "resolve3",
+            "mine",
+            "resolved",
+            "new",
+            "all",
+            "untitled",
+            "user3",
+            "keyword1",
+            "logout",
+            "index",
+            "login",
+            "index",
+        ],
+        "B2": [
+            "index",
+            "login",
+            "index",
+            "resolve3",
+            "take3",
+            "issue3",
+            "mine",
+            "note4",
+            "bytitle",
+            "search",
+            "wrong",
+            "index",
+            "all",
+            "urgent4",
+            "issue4",
+            "resolved",
+            "logout",
+            "login",
+            "new",
+        ],
+        "B3": [
+            "login",
+            "new",
+            "index",
+            "urgent4",
+            "issue4",
+            "search",
+            "take3",
+            "mine",
+            "issue3",
+            "user3",
+            "logout",
+            "index",
+            "issue3",
+            "login",
+            "resolve3",
+            "resolved",
+            "all",
+        ],
+    },
+    r"@csrf|@lastactivity|roundup_session_\w+",
+    ROUNDUP_TIMES,
+    warm=2,
+)
+
+
+def _program(data: Path, *words: str) -> None:
+    subprocess.run([python(data.parent), *words], cwd=KETTLES, check=True, capture_output=True)
+
+
+# -- Datasette, with stored queries that write
+
+
+def _datasette_data(data: Path) -> None:
+    with sqlite3.connect(data / "shop.db") as database:
+        database.execute("CREATE TABLE kettles (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, price INTEGER)")
+        rows = [(n, f"Kettle {n:02d}", ("electric", "gas", "camping")[n % 3], 10 + n) for n in range(1, 41)]
+        database.executemany("INSERT INTO kettles VALUES (?, ?, ?, ?)", rows)
+    database.close()
+    queries = {
+        "add": "INSERT INTO kettles (name, kind, price) VALUES (:name, :kind, :price)",
+        "reprice": "UPDATE kettles SET price = :price WHERE id = :id",
+        "remove": "DELETE FROM kettles WHERE id = :id",
+    }
+    settings = {
+        "databases": {
+            "shop": {
+                "tables": {"kettles": {"facets": ["kind"], "size": 15}},
+                "queries": {
+                    name: {"sql": sql, "write": True, "on_success_message": f"done: {name}"}
+                    for name, sql in queries.items()
+                },
+            }
+        }
+    }
+    (data / "settings.json").write_text(json.dumps(settings))
+
+
+def _datasette_write(query: str, **values: str) -> Act:
+    fields = [("fill", f"[name={name}]", value) for name, value in values.items()]
+    return acts(("open", f"shop/{query}"), *fields, ("click", "form.sql input[type=submit], form input[value='Run SQL']"))  # fmt: skip
+
+
+DATASETTE_ACTS: dict[str, Act] = {
+    "home": go(""),
+    "shop": go("shop"),
+    "table": go("shop/kettles"),
+    "gas": acts(("open", "shop/kettles"), ("click", ".facet-info a:has-text('gas')")),
+    "camping": go("shop/kettles?kind=camping"),
+    "byprice": go("shop/kettles?_sort_desc=price"),
+    "next": acts(("open", "shop/kettles"), ("click", "a:has-text('Next page')")),
+    "row3": go("shop/kettles/3"),
+    "row5": go("shop/kettles/5"),
+    "count": go("shop?sql=select+count(*)+from+kettles"),
+    "api": go("shop/kettles.json?kind=gas&_shape=array"),
+    "add": _datasette_write("add", name="Valley", kind="gas", price="99"),
+    "reprice3": _datasette_write("reprice", id="3", price="1"),
+    "reprice5": _datasette_write("reprice", id="5", price="2"),
+    "remove5": _datasette_write("remove", id="5"),
+    "remove8": _datasette_write("remove", id="8"),
+}
+DATASETTE = Application(
+    "datasette",
+    7104,
+    "/",
+    ("datasette>=0.65,<0.66",),
+    _datasette_data,
+    lambda data: (
+        [str(Path(python(data.parent)).with_name("datasette")), "serve", str(data / "shop.db"), "-m", str(data / "settings.json"), "-p", "7104", "--secret", "kettles"],
+        {},
+        data,
+    ),
+    DATASETTE_ACTS,
+    {
+        "A": ["home", "shop", "table", "gas", "byprice", "next", "row3", "count", "reprice3", "row3", "api", "add", "table", "count", "camping", "row5", "remove5", "row5", "table", "api", "reprice5", "remove8", "count", "home"],
+        "B": ["table", "add", "count", "gas", "row3", "remove5", "table", "row5", "api", "reprice3", "row3", "byprice", "remove8", "count", "camping", "next", "home", "shop"],
+        "B2": ["home", "row5", "reprice5", "row5", "table", "remove8", "count", "add", "api", "gas", "table", "row3", "reprice3", "row3", "remove5", "next", "byprice"],
+        "B3": ["count", "api", "add", "api", "add", "count", "table", "remove5", "row5", "count", "camping", "byprice", "row3", "shop", "gas"],
+    },
+    r"csrftoken|ds_csrftoken|ds_messages",
+    (r"Queries took [\d.]+ms", r"[\d.]+ms"),
+    warm=3,
+)  # fmt: skip
+
+
+# -- Fossil: a wiki, tickets and a timeline in one program
+
+
+def _fossil_data(data: Path) -> None:
+    made = data.parent / "kettles.fossil"  # made once: the names of its cookies are drawn with it
+    if not made.exists():
+        _fossil_made(data, str(made))
+    shutil.copy(made, data)
+
+
+def _fossil_made(data: Path, repository: str) -> None:
+    environment = os.environ | {"HOME": str(data), "USER": "ada"}
+    (data / "Tea.txt").write_text("Tea is made in a *kettle*. See [Coffee].\n")
+    (data / "Coffee.txt").write_text("Coffee is made in a pot.\n")
+    for words in (
+        ["init", "--admin-user", "ada", "--date-override", "2024-12-02T09:00:00", repository],
+        ["user", "password", "ada", PASSWORDS["ada"], "-R", repository],
+        ["wiki", "create", "Tea", str(data / "Tea.txt"), "-R", repository],
+        ["wiki", "create", "Coffee", str(data / "Coffee.txt"), "-R", repository],
+        ["ticket", "add", "title", "Lid rattles", "status", "Open", "type", "Code_Defect", "-R", repository],
+        [
+            "ticket",
+            "add",
+            "title",
+            "Spout leaks",
+            "status",
+            "Open",
+            "type",
+            "Feature_Request",
+            "-R",
+            repository,
+        ],
+    ):
+        subprocess.run(["fossil", *words], cwd=data, env=environment, check=True, capture_output=True)
+
+
+def _fossil_login(password: str) -> Act:
+    return acts(
+        ("open", "login"), ("fill", "#u", "ada"), ("fill", "#p", password), ("click", "input[name=in]")
+    )
+
+
+def _fossil_ticket(title: str) -> Act:
+    return acts(
+        ("open", "tktnew"),
+        ("fill", "[name=title]", title),
+        ("click", "input[name=preview]"),
+        ("click", "input[name=submit]"),
+    )
+
+
+FOSSIL_ACTS: dict[str, Act] = {
+    "login": _fossil_login(PASSWORDS["ada"]),
+    "wrong": _fossil_login("nope-12"),
+    "logout": acts(("open", "login"), ("click", "input[name=out]")),
+    "home": go("home"),
+    "wiki": go("wiki"),
+    "pages": go("wcontent"),
+    "tea": go("wiki?name=Tea"),
+    "coffee": go("wiki?name=Coffee"),
+    "timeline": go("timeline"),
+    "wikitime": go("timeline?y=w"),
+    "tickets": go("rptview?rn=1"),
+    "users": go("setup_ulist"),
+    "append": acts(("open", "wikiappend?name=Tea"), ("fill", "[name=r]", "With milk."), ("click", "input[name=submit], input[name=append]")),
+    "newpage": acts(("open", "wikinew"), ("fill", "[name=name]", "Cocoa"), ("click", "input[value=Create]")),
+    "ticket": _fossil_ticket("Whistle is mute"),
+    "ticket2": _fossil_ticket("Handle is hot"),
+    "search": go("wikisrch?s=pot"),
+}  # fmt: skip
+FOSSIL = Application(
+    "fossil",
+    7105,
+    "/",
+    (),
+    _fossil_data,
+    lambda data: (
+        ["fossil", "server", "--port", "7105", "--localhost", str(data / "kettles.fossil")],
+        {"HOME": str(data), "USER": "ada"},
+        data,
+    ),
+    FOSSIL_ACTS,
+    {
+        "A": ["home", "wrong", "login", "wiki", "pages", "tea", "coffee", "timeline", "ticket", "tickets", "append", "tea", "wikitime", "newpage", "pages", "ticket2", "tickets", "users", "search", "timeline", "logout", "tea", "timeline"],
+        "B": ["login", "tea", "timeline", "append", "tea", "pages", "tickets", "ticket", "tickets", "coffee", "wikitime", "users", "home", "logout", "tea", "login", "timeline"],
+        "B2": ["home", "tea", "coffee", "login", "append", "wikitime", "tea", "ticket2", "tickets", "ticket", "tickets", "pages", "search", "logout", "timeline", "wrong"],
+        "B3": ["timeline", "login", "newpage", "pages", "ticket", "tickets", "tea", "append", "tea", "logout", "tea", "pages", "home", "login", "users"],
+    },
+    r"csrf|cs|fossil-\w+",
+    (r"captcha-audio/\d+", r"\b[0-9a-f]{10,64}\b", r"\b\d\d:\d\d(:\d\d)?\b", r"20\d\d-\d\d-\d\d", r"generated in about\s+[\d.]+s?", r"\b[\d.]+ (seconds|minutes|hours|days|years)( ago)?", r'(?s)<pre class="captcha">.*?</pre>', r"(?m)^[ _|/\\()<>,]{8,}$", r"Suggestion: \w+", r"sortkey='[\d.]+'", r"\d\d%3A\d\d%3A\d\d", r"[?&]?id=[0-9a-f]{8}"),
+    warm=1,
+)  # fmt: skip
+
+APPLICATIONS = {app.name: app for app in (DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL)}

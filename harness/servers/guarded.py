@@ -1,0 +1,243 @@
+"""Servers of our own on HTTP: who may ask, how much, how deep and how slowly. Applications are ASGI, uvicorn serves them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import socket
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import parse_qs
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from stillweb.proxy.serving.arrivals import PATIENCE
+from stillweb.proxy.serving.http1 import has_bare_break
+from stillweb.proxy.wire.own_pages import page_fields, refused, same_token
+from stillweb.snapshots.errors import MissingCapability
+
+MOST_BODY = 4 << 20  # bytes of a request
+DEEPEST = 64  # levels of a JSON request
+MOST_CONNECTIONS = 512
+IDLE = 75  # seconds that a connection may rest: more than clients do, so that none is closed while it asks
+LINGER = 1.0  # seconds in which a client may go on sending what is refused
+_OPENING = (b"[", b"{")
+_CR_ALONE = re.compile(rb"\r[^\n]")
+
+
+class Guarded:
+    """An ASGI application before another one, which hears of no request that it should not.
+
+    `names` are hosts beside addresses and localhost. With a `token` every request must bring it, as
+    `Authorization: Bearer …` or as `?token=…`. `pages` False leaves the answers' fields alone.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        names: Collection[str] = (),
+        token: str = "",
+        most: int = MOST_BODY,
+        pages: bool = True,
+    ) -> None:
+        self._app, self._names, self._token, self._most, self._pages = app, names, token, most, pages
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """See ASGI."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if why := refused(fields.get("host"), fields.get("origin"), self._names):
+            await answer(send, 403, why)
+        elif self._token and not self._proven(scope, fields):
+            await answer(
+                send, 401, "the token is missing or wrong. Use the whole address that the server printed"
+            )
+        elif (body := await self._body(receive, send)) is not None:
+            if _too_deep(body, fields):
+                await answer(send, 400, f"the request is nested more than {DEEPEST} deep. Send a flatter one")
+            else:
+                await self._app(scope, _given(body, receive), self._with_fields(send))
+
+    def _proven(self, scope: Any, fields: dict[str, str]) -> bool:
+        kind, _, given = fields.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
+        return same_token(given.strip(), self._token)
+
+    async def _body(self, receive: Any, send: Any) -> bytes | None:
+        """Return the whole body; None where the client was told that it can't be had, or has gone."""
+        body = bytearray()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    event = await receive()
+                    if event["type"] == "http.disconnect":
+                        return None
+                    body += event.get("body", b"")
+                    if len(body) > self._most:
+                        why = f"the request is too large. Send at most {self._most:,} bytes"
+                        await answer(send, 413, why, receive)
+                        return None
+                    if not event.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            await answer(send, 408, "the request did not arrive in time. Send it again")
+            return None
+
+    def _with_fields(self, send: Any) -> Any:
+        async def sent(event: Any) -> None:
+            if event["type"] == "http.response.start" and self._pages:
+                own = {name.lower() for name, _ in event["headers"]}
+                more = [(n.lower().encode(), v.encode()) for n, v in page_fields()]
+                event = {**event, "headers": [*event["headers"], *(f for f in more if f[0] not in own)]}
+            await send(event)
+
+        return sent
+
+
+def _given(body: bytes, receive: Any) -> Any:
+    """Return what an application receives of a request whose body was read."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Any:
+        return left.pop() if left else await receive()
+
+    return received
+
+
+def _too_deep(body: bytes, fields: dict[str, str]) -> bool:
+    if "json" not in fields.get("content-type", "") or sum(map(body.count, _OPENING)) <= DEEPEST:
+        return False
+    try:
+        level = [json.loads(body)]
+    except RecursionError:
+        return True
+    except ValueError:
+        return False  # none, as the application will say
+    for _ in range(DEEPEST + 1):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return bool(level)
+
+
+async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:
+    """Answer a request by a sentence, and end its connection; with `receive`, after what more comes in a while.
+
+    A client that sends more meanwhile would see a broken connection, and no answer.
+    """
+    body = f"stillweb: {why}.\n".encode()
+    fields = [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+        *page_fields(),
+    ]
+    headers = [(name.lower().encode(), value.encode()) for name, value in fields]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": receive is not None})
+    if receive is not None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                while (await receive()).get("more_body"):
+                    pass
+        await send({"type": "http.response.body", "body": b""})
+
+
+class _Timely(H11Protocol):
+    """uvicorn's HTTP/1.1, which ends a connection on which the head of a request does not arrive in time."""
+
+    _late: asyncio.TimerHandle | None = None
+    _last = b""  # byte that came
+
+    def connection_made(self, transport: Any) -> None:
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._wait(over=True)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        before = self.conn.their_state
+        super().data_received(data)
+        after = self.conn.their_state
+        bare = before is after is h11.IDLE and _CR_ALONE.search(self._last + data)
+        # in a body what is left of the bytes is the beginning of a chunk's line
+        if bare or (after is h11.SEND_BODY and has_bare_break(self.conn.trailing_data[0])):
+            self.send_400_response("Lines must end in CR LF.")  # h11 would wait for more
+        self._last = data[-1:]
+        self._wait(over=after is not h11.IDLE)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; an application that waits for the rest of it hears that its client is gone."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            started, self.cycle.disconnected = self.cycle.response_started, True
+            self.cycle.message_event.set()
+            if started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
+    def _wait(self, *, over: bool = False) -> None:
+        if over and self._late is not None:
+            self._late.cancel()
+            self._late = None
+        elif not over and self._late is None:
+            self._late = self.loop.call_later(PATIENCE, self.transport.close)
+
+
+def configured(
+    app: Any, *, level: str = "error", leave: int = 1, idle: int = IDLE, **more: Any
+) -> uvicorn.Config:
+    """Return uvicorn's settings for a guarded application, which may take `leave` seconds to end."""
+    logging.getLogger("uvicorn.error").addFilter(_worth_telling)
+    return uvicorn.Config(
+        app,
+        http=_Timely,
+        ws="none",
+        log_level=level,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=idle,
+        timeout_graceful_shutdown=leave,
+        **more,
+    )
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Return False for uvicorn's word on what was no request: whoever sent it was told."""
+    return "Invalid HTTP request" not in record.getMessage()
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises MissingCapability when the port is taken."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise MissingCapability(
+            f"port {port} of {host} can't be used: {error.strerror}; give another with --port"
+        ) from error
+    listener.listen(128)
+    return listener

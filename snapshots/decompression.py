@@ -1,0 +1,147 @@
+"""Compressed bytes unpacked in parts of bounded size, and no further than a bound.
+
+All that is packed goes through here: content codings, WARC records, members of zips, indexes and options. 495 bytes may
+unpack to 2.4 GB, so nothing is unpacked at once whose size is not known to be small.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from isal import isal_zlib
+
+from stillweb.snapshots.errors import DamagedInput
+
+GZIP, ZLIB, DEFLATE = 31, 15, -15  # wbits: deflate in a gzip wrapper, in a zlib wrapper, bare
+MOST = 1 << 28  # bytes that a body, record or file may unpack to where it is read as a stream
+IN_MEMORY = 1 << 26  # bytes that it may unpack to where it is held in memory
+PART = 1 << 20  # bytes that come at once
+# brotli and zstandard have no limit of their own, so little is fed at once: 8 bytes of brotli can say 16 MB, 4 of zstd 128 kB
+_BROTLI_STEP = 32
+_ZSTD_STEP = 512
+
+
+class TooLarge(DamagedInput):
+    """Something unpacks to more than the bound under which it is read."""
+
+
+def too_large(what: str, most: int) -> str:
+    """Return the words for something that unpacks to more than `most` bytes."""
+    return f"{what} unpacks to more than {most >> 20} MB"
+
+
+class Stream:
+    """Unpacks one member. `feed` gives what a piece unpacks to, or raises ValueError.
+
+    `eof` is True at the end of the member; `rest` then holds what was fed beyond it.
+    """
+
+    eof = False
+    rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield what the piece unpacks to, in parts."""
+        raise NotImplementedError
+
+
+class Inflate(Stream):
+    """Deflate in the wrapper that `wbits` names. `library` is zlib, or isal_zlib where speed counts."""
+
+    def __init__(self, wbits: int, library: ModuleType = zlib) -> None:
+        self._z = library.decompressobj(wbits)
+        self._error: type[Exception] = library.error
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """See `Stream.feed`."""
+        z = self._z
+        try:
+            while piece and not z.eof:
+                data: bytes = z.decompress(piece, PART)
+                piece = z.unconsumed_tail
+                if data:
+                    yield data
+                elif not piece:
+                    break
+            # a part that was full may have left more behind, of input that is used up
+            while not z.eof and (data := z.decompress(b"", PART)):
+                yield data
+        except self._error as error:
+            raise ValueError(str(error)) from error
+        if z.eof:
+            self.eof = True
+            self.rest = z.unused_data
+
+
+class Zstd(Stream):
+    """A Zstandard frame."""
+
+    def __init__(self, dictionary: bytes | None = None) -> None:
+        import zstandard
+
+        options: dict[str, Any] = (
+            {"dict_data": zstandard.ZstdCompressionDict(dictionary)} if dictionary else {}
+        )
+        self._error = zstandard.ZstdError
+        self._z = zstandard.ZstdDecompressor(**options).decompressobj()
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """See `Stream.feed`."""
+        for at in range(0, len(piece), _ZSTD_STEP):
+            try:
+                data = self._z.decompress(piece[at : at + _ZSTD_STEP])
+            except self._error as error:
+                raise ValueError(str(error)) from error
+            yield from _parts(data)
+            if self._z.eof:
+                self.eof = True
+                self.rest = self._z.unused_data + piece[at + _ZSTD_STEP :]
+                return
+
+
+class Brotli(Stream):
+    """A brotli stream; nothing may follow it."""
+
+    def __init__(self) -> None:
+        import brotli
+
+        self._error = brotli.error
+        self._z = brotli.Decompressor()
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """See `Stream.feed`."""
+        for at in range(0, len(piece), _BROTLI_STEP):
+            try:
+                data = self._z.process(piece[at : at + _BROTLI_STEP])
+            except self._error as error:
+                raise ValueError(str(error)) from error
+            yield from _parts(data)
+        self.eof = self._z.is_finished()
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    if len(data) <= PART:
+        if data:
+            yield data
+        return
+    for at in range(0, len(data), PART):
+        yield data[at : at + PART]
+
+
+def within(parts: Iterable[bytes], most: int, refusal: Callable[[], Exception]) -> Iterator[bytes]:
+    """Yield the parts; raise `refusal()` as soon as they are more than `most` bytes together."""
+    have = 0
+    for part in parts:
+        have += len(part)
+        if have > most:
+            raise refusal()
+        yield part
+
+
+def inflate(data: bytes, wbits: int, what: str, most: int = IN_MEMORY) -> bytes:
+    """Return what one deflated member unpacks to. Raises ValueError, and TooLarge which names `what`."""
+    stream = Inflate(wbits, isal_zlib)
+    parts = within(stream.feed(data), most, lambda: TooLarge(too_large(what, most)))
+    return b"".join(parts)

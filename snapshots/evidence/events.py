@@ -1,0 +1,167 @@
+"""Events: what a request leaves in a session's history, and the history itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
+
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
+from stillweb.snapshots.identity.irrelevant import irrelevant
+from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.operations import operations_of
+from stillweb.snapshots.states.slots import SAFE_METHODS, field_names
+
+IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
+ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")
+Parameters = tuple[tuple[str, str], ...]
+
+
+def mix(*parts: object) -> int:
+    """Return a 64-bit number for `parts`, the same on every machine."""
+    return int.from_bytes(
+        blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One request in a session's history. `said` is a number for its answer, 0 while that is unknown."""
+
+    type: str  # method, path without numbers, names of parameters, operation
+    kind: str  # a kind of type, see priors
+    key: int
+    parameters: Parameters
+    ids: frozenset[str]  # the numbers of its path and the values that it sends
+    said: int = 0
+
+    @property
+    def safe(self) -> bool:
+        """Return True if the request only reads, by its method."""
+        return self.kind in ("plain GET", "choosing GET", "asset")
+
+
+def event_of(
+    request: Request, key: str, status: int = 0, media: str = "", location: str = "", said: int = 0
+) -> Event:
+    """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none."""
+    if is_plain(request):
+        parts = urlsplit(request.url)
+        parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
+        operation, changes, names = "", None, ",".join(sorted({n for n, _ in parameters}))
+    else:
+        parsed = parse(request)
+        parts = urlsplit(parsed.url)
+        parameters = _parameters(parsed)
+        found = operations_of(parsed)
+        operation = " ".join(o.text or " ".join(o.names) for o in found)
+        told = {o.changes for o in found}
+        changes = True if True in told else None if None in told else False if found else None
+        names = ",".join(sorted({n for n, _ in parameters} | {n for n in field_names(parsed) if "=" in n}))
+    path = f"{parts.netloc}{parts.path}"
+    ids = tuple(IDS.findall(path))
+    redirects = 300 <= status < 400 and status != 304
+    query = "?" in request.url
+    if irrelevant(request):
+        kind = "beacon"
+    elif request.method in ("GET", "HEAD") and ASSET.search(media):
+        kind = "asset"
+    elif request.method in SAFE_METHODS:
+        kind = "weak write" if redirects and query else "choosing GET" if redirects or query else "plain GET"
+    elif operation and changes is not True:
+        kind = "weak write" if changes is None else "choosing GET"
+    elif request.method == "POST" and status == 200 and "json" in media:
+        kind = "weak write"
+    else:
+        kind = "write"
+    name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"
+    if status >= 400 and request.method not in SAFE_METHODS:
+        name, kind = name + " refused", "weak write"
+    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
+    return Event(
+        name, kind, mix(key, request.header("if-match") or ""), values, frozenset(v for _, v in values), said
+    )
+
+
+def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
+    """Return the named values that a request sends."""
+    found = [tuple(map(unquote_plus, pair.partition("=")[::2])) for pair in parsed.query or ()]
+    body = parsed.body
+    if body.kind == FORM:
+        found += [(_text(p.name), _text(p.value)) for p in body.value]
+    elif body.kind == MULTIPART:
+        found += [(p.name, _text(p.content)) for p in body.value]
+    elif body.kind == JSON:
+        found += (pair for pair in _flat("", body.value) if pair[0] != "query")
+    elif body.value:
+        found.append(("body", mix(body.value).__str__()))
+    return [(n, v) for n, v in found]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
+    else:
+        yield prefix, value if isinstance(value, str) else json.dumps(value)
+
+
+class History:
+    """The events of one session at one site, in order. A place is a number of events: what came before the event of that number."""
+
+    __slots__ = ("_chains", "_keys", "_places", "events", "marks")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.marks: list[int] = [0]  # by place, a number for all that happened before
+        self._places: dict[str, list[int]] = {}  # by type
+        self._chains: dict[str, list[int]] = {}  # the same as `marks`, of one type alone
+        self._keys: dict[int, list[int]] = {}  # places by key
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def add(self, event: Event) -> None:
+        """Append `event`."""
+        self._places.setdefault(event.type, []).append(len(self.events))
+        self._keys.setdefault(event.key, []).append(len(self.events))
+        chain = self._chains.setdefault(event.type, [0])
+        chain.append(hash((chain[-1], event.key)))
+        self.marks.append(hash((self.marks[-1], event.key)))
+        self.events.append(event)
+
+    def drop(self) -> None:
+        """Take the last event back."""
+        event = self.events.pop()
+        self.marks.pop()
+        self._places[event.type].pop()
+        self._chains[event.type].pop()
+        self._keys[event.key].pop()
+
+    def types(self, place: int) -> Iterator[str]:
+        """Yield the types that happened before `place`."""
+        return (t for t, places in self._places.items() if places and places[0] < place)
+
+    def mark(self, kind: str, place: int) -> int:
+        """Return a number for the events of one type before `place`; equal where they are."""
+        places = self._places.get(kind)
+        return self._chains[kind][bisect_left(places, place)] if places else 0
+
+    def places(self, kinds: Iterable[str]) -> list[int]:
+        """Return the places of the events of some types, in order."""
+        found = [p for kind in kinds for p in self._places.get(kind, ())]
+        found.sort()
+        return found
+
+    def asked(self, key: int) -> list[int]:
+        """Return the places of the events of one request."""
+        return self._keys.get(key, [])

@@ -1,0 +1,507 @@
+"""The model: hypotheses of what decides an answer, weighed by what was recorded.
+
+A hypothesis (S, R) says: the answer to a request is a function of the state `R(events of the session whose types are in S)`. Its posterior is
+its prior times the probability of the recorded answers, so a small hypothesis that explains them beats a large one, and one that they
+contradict dies. The chance of an answer is the sum of the posteriors that predict it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from stillweb.snapshots.evidence import priors
+from stillweb.snapshots.evidence.events import Event, History, mix
+from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+
+# A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
+Scoped = tuple[str, bool]
+Parts = Mapping[str, str]
+NO_PARTS: Parts = {}
+PART = "~"
+Chosen = tuple[Scoped, ...]  # sorted
+EMPTY: Chosen = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One recorded answer to a request: after which events of which history, and what the session was answered the last time."""
+
+    history: History
+    place: int
+    answer: int
+    before: int | None
+    capture: int  # its number in the order of the recording
+    parts: Parts
+
+    def mark(self, t: str) -> int | str:
+        """Return what a type or part was before this answer; equal where it is the same."""
+        return self.parts.get(t, "") if t.startswith(PART) else self.history.mark(t, self.place)
+
+
+@dataclass(slots=True)
+class Target:
+    """A request as the recording has it: its event and its observations."""
+
+    event: Event
+    observations: list[Observation] = field(default_factory=list)
+
+    @property
+    def answers(self) -> Counter[int]:
+        """Count the observations of each answer."""
+        return Counter(o.answer for o in self.observations)
+
+
+@dataclass(slots=True)
+class Hypothesis:
+    """What decides an answer, and how likely that is."""
+
+    types: Chosen
+    reduction: str
+    slot: str
+    probability: float = 0.0
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The types that the observations of a request tell apart. A group of types that they can't tell from each other is one."""
+
+    groups: dict[
+        str, list[tuple[str, float]]
+    ]  # by the likeliest of the group: its members, each with its share
+    chances: dict[str, float]  # of a group: that it decides
+    untested: set[str]  # types that happened before all observations alike
+
+
+class Model:
+    """What the recording of one site shows of which events decide which answers."""
+
+    def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]]) -> None:
+        """`recorded`: session, event, answer and parts of the request, in order."""
+        self.targets: dict[int, Target] = {}
+        self.kinds: dict[str, str] = {}
+        self.histories: dict[str, History] = defaultdict(History)
+        before: dict[tuple[str, int], int] = {}
+        for number, (session, event, answer, parts) in enumerate(recorded):
+            history = self.histories[session]
+            target = self.targets.setdefault(event.key, Target(event))
+            target.observations.append(
+                Observation(history, len(history), answer, before.get((session, event.key)), number, parts)
+            )
+            for part in parts:
+                self.kinds.setdefault(part, part)
+            before[session, event.key] = answer
+            known = self.kinds.get(event.type, event.kind)
+            self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
+            if event.kind != "beacon":
+                history.add(event)
+        self.siblings: dict[str, list[int]] = defaultdict(list)
+        for key, target in self.targets.items():
+            self.siblings[target.event.type].append(key)
+        self._likelihoods: dict[tuple[int, Chosen, str, str], float] = {}
+        self._old: dict[tuple[int, Chosen, str, str], float] = {}
+        self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
+        self._candidates: dict[int, Candidates] = {}
+        self._posteriors: dict[int, list[Hypothesis]] = {}
+        self.kind_decides = dict(priors.DECIDES)
+        self.decides = {t: self._of_kind(kind) for t, kind in self.kinds.items()}
+        self._learn_priors()
+
+    # Priors
+
+    def _learn_priors(self) -> None:
+        """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
+        tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
+        for _ in range(priors.ROUNDS):
+            decided: dict[str, float] = defaultdict(float)
+            tested: dict[str, float] = defaultdict(float)
+            self._posteriors.clear()
+            self._candidates.clear()
+            for key in tested_keys:
+                found = self.posterior(key)
+                inclusion: dict[str, float] = defaultdict(float)
+                for h in found:
+                    for t, _ in h.types:
+                        inclusion[t] += h.probability
+                for first, members in self._candidates[key].groups.items():
+                    for t, share in members:
+                        tested[t] += share if len(members) > 1 else 1
+                        decided[t] += inclusion[first] * share
+            of_kind: dict[str, list[float]] = {k: [0.0, 0.0] for k in priors.KINDS}
+            for t, kind in self.kinds.items():
+                if tested[t] and kind in of_kind:  # each type counts once at most
+                    of_kind[kind][0] += decided[t] / max(1.0, tested[t])
+                    of_kind[kind][1] += min(1.0, tested[t])
+            self.kind_decides = {
+                k: (priors.KIND_STRENGTH * priors.DECIDES[k] + n) / (priors.KIND_STRENGTH + d)
+                for k, (n, d) in of_kind.items()
+            }
+            self.decides = {
+                t: _bounded((strength(t) * self._of_kind(kind) + decided[t]) / (strength(t) + tested[t]))
+                for t, kind in self.kinds.items()
+            }
+        self._posteriors.clear()
+        self._candidates.clear()
+
+    def _of_kind(self, kind: str) -> float:
+        return priors.of_part(kind) if kind.startswith(PART) else self.kind_decides[kind]
+
+    def decides_of(self, t: str, kind: str) -> float:
+        """Return the chance that a type decides an answer; for one that was never recorded by its `kind`."""
+        found = self.decides.get(t)
+        if found is not None:
+            return found
+        return (
+            self._of_kind(kind) if kind.startswith(PART) else priors.UNSEEN.get(kind, self.kind_decides[kind])
+        )
+
+    def chance(self, t: str, kind: str, target: Event) -> float:
+        """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
+        chance = self.decides_of(t, kind)
+        return max(chance * priors.FILE, 0.0002) if target.kind == "asset" else chance
+
+    # Candidates
+
+    def candidates(self, key: int) -> Candidates:
+        """Return the types that the observations of a request tell apart."""
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = self._find_candidates(self.targets[key])
+        return found
+
+    def _find_candidates(self, target: Target) -> Candidates:
+        observations = target.observations
+        by_pattern: dict[tuple[int, ...], list[str]] = defaultdict(list)
+        untested: set[str] = set()
+        last: dict[int, Observation] = {}
+        for o in observations:
+            last[id(o.history)] = o
+        types = {t for o in last.values() for t in o.history.types(o.place)}
+        types.update(part for o in observations for part in o.parts)
+        for t in sorted(types):
+            names: dict[int | str, int] = {}
+            pattern = tuple(names.setdefault(o.mark(t), len(names)) for o in observations)
+            if len(names) > 1:
+                by_pattern[pattern].append(t)
+            else:
+                untested.add(t)
+        groups: dict[str, list[tuple[str, float]]] = {}
+        chances: dict[str, float] = {}
+        for group in by_pattern.values():
+            weighed = sorted((-self.chance(t, t, target.event), t) for t in group)
+            total = sum(-chance for chance, _ in weighed)
+            first = weighed[0][1]
+            groups[first] = [(t, -chance / total) for chance, t in weighed]
+            chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
+        kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
+        return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)
+
+    # Posterior
+
+    def posterior(self, key: int) -> list[Hypothesis]:
+        """Return the hypotheses of a recorded request, the likeliest first."""
+        found = self._posteriors.get(key)
+        if found is None:
+            found = self._posteriors[key] = self._weigh(key)
+        return found
+
+    def _weigh(self, key: int) -> list[Hypothesis]:
+        target, found = self.targets[key], self.candidates(key)
+        types, chances = list(found.chances), found.chances
+        own_ids = bool(target.event.ids)
+        scoped, slots = self._scopes(target, types) if types else (set(), [])
+        scoped = scoped if own_ids else set()
+        siblings = [
+            k
+            for k in self.siblings[target.event.type][: priors.SIBLINGS]
+            if k != key and len(self.targets[k].observations) > 1
+        ]
+        log_yes = {t: math.log(chances[t]) - (t in scoped) * math.log(2) for t in types}
+        log_no = {t: math.log(1 - chances[t]) for t in types}
+        none = sum(log_no.values())
+        tried: dict[Chosen, list[tuple[float, float, Hypothesis]]] = {}
+
+        alike = len(target.answers) == 1
+
+        def weigh(chosen: Chosen) -> float:
+            prior = none + sum(log_yes[t] - log_no[t] for t, _ in chosen)
+            weighed = tried[chosen] = []
+            for reduction, slot, share in _ways(chosen, slots, alike):
+                own = self._likelihood(key, chosen, reduction, slot)
+                others = sum(self._likelihood(k, chosen, reduction, slot) for k in siblings)
+                weight = prior + share + own + priors.POOL * others - (1 - priors.OWN) * own
+                weighed.append((weight, own, Hypothesis(chosen, reduction, slot)))
+            return max(weight for weight, _, _ in weighed)
+
+        best = weigh(EMPTY)
+        front, explained = [EMPTY], set()
+        for _ in range(priors.MAX_TYPES):
+            wider = {
+                tuple(sorted((*s, (t, own))))
+                for s in front
+                for t in types
+                if t not in {n for n, _ in s}
+                for own in ((False, True) if t in scoped else (False,))
+            }
+            ranked = sorted(((weigh(s), s) for s in sorted(wider)), key=lambda pair: (-pair[0], pair[1]))
+            best = max([best, *(weight for weight, _ in ranked)])
+            explained |= {s for s in (*front, *wider) if any(self._explains(key, h) for _, _, h in tried[s])}
+            front = [
+                s
+                for weight, s in ranked[: priors.BEAM]
+                if weight > best - priors.CUT - 2
+                and not any(tuple(one for one in s if one != left) in explained for left in s)
+            ]
+            if not front:
+                break
+        weighed = [
+            (weight, h) for ways in tried.values() for weight, _, h in ways if weight > best - priors.CUT
+        ]
+        total = sum(math.exp(weight - best) for weight, _ in weighed)
+        for weight, h in weighed:
+            h.probability = math.exp(weight - best) / total
+        return sorted((h for _, h in weighed), key=lambda h: (-h.probability, h.types, h.reduction, h.slot))
+
+    def _scopes(self, target: Target, types: list[str]) -> tuple[set[str], list[str]]:
+        """Return the types whose events carry ids, and the parameters that may be slots."""
+        scoped: set[str] = set()
+        slots: set[str] = set()
+        chosen = set(types)
+        seen: set[int] = set()
+        for o in target.observations:
+            if id(o.history) in seen:
+                continue
+            seen.add(id(o.history))
+            for e in o.history.events:
+                if e.type in chosen:
+                    if e.ids:
+                        scoped.add(e.type)
+                    if len(e.parameters) > 1:
+                        slots.update(n for n, _ in e.parameters)
+        return scoped, sorted(slots)[: priors.SLOTS]
+
+    def _explains(self, key: int, h: Hypothesis) -> bool:
+        return all(len(a) == 1 for a in self.answers(key, h.types, h.reduction, h.slot).values())
+
+    def _likelihood(self, key: int, chosen: Chosen, reduction: str, slot: str) -> float:
+        """Return the log probability of the recorded answers to a request."""
+        memo = key, chosen, reduction, slot
+        found = self._likelihoods.get(memo)
+        if found is None:
+            found = self._likelihoods[memo] = self._recorded_chance(*memo)
+        return found
+
+    def _recorded_chance(self, key: int, chosen: Chosen, reduction: str, slot: str) -> float:
+        answers: dict[int, Counter[int]] = {}
+        seen: dict[int, int] = {}
+        log, returned, fresh = 0.0, priors.RETURNED, priors.FRESH
+        for o, state in self._states(key, chosen, reduction, slot):
+            known = answers.get(state)
+            if known is not None:
+                log += _LOG_SAME if o.answer in known else _LOG_NOISE
+            elif answers:
+                # an answer in a new state: an old one, perhaps the last one, or a new one
+                old = returned / (returned + fresh)
+                if o.before is not None:
+                    if o.answer == o.before:
+                        log += math.log(priors.STICKY + (1 - priors.STICKY) * old / len(seen))
+                    elif o.answer in seen:
+                        log += math.log((1 - priors.STICKY) * old / len(seen))
+                    else:
+                        log += math.log((1 - priors.STICKY) * (1 - old))
+                elif o.answer in seen:
+                    log += math.log(old / len(seen))
+                else:
+                    log += math.log(1 - old)
+                if o.answer in seen:
+                    returned += priors.LEARNING
+                else:
+                    fresh += priors.LEARNING
+            answers.setdefault(state, Counter())[o.answer] += 1
+            seen[o.answer] = 1
+        self._answers[key, chosen, reduction, slot] = answers
+        self._old[key, chosen, reduction, slot] = returned / (returned + fresh)
+        return log
+
+    def answers(self, key: int, chosen: Chosen, reduction: str, slot: str) -> dict[int, Counter[int]]:
+        """Return the recorded answers to a request by state."""
+        memo = key, chosen, reduction, slot
+        found = self._answers.get(memo)
+        if found is None:
+            self._recorded_chance(*memo)
+            found = self._answers[memo]
+        return found
+
+    def _states(
+        self, key: int, chosen: Chosen, reduction: str, slot: str
+    ) -> Iterator[tuple[Observation, int]]:
+        """Yield the observations of a request with the state of each."""
+        target = self.targets[key]
+        if not chosen:
+            for o in target.observations:
+                yield o, 0
+            return
+        chosen, named = _parted(chosen)
+        folded: dict[int, tuple[list[int], list[int]]] = {}
+        for o in target.observations:
+            found = folded.get(id(o.history))
+            if not chosen:
+                yield o, _with_parts(0, named, o.parts)
+                continue
+            if found is None:
+                found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction, slot)
+            places, states = found
+            yield o, _with_parts(states[bisect_left(places, o.place)], named, o.parts)
+
+    # Prediction
+
+    def predict(
+        self, key: int, history: History, before: int | None = None, parts: Parts = NO_PARTS
+    ) -> dict[int, float]:
+        """Return the chance of each recorded answer to a request after `history`."""
+        target = self.targets[key]
+        place = len(history)
+        very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
+        for o in target.observations:
+            if o.place == place and o.history.marks[place] == history.marks[place]:
+                very = max(very, (priors.AS_RECORDED * self._alike(o.parts, parts, target.event), o.answer))
+        if very[0] == priors.AS_RECORDED:
+            return {very[1]: very[0]}
+        found = self.candidates(key)
+        recorded = target.answers
+        known = self._unsearched(target, found, history, parts)
+        chances = dict.fromkeys(recorded, 0.0)
+        total = recorded.total()
+        for h in self.posterior(key):
+            for chosen, share in self._members(h.types, found):
+                weight = h.probability * share
+                events, named = _parted(chosen)
+                states = fold(history, target.event, events, h.reduction, h.slot)[1] if events else [0]
+                state = _with_parts(states[-1], named, parts)
+                given = self.answers(key, chosen, h.reduction, h.slot).get(state)
+                left = weight
+                if given is not None:
+                    count = given.total()
+                    for answer, times in given.items():
+                        sure = weight * known[answer] * times / count
+                        chances[answer] += sure
+                        left -= sure
+                old = left * self._old[key, chosen, h.reduction, h.slot]
+                if before is not None and before in recorded:
+                    chances[before] += old * priors.STICKY
+                    old *= 1 - priors.STICKY
+                for answer, times in recorded.items():
+                    chances[answer] += old * times / total
+        if very[0] > chances.get(very[1], 1.0):
+            left = (1 - very[0]) / max(1e-9, 1 - chances[very[1]])
+            chances = {answer: chance * left for answer, chance in chances.items()}
+            chances[very[1]] = very[0]
+        return chances
+
+    def _alike(self, recorded: Parts, asked: Parts, target: Event) -> float:
+        """Return the chance that no part decides in which two requests differ."""
+        differ = (p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p))
+        return math.prod(1 - self.chance(p, p, target) for p in sorted(differ))
+
+    def _unsearched(
+        self, target: Target, found: Candidates, history: History, parts: Parts
+    ) -> dict[int, float]:
+        """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
+        known = dict.fromkeys((o.answer for o in target.observations), 1.0)
+        searched = {t for members in found.groups.values() for t, _ in members}
+        place = len(history)
+        mine = set(history.types(place))
+        for t in sorted((mine | found.untested | parts.keys()) - searched):
+            here = parts.get(t, "") if t.startswith(PART) else history.mark(t, place)
+            so = {o.answer for o in target.observations if o.mark(t) == here}
+            if len(so) < len(known):
+                kind = (
+                    t
+                    if t.startswith(PART)
+                    else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
+                )
+                other = 1 - self.chance(t, kind, target.event)
+                for answer in known.keys() - so:
+                    known[answer] *= other
+        return known
+
+    def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
+        """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
+        ways = []
+        for t, own in chosen:
+            members = found.groups[t][: priors.MEMBERS]
+            total = sum(share for _, share in members)
+            ways.append([((name, own), share / total) for name, share in members])
+        if all(len(way) == 1 for way in ways):
+            return [(chosen, 1.0)]
+        made = []
+        for way in product(*ways):
+            made.append((tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way)))
+        return made
+
+
+def fold(
+    history: History, target: Event, chosen: Chosen, reduction: str, slot: str
+) -> tuple[list[int], list[int]]:
+    """Return the places of the events that count and the states: before the first of them, and after each."""
+    own = dict(chosen)
+    places = history.places(own)
+    if any(own.values()):
+        mine = target.ids
+        events = history.events
+        places = [
+            p
+            for p in places
+            if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
+        ]
+    if reduction == "shown":
+        places = sorted({*places, *history.asked(target.key)})
+    reducer: Reducer = REDUCERS[reduction](slot)
+    states = [0]
+    for p in places:
+        reducer.add(history.events[p])
+        states.append(reducer.state)
+    return places, states
+
+
+def _ways(chosen: Chosen, slots: list[str], alike: bool) -> Iterator[tuple[str, str, float]]:
+    """Yield reductions with their slots, and the log of the prior of each."""
+    if all(t.startswith(PART) for t, _ in chosen):
+        yield "last", "", 0.0
+        return
+    if alike:  # of answers that are all the same no reduction explains more than another
+        yield from ((reduction, "", math.log(share)) for reduction, share in priors.ALIKE.items())
+        return
+    for reduction, share in priors.REDUCTIONS.items():
+        if reduction == "slot":
+            for slot in slots:
+                yield reduction, slot, math.log(share / len(slots))
+        else:
+            yield reduction, "", math.log(share)
+
+
+def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:
+    """Return the types among what a hypothesis chose, and the parts."""
+    if not any(t.startswith(PART) for t, _ in chosen):
+        return chosen, []
+    return tuple(s for s in chosen if not s[0].startswith(PART)), [t for t, _ in chosen if t.startswith(PART)]
+
+
+def _with_parts(state: int, named: list[str], parts: Parts) -> int:
+    return mix(state, *[parts.get(name, "") for name in named]) if named else state
+
+
+def strength(t: str) -> float:
+    """Return how many requests the prior of a type or part is worth."""
+    return priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
+
+
+def _bounded(chance: float) -> float:
+    return min(0.97, max(0.0005, chance))
+
+
+_LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

@@ -1,0 +1,111 @@
+"""Parts of a request that may decide its answer beside its key: header fields, cookies, and what rules leave out of the key.
+
+Each part has a name (`~header accept`, `~cookie lang`, `~rule cache-buster`) and a value; "" where a request lacks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from stillweb.snapshots.http.fragments import fragment_fields
+from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
+from stillweb.snapshots.identity.keys import digest, is_plain, parse
+from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.acceptance import first_kind
+from stillweb.snapshots.states.header_fields import counting, is_token, own_name, own_of
+from stillweb.snapshots.states.issued import named_values, token_like
+from stillweb.snapshots.states.slots import MADE_ANEW, cookies_of, credentials_of, is_session
+
+GIVEN = "(given)"  # in place of a value that the site itself gave to the client
+FORWARDED = ("x-forwarded-for", "x-real-ip", "forwarded")  # whom a proxy asks for
+CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
+# Names of values that a site gives out to be sent back once.
+ONCE = re.compile(
+    r"csrf|xsrf|nonce|authenticity|verification_?token|antiforgery|form_?key|form_build_id|form_token|sesskey|^_?token$",
+    re.IGNORECASE,
+)
+
+
+def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
+    """Return the header fields of a request that may decide; those in `vary` the site itself names."""
+    headers = request.headers
+    found: dict[str, str] = {}
+    if not headers:
+        return found
+    by_name: dict[str, str] = {}
+    for name, value in headers:
+        low = name.lower()
+        by_name[low] = f"{by_name[low]}, {value}" if low in by_name else value
+    plain = counting(own_of(headers), request.method, request.url)
+    for name, value in by_name.items():
+        if name in plain:
+            found[f"~header {name}"] = plain[name]
+        elif name in FORWARDED or (
+            own_name(name) and value.strip() and not is_token(name) and not irrelevant_key(request.url)
+        ):
+            found[f"~drawn {name}"] = value  # it looks drawn for this request, and may be an id all the same
+    for name in fragment_fields(request):
+        found[f"~header {name}"] = by_name.get(name, "")
+    who = credentials_of(headers)
+    if who:
+        found["~header authorization"] = who.partition(" ")[0] if who.partition(" ")[0] in MADE_ANEW else who
+    if "accept" in by_name:
+        found["~header accept"] = first_kind(by_name["accept"])
+    for name in ("accept-language", "x-requested-with"):
+        if name in by_name:
+            found[f"~header {name}"] = by_name[name]
+    for name in vary:
+        if name in by_name and name not in ("accept-encoding", "cookie", "origin", "credentials"):
+            found.pop(f"~header {name}", None)
+            found[f"~vary {name}"] = first_kind(by_name[name]) if name == "accept" else by_name[name]
+    return found
+
+
+def cookie_parts(request: Request, given: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Return the cookies of a request that may decide. `given` names the event that gave the client a cookie, by name and value."""
+    found: dict[str, str] = {}
+    for name, value in cookies_of(request.headers):
+        if irrelevant_cookie(name):
+            continue
+        giver = given.get((name, value))
+        if is_session(name, value):
+            found[f"~cookie given {name}"] = giver or f"brought {value}"
+        else:
+            found[f"~cookie {name}"] = value
+    return found
+
+
+def issued_in(request: Request, known: Issued) -> tuple[Issued, list[str]]:
+    """Return where a request holds values that its site gave out, by name or as `known`, and the values."""
+    places, values = set(known), []
+    for place, name, value in named_values(parse(request)):
+        if f"{place}:{name}" in known or (ONCE.search(name) and token_like(name, value)):
+            places.add(f"{place}:{name}")
+            values.append(value)
+    return frozenset(places), values
+
+
+def rule_parts(
+    request: Request, rules: RuleSet, issued: Issued, *, given: bool, stored: bool
+) -> tuple[str, dict[str, str]]:
+    """Return the key that rules leave of a request, and what each of them left out. `given`: the site gave what is `issued`."""
+    if is_plain(request) and "?" not in request.url and ";" not in request.url:
+        return digest(parse(request)), {}
+    if irrelevant(request):
+        bare = digest(parse(Request(request.method, request.url.partition("?")[0])))
+        return bare, {"~rule irrelevant": digest(parse(request))}
+    rules = rules.without("redacted")  # a secret is told by its proof, not by a rule
+    key = digest(reduced(request, rules.rules, issued, stored=stored))
+    found: dict[str, str] = {}
+    if key == digest(parse(request)):
+        return key, found
+    parsed = parse(request)
+    useful = [r for r in rules.rules if applied((r,), parsed, issued) is not parsed]
+    for rule in useful:
+        others = [r for r in rules.rules if r is not rule]
+        left = digest(reduced(request, others, issued, stored=stored))
+        if left != key:
+            found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else left
+    return key, found

@@ -1,0 +1,98 @@
+"""Priors: the numbers that the model begins with. Each was measured (benchmarks.states, real applications), not believed."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# That a type of event decides the answer to a request, by its kind; the first kind is the strongest.
+DECIDES = {
+    "write": 0.35,
+    "weak write": 0.25,
+    "choosing GET": 0.03,
+    "plain GET": 0.012,
+    "beacon": 0.002,
+    "asset": 0.0003,
+}
+KINDS = list(DECIDES)
+UNSEEN = {
+    "write": 0.3,
+    "weak write": 0.3,
+    "choosing GET": 0.02,
+    "plain GET": 0.02,
+}  # of types that were never recorded
+STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
+KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
+PART_STRENGTH = 2.0  # the same of a part of the request
+FILE = 0.03  # of files (styles, scripts, pictures): what is left of the chance that something decides
+ROUNDS = 1
+REDUCTIONS = {
+    "last": 0.25,
+    "last of each": 0.15,
+    "sequence": 0.15,
+    "bag": 0.10,
+    "slot": 0.10,
+    "set": 0.08,
+    "toggle": 0.07,
+    "bag since reset": 0.05,
+    "most recent first": 0.05,
+    "switch": 0.04,
+    "shown": 0.10,
+    "outcome": 0.06,
+    "outcome of each": 0.06,
+}
+
+ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
+
+NOISE = 0.003  # two answers of one state differ all the same: time, chance
+STICKY = 0.5  # a session's next answer is the same although its state differs
+RETURNED, FRESH = (
+    0.5,
+    1.5,
+)  # an answer in a new state was given before or not: what is believed before anything is seen
+LEARNING = 1.0  # what each answer in a new state adds to that
+OWN = 0.8
+POOL = 0.5  # weight of what requests of the same type show
+SIBLINGS = 7
+AS_RECORDED = 0.9999
+
+# Bounds of the search
+MAX_TYPES = 4  # types in S
+BEAM = 30  # sets kept a round
+CUT = 12.0  # log posterior below the best that is dropped
+CANDIDATES = 12
+MEMBERS = 3
+SLOTS = 6
+
+# Of parts of a request, by their names; the first that matches. What none matches is a field of an application.
+PARTS = {
+    r"vary .*": 0.9,
+    r"header (destination|depth|overwrite|operation|range|soapaction)": 0.95,
+    r"header (hx-request|hx-target|x-pjax|x-inertia|rsc|next-router.*|turbo-frame)": 0.7,
+    r"header authorization": 0.5,
+    r"header accept": 0.2,
+    r"header accept-language": 0.15,
+    r"header x-requested-with": 0.1,
+    r"header origin": 0.03,
+    r"header (.*token.*|.*csrf.*|.*xsrf.*)": 0.02,
+    r"header .*": 0.3,
+    r"drawn (x-forwarded-for|x-real-ip|forwarded)": 0.05,
+    r"drawn .*": 0.15,
+    r"moment .*": 0.5,
+    r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
+    r"cookie given .*": 0.1,
+    r"cookie .*": 0.05,
+    r"words": 0.3,
+    r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io)": 0.002,
+    r"rule (cache-buster|timestamp)": 0.005,
+    r"rule request-id": 0.03,
+    r"rule issued-value": 0.3,
+    r"rule .*": 0.15,
+}
+_PARTS = [(re.compile(pattern), chance) for pattern, chance in PARTS.items()]
+
+
+@lru_cache(maxsize=4096)
+def of_part(name: str) -> float:
+    """Return the chance that a part of a request (its name after a mark) decides the answer."""
+    return next((chance for pattern, chance in _PARTS if pattern.fullmatch(name[1:])), 0.3)

@@ -1,0 +1,59 @@
+"""Inputs that are wrong in what they mean: some seconds of them, and that the fuzzer sees a traceback and a hang."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks import fuzz
+from benchmarks.damaging import meaning
+
+CASES = 120  # some 20 s of one core; `python -m benchmarks.fuzz` does as many as one likes
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meaning.Masters]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("fuzz")
+        patch.setenv("STILLWEB_CACHE", str(folder / "cache"))
+        yield fuzz.make_masters(folder)
+
+
+@pytest.mark.fuzz
+def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> None:
+    found = fuzz.fuzz(made, 1, range(CASES), 1)
+    assert {name: count for name, count in found.items() if name.startswith("find")} == {}
+    assert sum(found.values()) == CASES
+
+
+def test_a_case_is_made_of_its_seed_and_number_alone(made: meaning.Masters) -> None:
+    for number in range(20):
+        one, two = (meaning.case(made, 7, number)[:2] for _ in range(2))
+        assert one == two
+
+
+def test_it_sees_a_bug_and_a_hang(
+    made: meaning.Masters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def bug(file: str) -> None:
+        raise IndexError("beyond")
+
+    def hang(file: str) -> None:
+        time.sleep(60)
+
+    data = meaning.steps(made, random.Random(1))
+    monkeypatch.setattr(fuzz, "_load", bug)
+    (found,) = [
+        name for name in fuzz.try_input(made, data, random.Random(1), tmp_path) if name.startswith("find")
+    ]
+    assert found.startswith("find: load: IndexError: 'beyond'")
+    monkeypatch.setattr(fuzz, "_load", hang)
+    monkeypatch.setattr(fuzz, "SECONDS", 0.2)
+    (found,) = [
+        name for name in fuzz.try_input(made, data, random.Random(1), tmp_path) if name.startswith("find")
+    ]
+    assert found.startswith("find: load: TooSlow")

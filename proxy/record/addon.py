@@ -1,4 +1,4 @@
-"""The mitmproxy add-on that turns flows into exchanges. All of it runs on the recorder's event loop."""
+"""The mitmproxy add-on that turns flows into exchanges. It runs on the recorder's event loop."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unkno
 
 
 class RecordingAddon:
-    """Watches flows, keeps their bodies and hands complete exchanges to the archive.
+    """An add-on that watches flows, keeps their bodies and hands complete exchanges to the archive.
 
-    `event` gives the next event number of a session; `failed(url, reason)` is told of everything that did
-    not become a capture, `given_up(url)` where it was the client's doing; `unanswered` keeps what came to no answer, and
-    `metadata(uri, object)` what a web socket said.
+    `event` gives the next event number of a session. `failed(url, reason)` is called for each exchange that became no
+    capture, `given_up(url)` if its client left it. `unanswered` keeps requests without an answer, and
+    `metadata(uri, object)` the messages of web sockets.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class RecordingAddon:
 
     @property
     def under_way(self) -> int:
-        """Exchanges whose answer is not complete yet."""
+        """The number of exchanges whose answer is not complete yet."""
         return len(self._drafts)
 
     def session_of(self, client: str) -> str:
-        """The session of a client's connection, by its id."""
+        """Return the session of a client's connection, by its id."""
         return self._names.get(client, self.nameless)
 
     # Connections
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """A tunnel is asked for: its credentials name the session of everything inside."""
+        """Begin a tunnel: its credentials name the session of everything inside."""
         client = flow.client_conn.id
         name = session_name(flow.request.headers.get("Proxy-Authorization"))
         if name is None and self.challenge:
@@ -114,7 +114,7 @@ class RecordingAddon:
             flow.response = http.Response.make(400, f"{OWN_HOST} speaks http only\n")
 
     def http_connect_error(self, flow: http.HTTPFlow) -> None:
-        """The origin of a tunnel can't be reached; the client gets a 502 from mitmproxy."""
+        """Keep a tunnel whose origin can't be reached; the client gets a 502 from mitmproxy."""
         if flow.response is not None and flow.response.status_code == 502:
             host, port = flow.request.host, flow.request.port
             place = host_port(host, port).removesuffix(":443")
@@ -127,7 +127,7 @@ class RecordingAddon:
                 self._archive.put(self._unanswered.tunnel(flow, session, reason, seconds))
 
     def tls_failed_server(self, data: tls.TlsData) -> None:
-        """TLS with an origin came to nothing. Where its client has left, that was all that could be asked in the tunnel."""
+        """Keep a tunnel whose client left while the origin's TLS handshake was under way: nothing was asked in it."""
         client = data.context.client
         tunnel = self._tunnels.get(client.id)
         if tunnel is None or tunnel.server_conn is not data.conn or not has_left(client):
@@ -139,10 +139,10 @@ class RecordingAddon:
             self._archive.put(self._unanswered.tunnel(tunnel, session, "", seconds))
 
     def client_disconnected(self, client: Client) -> Awaitable[None] | None:
-        """Forgets a connection. mitmproxy ends all that is under way for it when what is returned has been awaited."""
+        """Forget a connection. mitmproxy ends all that is under way for it once the result has been awaited."""
         lasting = [one for one in self._drafts.values() if one.client == client.id and one.outlasts]
         for draft in lasting:
-            # between its goodbye and the next look at whether it is there (half_closed) nobody told of its leaving
+            # nobody told of its leaving between its goodbye and the next look (mitmproxy_compat.lifetime.LOOK_SECONDS)
             self._leave(draft)
         if lasting:
             return self._outlive(client)
@@ -150,7 +150,7 @@ class RecordingAddon:
         return None
 
     async def _outlive(self, client: Client | None) -> None:
-        """Waits for answers whose client (None: each client) has left."""
+        """Wait for answers whose client (None: any client) has left."""
         end = time.monotonic() + OUTLIVE_SECONDS
         while time.monotonic() < end and any(
             draft.left for draft in self._drafts.values() if client is None or draft.client == client.id
@@ -166,24 +166,24 @@ class RecordingAddon:
             self._keep_early(*self._early.pop(key))
         for key in [key for key, draft in self._drafts.items() if draft.client == client.id]:
             if (flow := self._sockets.pop(key, None)) is not None:
-                self._keep_conversation(self._drafts[key], flow)
+                self._keep_messages(self._drafts[key], flow)
                 continue
             self._left(self._drafts[key], "the client closed the connection")
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
-        """Keeps our own pages from being looked for in the network."""
+        """Keep our own pages from being looked for in the network."""
         if data.server.address and data.server.address[0] == OWN_HOST:
             data.server.error = f"{OWN_HOST} is the recorder itself"
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
-        """Something that is not HTTP goes through a tunnel: passed on, but there is no replaying it."""
+        """Report a tunnel that is not HTTP: it is passed on, but can't be replayed."""
         host, port = (flow.server_conn.address or ("?", 0))[:2]
         self._failed(f"tcp://{host_port(host, port)}/", "not HTTP: passed on, not recorded")
 
     # Exchanges
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """A request begins: its session, place in the order, and where its body will go."""
+        """Begin an exchange: find its session, its place in the order, and where its body will go."""
         request, client = flow.request, flow.client_conn.id
         name = session_name(request.headers.get("Proxy-Authorization")) or self._names.get(client)
         for own in ("Proxy-Authorization", "Proxy-Connection"):
@@ -225,19 +225,19 @@ class RecordingAddon:
             request.stream = draft.request_spool.tee
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """A request is whole: one that was answered before that can be kept now."""
+        """Keep an exchange whose request is whole only now, behind its answer."""
         if (early := self._early.pop(flow.id, None)) is not None:
             self._complete(*early)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """An answer begins: long ones, ones of unknown length and event streams go on as they come."""
+        """Have an answer streamed if it is long, of unknown length or an event stream."""
         draft, response = self._drafts.get(flow.id), flow.response
         if draft is None or response is None or response.status_code == 101:
             return
         if is_event_stream(response):
             self._uncount(draft)
         length = length_of(response.headers)
-        # which a client leaves at its head or its first bytes
+        # a client leaves such an answer at its head or its first bytes
         left_early = length is None and (wants_picture(flow.request) or is_redirect(response))
 
         def stream() -> None:
@@ -254,7 +254,7 @@ class RecordingAddon:
             draft.outlasts = outlive_client(flow, length, lambda: self._leave(draft))
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
-        """An answer is complete. What is returned is awaited before its last bytes go to the client."""
+        """Complete an exchange. mitmproxy awaits the result before the last bytes go to the client."""
         draft = self._drafts.get(flow.id)
         if draft is None or flow.response is None:
             return None
@@ -270,7 +270,7 @@ class RecordingAddon:
         return self._archive.room()
 
     def error(self, flow: http.HTTPFlow) -> None:
-        """An exchange broke: never archived, except for the part of an event stream that was delivered."""
+        """End an exchange that broke. Only the delivered part of an event stream is archived."""
         draft = self._drafts.get(flow.id)
         reason = flow.error.msg if flow.error else "unknown error"
         if draft is None:
@@ -287,18 +287,18 @@ class RecordingAddon:
             self._give_up(draft, reason, flow)
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
-        """A message of a web socket: where in the order of its session it stands."""
+        """Note where in the order of its session a web socket's message stands."""
         if (draft := self._drafts.get(flow.id)) is not None and len(draft.heard) < MOST_MESSAGES:
             draft.heard.append(self._latest[draft.session])
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
-        """A web socket is closed: what was said is kept, to be said again."""
+        """Keep the messages of a web socket that was closed."""
         self._sockets.pop(flow.id, None)
         if (draft := self._drafts.get(flow.id)) is not None:
-            self._keep_conversation(draft, flow)
+            self._keep_messages(draft, flow)
 
     def looked(self, session: str, steps: int) -> None:
-        """A view of the session has been seen: what streams bring by themselves from now on is no part of it."""
+        """Note that a session's view was captured: what streams bring by themselves from now on is no part of it."""
         for key, draft in self._drafts.items():
             if draft.session != session:
                 continue
@@ -308,7 +308,7 @@ class RecordingAddon:
                 draft.response_spool.enough = True
 
     def said(self, session: str) -> Said:
-        """What the open streams of a session have said so far. May be called from any thread."""
+        """Return what the open streams of a session have said so far. May be called from any thread."""
         mine = theirs = streamed = 0
         for key, draft in list(self._drafts.items()):
             if draft.session != session:
@@ -321,26 +321,28 @@ class RecordingAddon:
                 streamed += draft.response_spool.size
         return Said(mine, theirs, streamed)
 
-    def _keep_conversation(self, draft: Draft, flow: http.HTTPFlow) -> None:
-        talk = WebSocketRecord.of(flow, draft, self._event(draft.session))
-        if len(talk.messages) > MOST_MESSAGES:
-            self._failed(draft.url, f"web socket: {len(talk.messages)} messages are too many to be replayed")
+    def _keep_messages(self, draft: Draft, flow: http.HTTPFlow) -> None:
+        socket = WebSocketRecord.of(flow, draft, self._event(draft.session))
+        if len(socket.messages) > MOST_MESSAGES:
+            self._failed(
+                draft.url, f"web socket: {len(socket.messages)} messages are too many to be replayed"
+            )
         if (metadata := self._metadata) is not None:
 
             def write() -> None:
-                metadata(*talk.record(self._secrets))
+                metadata(*socket.record(self._secrets))
 
             self._archive.put(write)
         self._touch(draft)
 
     async def finish(self) -> None:
-        """The recorder stops: open event streams are kept as far as they came, the rest is given up."""
+        """Keep open event streams as far as they came, and give up all other exchanges."""
         await self._outlive(None)
         for early in self._early.values():
             self._keep_early(*early)
         for key, draft in list(self._drafts.items()):
             if (flow := self._sockets.pop(key, None)) is not None:
-                self._keep_conversation(draft, flow)
+                self._keep_messages(draft, flow)
             elif draft.status:
                 self._keep_part(draft)
             else:
@@ -355,7 +357,7 @@ class RecordingAddon:
         self._touch(draft)
 
     def _keep_early(self, draft: Draft, flow: http.HTTPFlow) -> None:
-        """A request that was answered, and then not sent to its end: nobody will ask for just this part of it."""
+        """Report a request that was answered and then not sent to its end: nobody will ask for just this part of it."""
         sent = draft.request_spool.size if draft.request_spool is not None else 0
         self._failed(
             draft.url, f"answered before its body was whole: kept with the {sent} bytes that were sent"
@@ -363,12 +365,12 @@ class RecordingAddon:
         self._complete(draft, flow)
 
     def _leave(self, draft: Draft) -> None:
-        """The client has left within an answer that goes on: no page waits for it."""
+        """Note that a client has left within an answer that goes on: no page waits for it."""
         draft.left = True
         self._uncount(draft)
 
     def _left(self, draft: Draft, reason: str) -> None:
-        """The client broke off: of what may have no end it has seen what there was to see."""
+        """End an exchange that its client broke off; of an answer that may have no end, keep what came."""
         if draft.status:
             self._keep_part(draft)
         else:
@@ -383,7 +385,7 @@ class RecordingAddon:
     def _give_up(
         self, draft: Draft, reason: str, failed: http.HTTPFlow | None = None, *, by_client: bool = False
     ) -> None:
-        """There will be no answer; `failed` is the flow of a request that the origin left without one."""
+        """End an exchange without an answer; `failed` is the flow of a request that the origin left without one."""
         left = waited(failed) if failed is not None and by_client else 0
         if failed is not None and not reason.startswith(REFUSED) and (left or not by_client):
             self._archive.put(self._unanswered.request(draft, failed, reason, left))
@@ -396,7 +398,7 @@ class RecordingAddon:
         self._touch(draft)
 
     def _touch(self, draft: Draft) -> None:
-        """The last of a draft: other threads must find it under way, queued or told of at every moment."""
+        """Forget a draft, last: other threads must find it under way, queued or reported at every moment."""
         self._drafts.pop(draft.flow, None)
         self._flows.pop(draft.flow, None)
         log = self._archive.session(draft.session)

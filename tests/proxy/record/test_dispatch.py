@@ -1,4 +1,4 @@
-"""Hooks are answered at once and in order; one that has to be waited for goes on in a task, as in mitmproxy."""
+"""Hooks are answered at once and in order; one that must be awaited goes on in a task, as in mitmproxy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A recorder that may connect to public addresses alone, however another one is written, found or led to."""
+"""Where a recorder connects to: other places for chosen names, and no private address where that is forbidden."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.record import recorder as resolving
-from stillweb.proxy.record.recorder import Recorder
+from stillweb.proxy.record import recorder as recorder_module
+from stillweb.proxy.record.recorder import Recorder, new_loop
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -117,7 +118,7 @@ def test_a_name_is_looked_up_once_and_its_private_addresses_are_left_out(
         "rebinds.example": [["93.184.216.34"], ["127.0.0.1"]],
         "both.example": [["10.0.0.5", "1.1.1.1"]],
     }
-    connect = resolving.FastLoop.create_connection
+    connect = recorder_module.FastLoop.create_connection
 
     async def getaddrinfo(self: Any, host: str, port: int, **_: Any) -> Any:
         looked.append(host)
@@ -127,8 +128,8 @@ def test_a_name_is_looked_up_once_and_its_private_addresses_are_left_out(
         connected.append(host)
         return await connect(self, factory, "127.0.0.1", origin.port, **options)
 
-    monkeypatch.setattr(resolving.FastLoop, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(resolving.FastLoop, "create_connection", create_connection)
+    monkeypatch.setattr(recorder_module.FastLoop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(recorder_module.FastLoop, "create_connection", create_connection)
     with recording(tmp_path, private=False) as recorder:
         assert get(recorder, "rebinds.example").endswith(b"inside")
         assert get(recorder, "both.example").endswith(b"inside")
@@ -143,7 +144,7 @@ def test_a_name_is_looked_up_once_and_its_private_addresses_are_left_out(
 def test_the_next_address_is_tried_where_one_does_not_answer(
     tmp_path: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect = resolving.FastLoop.create_connection
+    connect = recorder_module.FastLoop.create_connection
 
     async def getaddrinfo(self: Any, host: str, port: int, **_: Any) -> Any:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("1.1.1.1", "8.8.8.8")]
@@ -153,8 +154,8 @@ def test_the_next_address_is_tried_where_one_does_not_answer(
             raise ConnectionRefusedError(111, "Connection refused")
         return await connect(self, factory, "127.0.0.1", origin.port, **options)
 
-    monkeypatch.setattr(resolving.FastLoop, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(resolving.FastLoop, "create_connection", create_connection)
+    monkeypatch.setattr(recorder_module.FastLoop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(recorder_module.FastLoop, "create_connection", create_connection)
     with recording(tmp_path, private=False) as recorder:
         assert get(recorder, "site.example").endswith(b"inside")
 
@@ -173,4 +174,53 @@ def test_a_refusal_is_in_the_snapshot(tmp_path: Path, origin: Origin) -> None:
     "address", ["93.184.216.34", "2606:4700:4700::1111", "64:ff9b::5db8:d822", "::ffff:1.1.1.1"]
 )
 def test_public_addresses_are(address: str) -> None:
-    assert resolving.is_public(address)
+    assert recorder_module.is_public(address)
+
+
+def test_a_task_factory_is_told_only_what_is_set() -> None:
+    told: list[dict[str, Any]] = []
+
+    def factory(loop: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        told.append(options)
+        return asyncio.Task(coro, loop=loop, **options)
+
+    async def answer() -> int:
+        return 42
+
+    async def main() -> int:
+        return await asyncio.create_task(answer(), name="named")
+
+    loop = new_loop()
+    try:
+        loop.set_task_factory(factory)
+        assert loop.run_until_complete(main()) == 42
+        assert told
+        assert all(value is not None for options in told for value in options.values())
+        loop.set_task_factory(None)
+        told.clear()
+        assert loop.run_until_complete(main()) == 42
+        assert not told
+    finally:
+        loop.close()
+
+
+def test_names_are_led_to_their_place() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as here:
+        loop = new_loop({"site.example:443": here.getsockname()[:2]})
+
+        async def main() -> bytes:
+            server = await asyncio.start_server(greet, sock=here.dup())
+            reader, writer = await asyncio.open_connection("Site.Example", 443)
+            heard = await reader.read()
+            writer.close()
+            server.close()
+            return heard
+
+        async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"here")
+            writer.close()
+
+        try:
+            assert loop.run_until_complete(asyncio.wait_for(main(), 60)) == b"here"
+        finally:
+            loop.close()

@@ -134,7 +134,10 @@ def test_what_may_not_end_or_may_do_something_is_given_up(
         assert recorder.given_up == ["http://x.test/file"]
 
 
-def test_what_breaks_off_behind_its_client_is_given_up(tmp_path: Path) -> None:
+def test_what_breaks_off_behind_its_client_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stillweb.proxy.record.addon.OUTLIVE_SECONDS", 0.5)
     with leaving(tmp_path, False, whole=False) as recorder:
         assert (recorder.stats.aborted, recorder.stats.captures) == (1, 0)
         assert recorder.given_up == ["http://x.test/file"]

@@ -1,4 +1,4 @@
-"""Interim answers are passed over and trailers go on, both ways; what is archived is the answer."""
+"""HTTP/1 is read as browsers read it: heads, chunks, interim answers and trailers; what is refused is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import h11
 import pytest
+from h11._receivebuffer import ReceiveBuffer
 from mitmproxy.connection import Client
 from mitmproxy.http import Headers, Request, Response
 from mitmproxy.options import Options
@@ -17,7 +19,14 @@ from mitmproxy.proxy.layers.http import _events, _http1
 
 from stillweb.proxy import Authority, Gateway, Recorder
 from stillweb.proxy.record.mitmproxy_compat._patch import PATCHES, Classes
-from stillweb.proxy.record.mitmproxy_compat.http1 import readable_request
+from stillweb.proxy.record.mitmproxy_compat.http1 import (
+    MAX_HEAD,
+    MAX_LINE,
+    ChunkReader,
+    Unreadable,
+    normalized_head,
+    readable_request,
+)
 from stillweb.snapshots import Snapshot, Writer
 from tests.support.waiting import HANG, until
 
@@ -262,3 +271,147 @@ def test_a_request_that_does_not_say_where_it_goes_is_told(tmp_path: Path) -> No
     ):
         assert talk(recorder.port, b"GET /a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400 ")
         assert [url for url, _ in recorder.failures] == ["client"]
+
+
+BODY = b"<p>x"
+
+
+def told(head: bytes, start: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    return start + b"\r\n" + head + b"\r\n" + BODY
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        told(b"Content-Type: text/html\r\nContent-Length: 4\r\nX-Odd!: \xe4\t\r\nX-Empty:\r\n"),
+        told(b"TRANSFER-ENCODING: Chunked\r\n"),
+        told(b"", start=b"HTTP/1.0 404"),
+        told(b"X: 1\r\n", start=b"HTTP/1.1 999 "),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4",  # not all of it yet
+        b"\r\nHTT",
+        b"",
+    ],
+)
+def test_what_reads_alike_everywhere_is_left_alone(data: bytes) -> None:
+    assert normalized_head(data) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "plain"),
+    [
+        (b"HTTP/1.1 200OK", b"HTTP/1.1 200 OK"),
+        (b"HTTP/2 200 OK", b"HTTP/1.1 200 OK"),
+        (b"HTTP/1.10 200 OK", b"HTTP/1.1 200 OK"),
+        (b"HTTP/1 200 OK", b"HTTP/1.0 200 OK"),
+        (b"HTTP 0404 No", b"HTTP/1.0 404 No"),
+        (b"http/1.0\t200\tFine", b"HTTP/1.0 200 Fine"),
+        (b"\r\nHTTP/1.1 200", b"HTTP/1.1 200 "),
+        (b"xxHTTP/1.1 200 OK", b"HTTP/1.1 200 OK"),
+        (b"HTTP/1.1 103 Early Hints", b"HTTP/1.1 103 Early Hints"),
+    ],
+)
+def test_status_lines(start: bytes, plain: bytes) -> None:
+    assert normalized_head(told(b"A: 1\r\n", start)) == told(b"A: 1\r\n", plain)
+
+
+@pytest.mark.parametrize(
+    ("odd", "plain"),
+    [
+        (b"garbage\r\nA: 1\r\n", b"A: 1\r\n"),
+        (b"A : 1\r\nX(Y): 2\r\n\xc3\x9c: 3\r\n: 4\r\nX Y: 5\r\nB: 6\r\n", b"A: 1\r\nB: 6\r\n"),
+        (b"A: 1\r\n\ttwo\r\nB:\r\n  3\r\n \r\n", b"A: 1 two\r\nB: 3\r\n"),
+        (b" of nothing\r\nA: 1\r\n", b"A: 1\r\n"),
+        (b"X(Y): 1\r\n of that\r\nA: 1\r\n", b"A: 1\r\n"),
+        (b"A: 1\n", b"A: 1\r\n"),
+        (b"A: 1\r2\r\n", b"A: 1 2\r\n"),
+        (b"A: 1\r\nContent-Length: 4\r\nB: 2\r\ncontent-length: 4\r\n", b"A: 1\r\nContent-Length: 4\r\nB: 2\r\n"),
+        (b"Content-Length: 04, 4\r\n", b"Content-Length: 4\r\n"),
+        (b"Content-Length: 4.0\r\nA: 1\r\n", b"A: 1\r\n"),
+        (b"Content-Length:\r\nA: 1\r\n", b"A: 1\r\n"),
+        (b"Content-Length: 9\r\nA: 1\r\nTransfer-Encoding: chunked\r\n", b"Transfer-Encoding: chunked\r\nA: 1\r\n"),
+        (b"Transfer-Encoding: identity, chunked\r\nTransfer-Encoding: Chunked\r\n", b"Transfer-Encoding: chunked\r\n"),
+        (b"Transfer-Encoding: identity\r\nContent-Length: 4\r\n", b"Content-Length: 4\r\n"),
+        (b"Transfer-Encoding: x-gzip , chunked\r\nContent-Length: 4\r\n", b"Transfer-Encoding: gzip, chunked\r\n"),
+    ],
+)  # fmt: skip
+def test_fields(odd: bytes, plain: bytes) -> None:
+    assert normalized_head(told(odd)) == told(plain)
+    assert normalized_head(told(plain)) is None or b"gzip" in plain
+
+
+def test_an_answer_without_a_body_has_no_chunks() -> None:
+    start = b"HTTP/1.1 204 No"
+    assert normalized_head(told(b"Transfer-Encoding: chunked\r\nA: 1\r\n", start)) == told(b"A: 1\r\n", start)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (told(b"Content-Length: 4\r\nContent-Length: 5\r\n"), "several lengths of its body: 4, 5"),
+        (told(b"Content-Length: 4\r\nContent-Length: four\r\n"), "several lengths"),
+        (told(b"Transfer-Encoding: chunked\r\n", b"HTTP/1.0 200 OK"), "HTTP/1.0"),
+        (told(b"Transfer-Encoding: gzip\r\nContent-Length: 4\r\n"), "transfer coding"),
+        (told(b"A: \0\r\n"), "NUL"),
+        (told(b"", b"HTTP/1.1"), "no status: 'HTTP/1.1'"),
+        (told(b"", b"HTTP/1.1 20 OK"), "no status"),
+        (told(b"", b"HTTP/1.1 1000 OK"), "no status"),
+        (b"<!doctype html>", "no HTTP/1"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"a" * MAX_HEAD, "longer than"),
+    ],
+)
+def test_what_clients_read_differently_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        normalized_head(data)
+
+
+NEXT = b"HTTP/1.1 200 OK"
+
+
+def read(data: bytes, step: int) -> tuple[bytes, ChunkReader, bytes]:
+    """The body, the reader, and what is left behind the end."""
+    reader, buffer, body = ChunkReader(), ReceiveBuffer(), b""
+    for at in range(0, len(data), step):
+        buffer += data[at : at + step]
+        while (event := reader(buffer)) is not None:
+            if isinstance(event, h11.EndOfMessage):
+                return body, reader, bytes(buffer) + data[at + step :]
+            body += event.data
+    reader.read_eof()
+    raise AssertionError("read_eof returns")
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("data", "trailers"),
+    [
+        (b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n", ()),
+        (b"3;name=value\r\nabc\r\na ; =\"x\r\n0123456789\r\n0;last\r\n\r\n", ()),
+        (b"000000000000000000000003 \nabc\n0a\n0123456789\n000\n\n", ()),
+        (b"d\r\nabc0123456789\r\n0\r\nX-T: 1 \r\nnonsense\r\n: no\r\nY:2\r\n\r\n", ((b"X-T", b"1"), (b"Y", b"2"))),
+    ],
+)  # fmt: skip
+def test_as_browsers_read_it(data: bytes, trailers: tuple[tuple[bytes, bytes], ...], step: int) -> None:
+    body, reader, left = read(data + NEXT, step)
+    assert (body, left, reader.trailers) == (b"abc0123456789", NEXT, trailers)
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"0x3\r\nabc\r\n0\r\n\r\n", "how long"),
+        (b"-3\r\nabc", "how long"),
+        (b" 3\r\nabc", "how long"),
+        (b"\r\n", "how long"),
+        (b"<p>no chunks\r\n", "how long"),
+        (b"fffffffffffffffff\r\n", "how long"),
+        (b"3\r\nabcd\r\n0\r\n\r\n", "longer than it says"),
+        (b"3;" + b"x" * (MAX_LINE + 1), "too long"),
+        (b"3\r\nabc\r\n", "incomplete"),
+        (b"3\r\nabc\r\n0\r\n", "incomplete"),
+        (b"5\r\nabc", "incomplete"),
+    ],
+)
+def test_what_no_browser_takes_for_whole(data: bytes, why: str, step: int) -> None:
+    with pytest.raises(h11.RemoteProtocolError, match=why):
+        read(data, step)

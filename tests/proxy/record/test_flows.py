@@ -1,19 +1,22 @@
-"""A request is of the site that its Host field names: what one address says for two sites are two pages."""
+"""The site of a request, TLS handshakes that a client broke off, and how failures are told."""
 
 from __future__ import annotations
 
 import socket
+import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.record.flows import HostPlaces
+from stillweb.proxy.record.flows import FailureLog, HostPlaces
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.addresses import named_by_host
+from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.gateways import drained
-from tests.proxy.lab import Lab
+from tests.proxy.lab import Lab, tunnel
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import HANG
 
@@ -93,3 +96,36 @@ def test_the_addresses_of_a_name_are_one_place() -> None:
     assert places.doubt("https://a.test", ("192.0.2.1", 443)) is None
     assert places.doubt("https://A.test", ("192.0.2.2", 443)) is None
     assert places.doubt("https://a.test", ("192.0.2.2", 8443)) is not None
+
+
+def test_who_says_goodbye_within_a_handshake_wanted_nothing(lab: Lab, tmp_path: Path) -> None:
+    """aria2c opens more connections than it turns out to need: they were told as if it did not trust us."""
+    hello = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(
+            ssl.MemoryBIO(), hello, server_hostname="demo.example"
+        ).do_handshake()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer:
+            tunnel(peer, "demo.example:443")
+            peer.sendall(hello.read() + b"\x15\x03\x03\x00\x02\x01\x00")  # an alert: close_notify
+            while peer.recv(1 << 16):
+                pass
+        assert recorder.failures == []
+
+
+SECRET = "k9xq2vlm7prt4wzs8nbd1fgh"
+
+
+@pytest.mark.parametrize("path", ["", "favicon.ico"])
+def test_what_is_taken_back_may_name_a_secret_that_was_learned_since(path: str) -> None:
+    redactor = Redactor(b"key")
+    lost = FailureLog(redactor)
+    url = f"https://{SECRET}.a.test/{path}"
+    first = lost.add(url, "closed")
+    redactor.learn(SECRET)
+    second = lost.add(url, "closed")
+    assert SECRET in first[0]
+    assert SECRET not in second[0]
+    lost.settle(first)
+    assert [*lost.failures, *lost.errands] == [second]

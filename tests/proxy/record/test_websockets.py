@@ -1,4 +1,4 @@
-"""What a web socket said is kept without secrets, wherever in it they come up."""
+"""What a web socket said is kept whole and without secrets, also packed messages with pings within."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import wsproto
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request, TextMessage
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
+from wsproto.extensions import PerMessageDeflate
 
 from tests.proxy.lab import Lab, heard, tunnel
 from tests.proxy.recordings import metadata, raw_bytes
@@ -99,3 +102,61 @@ def test_a_secret_that_a_message_of_bytes_names_is_nowhere_in_the_record(lab: La
     told = json.loads(base64.b64decode(record["messages"][0]["base64"]))
     assert told["access_token"].startswith("stillweb-secret-")
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")
+
+
+FRAMES: list[Event] = [
+    Ping(b"before"),
+    TextMessage("said with a ", message_finished=False),
+    Ping(b"within"),
+    TextMessage("ping", message_finished=True),
+    BytesMessage(b"sent with a ", message_finished=False),
+    Ping(b"within"),
+    BytesMessage(b"ping", message_finished=True),
+    TextMessage("and another"),
+    CloseConnection(1000),
+]
+MESSAGES = ["said with a ping", b"sent with a ping", "and another"]
+
+
+@pytest.mark.parametrize("by_client", [True, False])
+def test_a_packed_message_with_a_ping_within_is_kept_and_passed_on(
+    lab: Lab, tmp_path: Path, by_client: bool
+) -> None:
+    heard: list[str | bytes] = []
+
+    def speak(peer: socket.socket, connection: WSConnection) -> None:
+        for frame in FRAMES:
+            peer.sendall(connection.send(frame))
+
+    def listen(peer: socket.socket, connection: WSConnection) -> None:
+        parts: list[str | bytes] = []
+        while True:
+            connection.receive_data(peer.recv(4096) or None)
+            for event in connection.events():
+                if isinstance(event, Request):
+                    peer.sendall(connection.send(AcceptConnection(extensions=[PerMessageDeflate()])))
+                elif isinstance(event, (TextMessage, BytesMessage)):
+                    parts.append(event.data if isinstance(event.data, str) else bytes(event.data))
+                    if event.message_finished:
+                        heard.append("".join(parts) if isinstance(parts[0], str) else b"".join(parts))  # type: ignore[arg-type]
+                        parts.clear()
+                elif isinstance(event, CloseConnection):
+                    return
+                if isinstance(event, (Request, AcceptConnection)) and (
+                    by_client == isinstance(event, AcceptConnection)
+                ):
+                    speak(peer, connection)
+
+    def serve(peer: socket.socket) -> None:
+        listen(peer, WSConnection(ConnectionType.SERVER))
+
+    with lab.between(tmp_path / "s", "ws.example", serve) as (_, peer):
+        tunnel(peer, "ws.example:80")
+        ws = WSConnection(ConnectionType.CLIENT)
+        asked = Request(host="ws.example", target="/", extensions=[PerMessageDeflate()])
+        peer.sendall(ws.send(asked))
+        listen(peer, ws)
+    assert heard == MESSAGES
+    ((_, content),) = metadata(tmp_path / "s")
+    kept = [one.get("text") or one["base64"] for one in json.loads(content)["messages"]]
+    assert kept == ["said with a ping", "c2VudCB3aXRoIGEgcGluZw==", "and another"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.record import archive_writer as archiving
+from stillweb.proxy.record import archive_writer
 from stillweb.proxy.record.archive_writer import ArchiveWriter, Draft, Spool
 from stillweb.snapshots.errors import MissingCapability
 from tests.support import waiting
@@ -48,7 +48,7 @@ def test_the_first_answer_after_a_rest_does_not_wait(monkeypatch: pytest.MonkeyP
     writer = SlowWriter()
     archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
     now = [100.0]
-    monkeypatch.setattr(archiving, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(archive_writer, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     async def ask() -> bool:
         return archive.room() is not None
@@ -58,9 +58,9 @@ def test_the_first_answer_after_a_rest_does_not_wait(monkeypatch: pytest.MonkeyP
         assert not asyncio.run(ask()), "nothing was being written: it can't be late"
         writer.let.release()
         assert waiting.until(lambda: archive.queued == 0)
-        now[0] += 10 * archiving.QUEUE_SECONDS
+        now[0] += 10 * archive_writer.QUEUE_SECONDS
     archive.put(draft())
-    now[0] += 10 * archiving.QUEUE_SECONDS
+    now[0] += 10 * archive_writer.QUEUE_SECONDS
     assert asyncio.run(ask()), "what was delivered long ago is not on disk"
     writer.let.release()
     archive.close()
@@ -69,8 +69,8 @@ def test_the_first_answer_after_a_rest_does_not_wait(monkeypatch: pytest.MonkeyP
 def test_answers_wait_while_the_queue_is_long_and_go_on_when_it_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(archiving, "QUEUE_ITEMS", 10)
-    monkeypatch.setattr(archiving, "QUEUE_SECONDS", 3600.0)
+    monkeypatch.setattr(archive_writer, "QUEUE_ITEMS", 10)
+    monkeypatch.setattr(archive_writer, "QUEUE_SECONDS", 3600.0)
     writer = SlowWriter()
     archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
 
@@ -130,7 +130,7 @@ def test_a_status_that_can_not_be_shown_loses_nothing() -> None:
 
 
 def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiving, "QUEUE_ITEMS", 0)
+    monkeypatch.setattr(archive_writer, "QUEUE_ITEMS", 0)
     writer = SlowWriter()
     archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
     behind = archive._behind
@@ -160,7 +160,7 @@ def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch:
         (b"data: yes\n\ndata: [DONE]\n\n", True),
         (b"data: [DONE]\r\n\r\n", True),
         (b"data:[DONE]\n", True),
-        (b"x" * (archiving.SPOOL_BYTES + 1) + b"\n\ndata: [DONE]\n\n", True),
+        (b"x" * (archive_writer.SPOOL_BYTES + 1) + b"\n\ndata: [DONE]\n\n", True),
         (b"data: yes\n\n", False),
         (b"data: [DONE]\n\ndata: yes\n\n", False),
         (b"data: it ends with data: [DONE]", False),

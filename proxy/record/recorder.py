@@ -172,8 +172,12 @@ class Recorder(Proxied):
 
     def start(self) -> Recorder:
         """Listen, or raise MissingCapability (port in use, too few files, an unknown mitmproxy), UsageError (bad file)."""
-        allow_many_open_files()
-        check_versions()
+        try:
+            allow_many_open_files()
+            check_versions()
+        except Exception:
+            self._end()
+            raise
         self._thread = threading.Thread(target=self._run, name="stillweb-recorder", daemon=True)
         self._thread.start()
         self._started.wait()

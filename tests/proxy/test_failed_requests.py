@@ -207,7 +207,7 @@ def test_of_what_was_not_sent_to_its_end_or_is_too_long_no_request_is_known(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are kept; an origin breaks off within the one."""
-    monkeypatch.setattr("stillweb.proxy.record.flows.MOST", 10_000)
+    monkeypatch.setattr("stillweb.proxy.record.flows._MAX_KEYED_BODY", 10_000)
     broken = threading.Event()
 
     def part() -> Iterator[bytes]:

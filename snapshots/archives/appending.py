@@ -1,4 +1,4 @@
-"""Append whole records to the archive files of an open snapshot, and repair a file after a kill.
+"""Append-only archive files of an open snapshot, and their repair after a kill.
 
 A record reaches the operating system in one piece under one lock, or is rolled back: after a full disk or an
 interrupted write the file ends with the previous record.
@@ -100,8 +100,8 @@ def full_disk(path: Path, error: OSError) -> MissingCapability:
 def not_written(path: Path, error: OSError) -> StillwebError:
     """Return the error for a path that can't be written.
 
-    MissingCapability for faults of the machine (full disk, read-only file system), UsageError for all
-    others.
+    The error is MissingCapability for faults of the machine (full disk, read-only file system), UsageError
+    for all others.
     """
     if error.errno in FULL_DISK:
         return full_disk(path, error)

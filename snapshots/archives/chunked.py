@@ -19,8 +19,8 @@ def dechunk(body: bytes) -> bytes:
 def dechunked(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield a body without chunk headers and trailers, with at most one chunk in memory.
 
-    From the first malformed chunk on, all bytes are passed through, except the two in place of a line
-    break. The output equals warcio's, which leaves trailers in, to the byte.
+    From the first malformed chunk on, all bytes are passed through, except two bytes where a line
+    break is missing. The output equals warcio's, which leaves trailers in, to the byte.
     """
     body = _Ahead(pieces)
     while True:

@@ -1,4 +1,4 @@
-"""Read captures from archive files: the request, the response, or the body as a stream."""
+"""Reader of captures in archive files: the request, the response, or the body as a stream."""
 
 from __future__ import annotations
 

@@ -170,8 +170,8 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
 def _given(value: Any) -> Given | None:
     """Parse the answer that the client got.
 
-    Raises ValueError for answers that a foreign archive must not make us send: a success, or extra header
-    fields.
+    Raises ValueError for answers that a foreign archive must not make us send: a success
+    (except an empty `OPENED`), or extra header fields.
     """
     if not value:
         return None

@@ -149,7 +149,7 @@ def _inflater(start: bytes) -> Inflate:
 
 
 def _members(pieces: Iterator[bytes], name: str, start: Callable[[bytes], Stream]) -> Iterator[bytes]:
-    """Decompress concatenated members. Only zero padding may follow a member."""
+    """Decompress concatenated members. Only zero padding may stand between and after them."""
     stream: Stream | None = None
     for piece in pieces:
         while piece:

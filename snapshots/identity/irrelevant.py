@@ -62,7 +62,7 @@ class _Patterns:
 
 @lru_cache(maxsize=4096)
 def irrelevant_url(url: str) -> bool:
-    """Return True if `irrelevant.toml` lists a URL, by its host, a parent domain, a path prefix or its path."""
+    """Return True if `irrelevant.toml` lists a URL, by host, parent domain, path prefix or path."""
     path = _path(url)
     return _under(path, _starts(host_of(url))) or path in _lists().paths
 

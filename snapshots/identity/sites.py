@@ -1,4 +1,4 @@
-"""Map a URL to its site (registrable domain). Server state is tracked per site."""
+"""Sites (registrable domains) of URLs. Server state is tracked per site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalize spellings: the escapes of a URL, and JSON in its query."""
+"""Normalized spellings: the escapes of a URL, and JSON in its query."""
 
 from __future__ import annotations
 

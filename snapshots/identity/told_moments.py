@@ -1,4 +1,4 @@
-"""Blank the present date and time in prompts: they differ at each run and are no part of the question.
+"""The present date and time in prompts, which differ at each run and are no part of the question.
 
 Only a moment that is called the present counts (`Today's date is 2026-11-24`,
 `<current_time>10:05:33</current_time>`). Other dates in a text stay, and so does a date without such words.

@@ -118,7 +118,7 @@ def _serve(function: Callable[[bytes], bytes], jobs: Sequence[bytes], asked: int
         try:
             result = function(jobs[_NUMBER.unpack(number)[0]])
             pieces = [_SIZE.pack(len(result)), result]
-        except Exception:  # noqa: BLE001 -- the parent does it again and says what is wrong
+        except Exception:  # noqa: BLE001 -- the parent runs the job again and reports the error
             pieces = [_SIZE.pack(_FAILED)]
         for piece in pieces:
             view = memoryview(piece)

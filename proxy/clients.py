@@ -72,9 +72,8 @@ def client_environment(
 
 def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
     """Return an environment that trusts the authorities in `ca_path`, by every setting in `wire.told`."""
-    before = Path(
-        environment.get("SSL_CERT_FILE") or os.devnull
-    )  # an earlier bundle of ours, whose settings are replaced
+    # an earlier bundle of ours, whose settings are replaced
+    before = Path(environment.get("SSL_CERT_FILE") or os.devnull)
     changed = {**environment, **dict.fromkeys(CA_VARIABLES, str(ca_path))}
     if wget_settings(ca_path).exists() and not _has_wget_settings(environment, before):
         changed["WGETRC"] = str(wget_settings(ca_path))

@@ -81,10 +81,8 @@ def with_usual(ours: Path) -> Path:
     data = usual_authorities(ours)
     bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
     if not bundle.exists():
-        for path, content in {
-            **told_files(bundle, data),
-            bundle: data,
-        }.items():  # the bundle last, since its existence means that all files are there
+        # the bundle last, since its existence means that all files are there
+        for path, content in {**told_files(bundle, data), bundle: data}.items():
             path.parent.mkdir(exist_ok=True)
             write_whole(path, [content])
     return bundle

@@ -138,10 +138,8 @@ def _main(parent: int, control: int, *places: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    for number in (
-        signal.SIGINT,
-        signal.SIGHUP,
-    ):  # the terminal's signals are for the parent, with which the helper ends
+    # the terminal's signals are for the parent, with which the helper ends
+    for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ports = [(host, int(port)) for host, port in zip(places[::2], places[1::2], strict=True)]
     asyncio.run(_serve(socket.socket(fileno=control), ports))

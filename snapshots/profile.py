@@ -31,9 +31,8 @@ class Profile:
         """Return a JSON object; inverse of `from_json`."""
         value = asdict(self)
         if self.chance == 1:
-            del value[
-                "chance"
-            ]  # older profiles lack the member, and the profile is part of the snapshot's id
+            # older profiles lack the member, and the profile is part of the snapshot's id
+            del value["chance"]
         value["viewport"] = list(self.viewport)
         return value
 

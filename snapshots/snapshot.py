@@ -286,9 +286,8 @@ class Snapshot:
         for layer in reversed(self._layers):
             for entry in {e["id"]: e for _, _, e in layer.index.entries(other_key("metadata", uri))}.values():
                 if entry.get("kind") == "metadata":
-                    with contextlib.suppress(
-                        ValueError, RecursionError
-                    ):  # crawlers also write metadata records that are no JSON
+                    # crawlers also write metadata records that are no JSON
+                    with contextlib.suppress(ValueError, RecursionError):
                         found.append(json.loads(self._entry_record(layer, entry).block))
             if found:
                 break

@@ -28,14 +28,7 @@ from stillweb.snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: counts texts first, then bytes to pack
 MOST_TOLD = 20  # most lines of each kind about single texts
-EARLIEST = (
-    1980,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # date of every zip entry, so that the bytes don't depend on the time of sealing
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # date of every zip entry: the bytes don't depend on the time of sealing
 
 
 @dataclass(slots=True)
@@ -54,9 +47,7 @@ class SealReport:
     warnings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # texts that could not be extracted, and why
     secrets: str = ""  # the refusal that `keep_secrets` overruled
-    rules: Any = (
-        None  # those in force, and those refused because they would join captures with different responses
-    )
+    rules: Any = None  # those in force, and those refused since they would join different responses
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""

@@ -53,9 +53,8 @@ OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that a writer appends
 
 Place = tuple[str, int]  # an archive file and an offset in it
 
-LIVE: dict[
-    str, Writer
-] = {}  # writers of this process by resolved path, so that their snapshots can be opened meanwhile
+# Writers of this process by resolved path, so that their snapshots can be opened while recording.
+LIVE: dict[str, Writer] = {}
 
 
 class Writer:
@@ -240,9 +239,8 @@ class Writer:
         if self._file.size >= ROTATE:
             self._file.end()
             self._begin_file(date)
-        if (
-            not self._introduced
-        ):  # continuing an older file needs a new warcinfo, but only once there is a record to write
+        # an older file that is continued gets a new warcinfo, but only once there is a record to write
+        if not self._introduced:
             self._introduce(date)
         name = self._file.path.name
         at, offset = self._file.append(first, second)

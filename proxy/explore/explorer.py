@@ -186,9 +186,7 @@ class Agenda:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, int, Node, Move]] = []
         self._count = 0
-        self._rounds: Counter[tuple[str, ...]] = (
-            Counter()
-        )  # controls -> number of moves that operate exactly these
+        self._rounds: Counter[tuple[str, ...]] = Counter()  # controls -> moves with exactly these
         self._paid: dict[str, bool] = {}  # move -> True if it ever led to a new view
         self._failed: set[tuple[str, str]] = set()
 

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 CARD = 192, 184  # width and height of a card, in CSS pixels
 GAP = 156, 22  # between columns, where the steps are written, and between rows
-MOST_ABOVE = (
-    1.5  # most rows between a parent and its first child: further down the parent would be out of sight
-)
+MOST_ABOVE = 1.5  # most rows between a parent and its first child: further down it would be out of sight
 PICTURE = 432, 270  # width and height of a thumbnail, as shown in a view's panel
 MARGIN = 16
 MOST_STEPS = 4  # most lines on an edge; the view's panel lists all steps

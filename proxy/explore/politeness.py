@@ -104,9 +104,8 @@ class Guard:
         try:
             why = forbidden_request(request.method, request.url, request.post_data)
         except UnicodeDecodeError:
-            why = forbidden_request(
-                request.method, request.url, None
-            )  # a binary body holds no mutation that we recognise
+            # a binary body holds no mutation that we recognise
+            why = forbidden_request(request.method, request.url, None)
         try:
             if why is None:
                 await route.fallback()

@@ -72,9 +72,8 @@ def _read(value: Mapping[str, Any]) -> Conversation:
     for one in value["messages"]:
         what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         said.append((one["from"] == "client", what))
-    looks = value.get(
-        "looks", [[0, value["looked"]]] if "looked" in value else []
-    )  # older records have a single look
+    # older records have a single look
+    looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])
     close = value.get("close")
     return Conversation(
         str(value["url"]),
@@ -156,9 +155,8 @@ class Player:
         self._given = given
         self._now = now
         self._named = set[str]() if named is None else named
-        self._ids: dict[int, dict[str, str]] = {
-            id(one): {} for one in known
-        }  # recorded id -> the client's own
+        # for each conversation: recorded id -> the client's own
+        self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self.ambiguous = False
         self.protocol = own.protocol

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LISTEN = 0.5  # s of real time for which streams must be silent
-LATE = (
-    5.0  # s after which a difference between page and recorder is taken for lasting, and no longer waited for
-)
+LATE = 5.0  # s after which a difference between page and recorder is taken for lasting
 AGAIN = 0.02  # s between two checks
 
 
@@ -27,9 +25,8 @@ class Said(NamedTuple):
     streamed: int = 0
 
 
-Ask = Callable[
-    [], Awaitable[Mapping[str, Any] | None]
-]  # returns the page's state after two frames; None if the page is leaving
+# returns the page's state after two frames; None if the page is leaving
+Ask = Callable[[], Awaitable[Mapping[str, Any] | None]]
 
 
 @dataclass(slots=True)
@@ -37,10 +34,8 @@ class Silence:
     """The streams of a browser context. `said` returns the recorder's counters; None without a recorder."""
 
     said: Callable[[], Said] | None = None
-    _apart: tuple[int, int] = (
-        0,
-        0,
-    )  # lasting difference between recorder and page: other tabs have sockets, too
+    # lasting difference between recorder and page: other tabs have sockets, too
+    _apart: tuple[int, int] = (0, 0)
 
     async def kept(self, before: Mapping[str, Any], ask: Ask) -> bool:
         """Return True if the page, in the state `before`, and its streams stay silent for a while."""

@@ -23,9 +23,8 @@ def usual_authorities(asked: Path | None) -> bytes:
             continue
         try:
             content = path.read_bytes()
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
-                path
-            )  # load it once to find errors now
+            # load it as it is loaded later, to report errors now
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
         except ssl.SSLError as e:
             raise UsageError(f"{path}: holds no certificate in PEM form") from e
         except OSError as e:

@@ -252,9 +252,7 @@ def _others(
             keep = uri.startswith("urn:") and uri.split(":", 2)[-1] in views
         elif entry["mime"] == VIEW_MEDIA:
             keep = uri in views
-        elif (
-            entry["mime"] == failures.MEDIA
-        ):  # kept for all requests: the gateway tells a failure from a miss by it
+        elif entry["mime"] == failures.MEDIA:  # all, since the gateway tells failures from misses by them
             keep = uri.startswith(failures.START)
         else:  # web socket conversations: they are no captures, and a run doesn't record which it needed
             keep = uri.startswith("http") and entry["mime"] == "application/json"

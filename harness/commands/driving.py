@@ -46,7 +46,10 @@ def drove(out: Path, captures: Iterable[Capture]) -> bool:
 
 
 def _may(method: str, url: str) -> bool:
-    """Return True if a request may be for a driver; the body must confirm it, as others have a POST /session, too."""
+    """Return True if a request may be for a browser or driver on this machine.
+
+    Web applications may have a POST /session, too, so the caller checks the JSON body for WebDriver's members.
+    """
     begins = method == "POST" and urlsplit(url).path.endswith("/session")
     return (begins or _socket(url)) and on_this_machine(urlsplit(url).hostname or "")
 

@@ -28,7 +28,7 @@ class Message:
 
     @property
     def level(self) -> str:
-        """One of LEVELS."""
+        """Severity of the message, one of LEVELS."""
         if self.kind in ("error", "assert", "pageerror"):
             return "error"
         return self.kind if self.kind in ("warning", "debug") else "info"

@@ -35,7 +35,7 @@ def verdict_in(text: str, url: str, snapshot: Snapshot | None) -> str:
     """Return the verdict on an address from the error of opening it; "" if the gateway did not cause the error."""
     if found := _VERDICT.search(text):
         return found[1]
-    # the gateway refuses a tunnel that failed while recording
+    # the gateway may have refused the tunnel because it failed while recording
     if "ERR_TUNNEL_CONNECTION_FAILED" in text and snapshot is not None:
         failed = snapshot.matcher().failing.tunnel(url)
         return failed.failure.verdict if failed is not None else ""

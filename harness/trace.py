@@ -1,4 +1,4 @@
-"""Trace of an attempt: one JSON object for each event, one event a line. See trace.schema.json and docs/trace.md.
+"""Trace of an attempt: one event a line, as a JSON object. See trace.schema.json and docs/trace.md.
 
     with TraceWriter(path) as trace:            # writes path + ".part", which a killed process leaves
         trace.header(task=…, attempt=1, …)

@@ -304,7 +304,7 @@ def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
 
 
 def _late(out: Path, recorder: Recorder) -> int:
-    """Print which records hold a secret that was learned after they were written; note it for `seal`; return the count."""
+    """Print the records with a secret that was learned after they were written; note them for `seal`; count them."""
     from stillweb.snapshots.upkeep import late
 
     if recorder.redactor is None:

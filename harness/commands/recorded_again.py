@@ -29,7 +29,7 @@ def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
 
 
 def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
-    """Return (first capture, last differing one) for each request whose answer changed on another day, in the same state.
+    """Return (first capture, last differing one) for each request with another answer on another day, same state.
 
     Archives of several years in one snapshot hold several versions of a site; a replay gives the earliest.
     """

@@ -1,4 +1,4 @@
-"""MCP server of a toolset, built on the official SDK: stdio and streamable HTTP, one session for each connection.
+"""MCP server of a toolset, on the official SDK: stdio and streamable HTTP, one session for each connection.
 
 `tools/list`, prompts and errors are those of the contract's real server. With one contract the server also has that
 server's name and version. The SDK handles the protocol revisions with `initialize`; `stateless` handles 2026-07-28.

@@ -43,7 +43,7 @@ def call_result(result: ToolResult) -> dict[str, Any]:
 async def prompt(
     toolset: Toolset, session: ToolSession, name: str, arguments: dict[str, str]
 ) -> dict[str, Any]:
-    """Return the prompt `fetch(url)`: the whole page as a user message. Raise ValueError with the real server's text."""
+    """Return the prompt `fetch(url)`: the page as a user message. Raise ValueError with the real server's text."""
     from stillweb.harness.tools.fetch import FetchTool
 
     tool = toolset.tool("fetch")

@@ -1,4 +1,4 @@
-"""MCP server for the program of one attempt: the run's contracts, the attempt's session, its calls for the trace.
+"""MCP server for the program of one attempt: serves the run's contracts and records calls for the trace.
 
 It listens at once, but loads the MCP SDK and starts only when a client connects, because most programs never do.
 """

@@ -1,4 +1,4 @@
-"""Block the network for this process: Python's sockets connect to allowed addresses only, and look up no other names.
+"""Block the network for Python's sockets in this process, except for allowed addresses and names.
 
 The interpreter's audit events report every connection and look-up by Python's sockets, also in code that imported a
 function of `socket` earlier or uses `_socket`. Every refused attempt is recorded, so that code which swallows the
@@ -166,7 +166,7 @@ def _check_name(host: Any) -> None:
 
 
 def _check_owner(host: Any) -> None:
-    """Refuse a reverse look-up, which asks the network; this machine's own addresses are allowed (servers need them)."""
+    """Refuse a reverse look-up, which asks the network; servers may look up this machine's own addresses."""
     text = _name(host)
     if is_loopback(text.lower()) or text in ("0.0.0.0", "::", socket.gethostname()):
         return

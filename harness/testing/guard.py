@@ -23,7 +23,7 @@ _PATIENCE = 5.0  # seconds to wait for the head
 
 @contextlib.contextmanager
 def guarded(blocked: Blocked) -> Iterator[None]:
-    """Set the proxy variables to a refusing proxy while the context is open, except for hosts that `blocked` allows."""
+    """Set the proxy variables to a refusing proxy while the context is open, and NO_PROXY to the allowed hosts."""
     names = [name for upper in _VARIABLES for name in (upper, upper.lower())]
     before = {name: os.environ.get(name) for name in names}
     with _Refusing(blocked) as port:

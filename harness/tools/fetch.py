@@ -1,4 +1,4 @@
-"""`fetch` of mcp-server-fetch, answered from frozen texts. In addition it reads PDFs and the addresses of views."""
+"""`fetch` of mcp-server-fetch, answered from frozen texts; it also reads PDFs and the addresses of views."""
 
 from __future__ import annotations
 

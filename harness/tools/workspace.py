@@ -1,4 +1,4 @@
-"""Workspace of a session: the folder that its tools know as `/workspace`, and the only one whose files they read.
+"""Workspace of a session: the folder that its tools know as `/workspace`, the only one that they read.
 
 A path is resolved by its text alone, so that no answer and no trace names a folder of this machine. The file is then
 opened from the folder down, one name after the other, without following links. So a program that changes the folder

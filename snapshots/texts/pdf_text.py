@@ -286,6 +286,8 @@ def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
             page = document[number - 1]
             image = page.render(scale=dots_per_inch / 72).to_pil()
             page.close()
+        except pypdfium2.PdfiumError as error:
+            raise ValueError(f"page {number} can't be read: {error}") from error
         finally:
             document.close()
     out = io.BytesIO()

@@ -143,7 +143,8 @@ def _confinement(trace: Trace) -> Iterator[tuple[str, dict[str, list[str]]]]:
     answer, score = trace.last("answer") or {}, trace.last("score") or {}
     if means := answer.get("aside", {}).get("confinement"):
         yield "agent", means
-    if means := score.get("aside", {}).get("measured", {}).get("confinement"):
+    measured = score.get("aside", {}).get("measured")  # of a scorer of one's own it may be anything
+    if isinstance(measured, dict) and (means := measured.get("confinement")):
         yield "code", means
 
 

@@ -56,7 +56,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Task in both runs; `a` and `b` are means over its attempts, `traces_a` and `traces_b` their traces' paths."""
+    """Task in both runs: means `a` and `b` over its attempts, and the paths of their traces."""
 
     task_id: str
     base: str

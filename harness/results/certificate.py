@@ -1,4 +1,4 @@
-"""Certificates: the hashes that a score depends on, and the proof that a repetition of the run gives them again.
+"""Certificates of runs: the hashes that a score depends on, proved by repeating the run.
 
     certificate = certify_files(run)      the certificate of what lies in a run's directory
     report = certify(run, times=2)        repeats it in fresh processes and compares; see docs/certificate.md

@@ -139,8 +139,8 @@ def part_of(out: Path) -> Path:
 def _claimed(part: Path, begun: str) -> Iterator[bool]:
     """Make the directory, and empty it unless it holds the beginning `begun`; yield True if it does.
 
-    `begun` is "" for a scoring that is never continued. Raise UsageError while another process works there, or if it
-    holds paid answers of judges for another scoring.
+    `begun` is "" for a scoring that is never continued. Raise UsageError while another process works there,
+    or if it holds paid answers of judges for another scoring.
     """
     part.mkdir(parents=True, exist_ok=True)
     handle = lock_directory(part, "another process scores into it; wait until it has ended")

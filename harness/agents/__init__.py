@@ -3,7 +3,8 @@
     load_agent("script:walk.yaml")        load_agent("openai:gpt-5-mini")      load_agent("agent.yaml")
     load_agent("command:python agent.py") load_agent("package.module:make_agent")
 
-A YAML file names its kind in the member `agent`. An import path names an `Agent` or a callable that makes one.
+A YAML file names its kind in the member `agent`. An import path names an `Agent` or a callable that
+makes one.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@
     files: [lib, prompts.txt]         # further files it reads, beside those that `command` names
     clock: '2026-11-24T10:00:00Z'     # its clock's time when an attempt begins (stillweb.proxy.clock)
 
-The program's environment has the proxy and the certificates (stillweb.proxy.clients), so that all its requests are
-answered from the snapshot in the attempt's own session. It also has STILLWEB_MCP_URL (the run's tools, streamable
-HTTP), STILLWEB_TASK_ID and STILLWEB_ATTEMPT. The trace holds both the requests and the tool calls. An attempt is done
-when its program has ended. Then all processes that it started are ended, too; those that still hold its output get
-LEFT_SECONDS.
+The program's environment has the proxy and the certificates (stillweb.proxy.clients), so that all its
+requests are answered from the snapshot in the attempt's own session. It also has STILLWEB_MCP_URL (the run's
+tools, streamable HTTP), STILLWEB_TASK_ID and STILLWEB_ATTEMPT. The trace holds both the requests and the
+tool calls. An attempt is done when its program has ended. Then all processes that it started are ended, too;
+those that still hold its output get LEFT_SECONDS.
 
-The program is confined (stillweb.harness.sandbox): it starts in an empty folder of its own, and sees the system, its
-own installation, the files that `command` and `files` name, and nothing else of the machine.
+The program is confined (stillweb.harness.sandbox): it starts in an empty folder of its own, and sees the
+system, its own installation, the files that `command` and `files` name, and nothing else of the machine.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class CommandAgent:
         )
 
     def identity(self) -> dict[str, Any]:
-        """Return the kind and the digests of the command, the local files that it names, and the variables."""
+        """Return the kind and the digests of the command, the local files it names, and the variables."""
         variables = {name: _placeless(value) for name, value in self.env.items()}
         return {
             "kind": "command",

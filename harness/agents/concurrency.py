@@ -5,7 +5,7 @@ which lane started which: an asyncio task is a lane forked from the lane that cr
 awaited. A thread without a context of ours (of a ThreadPoolExecutor) is forked from the attempt's root.
 `rearranged` sorts a trace by these lanes.
 
-with lanes.followed(): …the agent runs…        call = lanes.begin(); …; lanes.end(call)
+    with lanes.followed(): …the agent runs…        call = lanes.begin(thread); …; lanes.end(call)
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class Lanes:
         self._under_way = 0
         self._overlapped = False  # two calls were under way at once
         self._since = 0  # when the root last made a call itself
-        # lanes without a context of ours: task or thread -> its lane, and a function that tells if it still
-        # runs
+        # lanes without a context of ours: task or thread -> its lane, and a function that says if it runs
         self._loose: dict[Any, tuple[Lane, Callable[[], bool]]] = {}
 
     @property

@@ -11,7 +11,7 @@ params: {temperature: 0}     # any further member of the request
 timeout: 300                 # seconds, a call
 tries: 5
 start_url: true              # whether the model is told where to start (a benchmark's protocol decides)
-last_call: true              # at the last step allowed, ask for the answer, without tools; or a text to ask with
+last_call: true              # at the last step, ask for the answer without tools; or a text to ask with
 """
 
 from __future__ import annotations

@@ -423,8 +423,7 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
 Rules = tuple[tuple[str, str], ...]  # names of what decides a score, each with a digest
 ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
 
-# Scoring settings (members of a trace's header) that decide the scores of a scorer; for custom scorers all of
-# them.
+# Scoring settings (members of a trace's header) that a scorer's scores depend on; all, for a custom scorer.
 _SCORING: Mapping[str, tuple[str, ...]] = {
     "table": ("fold_case",),
     "exact": (),

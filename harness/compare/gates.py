@@ -82,7 +82,7 @@ def _beyond(comparison: Comparison, gate: tuple[str, str, float]) -> str | None:
     return f"{name} is {value:.4g}" if tripped else None
 
 
-# Reasons for leaving a task out that keep open if the agent regressed, with the message for each.
+# Reasons for leaving a task out that leave open if the agent regressed, with the message for each.
 _UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
     (lambda why: why.startswith("unfinished"), "tasks are unfinished"),
     (

@@ -10,9 +10,9 @@ from random import Random
 from stillweb.snapshots.words import counted
 
 RESAMPLES = 10_000
-# Least number of clusters for a 95 % interval. The range of n values holds their median with probability 1 -
-# 2^(1-n) (David & Nagaraja, Order Statistics, 3rd ed., 7.1), and no percentile interval exceeds it: 94 % for
-# 5.
+# Least number of clusters for a 95 % interval. The range of n values holds their median with probability
+# 1 - 2^(1-n) (David & Nagaraja, Order Statistics, 3rd ed., 7.1), and no percentile interval exceeds the
+# range: 94 % for 5.
 LEAST_CLUSTERS = 6
 MOST_SUMS = 50_000  # distinct sums kept while counting sign flips exactly; with more, flips are sampled
 

@@ -16,8 +16,7 @@ from stillweb.snapshots.texts.text import READ, doubts, unpacked
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
-# Kinds of page that tell by their HTML alone that they are no answer; loading or empty pages may be filled by
-# scripts.
+# Kinds of page whose HTML alone shows that they are no answer. Scripts may fill loading or empty pages.
 _WALLS = {
     "captcha": "a CAPTCHA",
     "consent": "a consent wall",

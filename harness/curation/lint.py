@@ -19,7 +19,7 @@ from stillweb.snapshots.words import counted
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Finding of the linter. An `error` makes scores of its base task wrong or impossible; a `warning` may."""
+    """Finding of the linter. An `error` makes its base task's scores wrong or impossible; a `warning` may."""
 
     base: str
     check: str

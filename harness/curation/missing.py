@@ -25,7 +25,7 @@ REFUSED = "refused: "  # prefix of the ledger's `why` for a refused request
 def record_misses(
     recorder: Recorder, entries: Iterable[dict[str, Any]], tell: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Send each missed request of a ledger again, once; return the numbers recorded and missing.
+    """Send each missed request of a ledger again, once; return how many were recorded and how many missed.
 
     Each session of the ledger is a client with its own cookies. Redirects are followed, as the program will.
     `tell` gets a line for each request that can't be sent or got no answer, unless it is irrelevant.

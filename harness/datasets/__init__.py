@@ -2,10 +2,10 @@
 
     load_tasks(path_or_name, **options) -> TaskSet
 
-A path is a file (JSONL, JSON, CSV, Parquet) or a folder of such files. The set is recognised by the fields of
-its records, or named by `kind`. A name `hub:<owner>/<set>` (or `…@<revision>`) is read from the Hugging Face hub
-(optional extra). A malformed record becomes a `Problem` (file, line, field) in the result; the others load.
-Unknown fields become `notices`.
+A path is a file (JSONL, JSON, CSV, Parquet) or a folder of such files. The set is recognised by the fields
+of its records, or named by `kind`. A name `hub:<owner>/<set>` (or `…@<revision>`) is read from the Hugging
+Face hub (optional extra). A malformed record becomes a `Problem` (file, line, field) in the result; the
+others load. Unknown fields become `notices`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def load_tasks(
 ) -> TaskSet:
     """Return the tasks of a file, a folder or a set on the hub, in the source's order.
 
-    `kind` names the set (see KINDS) instead of recognising it. `split` keeps files of that split (a folder of
-    SGR-Bench: goal, constraint; the hub: its split), `ids` keeps the tasks with these ids, `limit` the first n.
-    Other options go to the set's builder (BrowseComp-LC: none; SGI: `task`). Raise UsageError for a missing or
-    empty source and an unknown kind or id, DamagedInput if no record could be read.
+    `kind` names the set (see KINDS) instead of recognising it. `split` keeps files of that split (a folder
+    of SGR-Bench: goal, constraint; the hub: its split), `ids` keeps the tasks with these ids, `limit` the
+    first n. Other options go to the set's builder (BrowseComp-LC: none; SGI: `task`). Raise UsageError for a
+    missing or empty source and an unknown kind or id, DamagedInput if no record could be read.
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"no task set kind {kind!r}; known are {', '.join(KINDS)}")

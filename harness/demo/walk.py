@@ -20,7 +20,7 @@ from stillweb.snapshots.words import counted
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
 MARK = ".stillweb-demo"
-# extras of pyproject.toml
+# packages of the extras in pyproject.toml that the demo needs
 EXTRA = ("datasette", "python_multipart", "trustme", "mitmproxy", "playwright", "openai")
 
 

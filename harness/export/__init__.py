@@ -4,6 +4,6 @@
     attempts_csv.py     one row per attempt, for a spreadsheet
     inspect_log.py      one inspect log of all attempts
 
-Times are those of the run if the trace has them, else counted from 0, so that an export depends on the run's files
-alone.
+Times are those of the run if the trace has them, else counted from 0, so that an export depends on the run's
+files alone.
 """

@@ -177,8 +177,7 @@ class ModelClient:
         return self._finish(body, reply, begin)
 
     async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
-        # members that the SDK does not know are sent as they are: endpoints have their own (top_k, provider,
-        # …)
+        # members unknown to the SDK are sent as they are: endpoints have their own (top_k, provider, …)
         known = inspect.signature(create).parameters
         body = _encodable(body)
         named = {name: value for name, value in body.items() if name in known}

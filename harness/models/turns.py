@@ -19,7 +19,7 @@ PATIENCE = 15.0  # seconds
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Recorded call: the session's event numbers when it was made and when it was answered, if at all (`due`)."""
+    """Recorded call: the session's event numbers when it was made and when its answer came, if `due`."""
 
     begin: int
     end: int

@@ -1,6 +1,6 @@
 """Certificates of runs: the hashes that a score depends on, proved by repeating the run.
 
-    certificate = certify_files(run)      the certificate of what lies in a run's directory
+    certificate = make_certificate(run)   the certificate of a run's files
     report = certify(run, times=2)        repeats it in fresh processes and compares; see docs/certificate.md
 
 A repetition differs from the first run in everything that must not matter: a new process, attempts in another

@@ -1,4 +1,4 @@
-"""Find the snapshots of a run that was copied from another machine and names paths of that machine."""
+"""Paths of the snapshots of a run that was copied from another machine and names paths there."""
 
 from __future__ import annotations
 

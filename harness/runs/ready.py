@@ -1,4 +1,4 @@
-"""Checks that this machine has all that a run needs, before anything is asked or paid for."""
+"""Preflight checks: this machine has all that a run needs, before anything is asked or paid for."""
 
 from __future__ import annotations
 

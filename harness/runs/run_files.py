@@ -1,11 +1,11 @@
 """The files of a run.
 
-run.json            settings and what the run stands on (no clock, no key; pseudonyms for secrets among the settings)
-.secrets            those settings as they were given, encrypted with this user's key, for whoever goes on with the run
+run.json            settings and hashes of what the run depends on (no clock, no key, pseudonyms for secrets)
+.secrets            the settings with their secrets, encrypted with this user's key, for continuing the run
 tasks.jsonl         the tasks, as they were when the run began
 traces/NAME.jsonl   one finished attempt each (see stillweb.harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
-uploads/            files that attempts may give to pages, where the run has any
+uploads/            files that attempts may upload to pages, if the run has any
 failed/             attempts that ended in an error and were made again
 tape/               model calls, in the snapshot's format (unless the tape lies elsewhere)
 certificate.json    written when every attempt is accounted for

@@ -1,6 +1,6 @@
-"""Runs: attempts in parallel, each with its own session and trace; what was done is never done twice.
+"""Runs: attempts in parallel, each with its own session and trace. No finished attempt is made twice.
 
-start_run(path, settings, tasks, rubrics=…)     makes the directory, or takes up the run that is there
+start_run(path, settings, tasks, rubrics=…)     makes the directory, or continues an existing run
 run_attempts(path, engine=…)                    makes every attempt that is not finished yet
 run_one(workshop, job)                          one attempt
 """

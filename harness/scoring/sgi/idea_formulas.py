@@ -81,7 +81,7 @@ def detailedness(complete: float, repeated: float, long: float) -> float:
 
 
 def edges(steps: Mapping[str, Any], order: Sequence[Any], *, faithful: bool) -> set[tuple[str, str]]:
-    """Return the edges between steps: `a-b` items are edges; step numbers, or unusable items, are a sequence.
+    """Return the edges between steps: items `a-b`, or the sequence of the steps listed, else of all steps.
 
     Faithful: numbers are sorted as text and their order is ignored, also for the fallback to all steps.
     Fixed: the given order is used, and the steps of the fallback are sorted as numbers.

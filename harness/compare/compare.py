@@ -69,7 +69,7 @@ class Pair:
 
     @property
     def delta(self) -> float:
-        """Difference b - a; 0 if it is only rounding (0.1 and 0.2 have another mean than 0.3 and 0)."""
+        """Difference b - a; 0 if it is only rounding (as floats, 0.1 + 0.2 is not 0.3)."""
         return _plain(self.b - self.a)
 
 

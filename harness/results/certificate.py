@@ -177,7 +177,7 @@ def _same_run(trace: Trace, task: Task, evaluator: Evaluator, stands_on: Mapping
 def write_certificate(path: Path) -> dict[str, Any]:
     """Make the certificate and write it to the run's directory, unless the same one is there already.
 
-    A run may lie in a read-only directory.
+    So the certificate of an unchanged run can be checked in a read-only directory.
     """
     return _keep(path, make_certificate(path))
 

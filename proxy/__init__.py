@@ -1,14 +1,14 @@
-"""The wire: record into a snapshot, serve from one, drive a browser against either.
+"""The wire: record into a snapshot, replay from one, drive a browser against either.
 
 From the top down, each folder imports only those below it:
-explore/     find the states of a page by itself
+explore/     find the states of a page automatically
 check/       replay every view and compare it with the recording
-pages/       Fetcher: views by steps, in a browser whose time is held still
+pages/       Fetcher: views by steps, in a browser with frozen time
 record/      Recorder: mitmproxy in this process, from its flows to the archive
-serving/     Gateway: replay, which has no way out; Ledger
-wire/        what record and serving share; Authority: certificates
+serving/     Gateway: replay without any outgoing connection; Ledger
+wire/        code shared by recording and serving; Authority: certificates
 
-clients.py (client_environment: a command's traffic through a proxy of ours), isolation.py (no packet gets out)
+clients.py (client_environment: a command's traffic through our proxy), isolation.py (no packet gets out)
 
 Names are loaded on first use, so that importing the package costs nothing.
 """

@@ -134,7 +134,7 @@ def command(
                     code = until.wait()
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
         failed = [one for one in book if one["verdict"].startswith("failed:") and not one["irrelevant"]]
-        # a browser that goes past the proxy with its page still asks it for what it needs itself
+        # a browser whose pages bypass the proxy may still use it for its own requests
         unasked = bool(program) and all(entry.get("irrelevant") for entry in book)
     if unasked:
         say(
@@ -160,12 +160,12 @@ def command(
     if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
-        return 1  # what went past the proxy would be missed by nobody
+        return 1  # requests that bypassed the proxy are in no ledger
     return code
 
 
 def _reason(miss: Mapping[str, Any]) -> str:
-    """Why the snapshot has no answer to a request: its nearest capture and what differs. "" where there is none."""
+    """Return why the snapshot has no answer to a request, or its nearest capture and the differences; else ""."""
     if "why" in miss:
         return f"why: {miss['why']}"
     for near in miss.get("nearest", ()):
@@ -174,13 +174,13 @@ def _reason(miss: Mapping[str, Any]) -> str:
 
 
 def _today() -> set[str]:
-    """The day as programs write it, here and in UTC."""
+    """Return today's date in the formats that programs use, in local time and UTC."""
     moments = (datetime.now(), datetime.now(UTC))
     return {moment.strftime(form) for moment in moments for form in ("%Y-%m-%d", "%Y%m%d", "%Y/%m/%d")}
 
 
 def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
-    """Raises UsageError for a snapshot that is not there, which may be a program in a wrong place."""
+    """Raise UsageError for a missing snapshot; it may be a program given without `--`."""
     gone = next((path for path in snapshots if not path.exists()), None)
     if gone is None:
         return

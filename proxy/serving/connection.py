@@ -1,6 +1,6 @@
-"""What one client's connection is asked: HTTP/1.1 as to a proxy, tunnels, and what is inside them.
+"""One client's connection: HTTP/1.1 proxy requests, tunnels, and the requests inside them.
 
-How it comes in is the business of `stillweb.proxy.serving.arrivals`, what goes out of `stillweb.proxy.serving.channel`.
+Input is read in `stillweb.proxy.serving.arrivals`, output is written in `stillweb.proxy.serving.channel`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
 
 class Connection(Arrivals):
-    """An accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
+    """An accepted connection. `read` holds bytes that were already read.
+
+    All methods run on the gateway's event loop.
+    """
 
     # Requests
 
     def _requests(self, raw: bytes | None = None) -> None:
-        """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""
+        """Answer the complete requests. `raw` holds all bytes, if they are expected to be one request."""
         message = None
         try:
             while self._busy is None and not self._paused and not self._closing and not self._sniffing:
@@ -98,7 +101,7 @@ class Connection(Arrivals):
         request = Request(message.method, url, headers, message.body)
         host = host_of(url)
         if host == OWN_HOST or line is None:
-            # a browser that was led here by the name, and not through the proxy, says the port, too
+            # a browser that was led here by the name, not through the proxy, sends the port as well
             asked = (message.named.get("host") or "").lower()
             through = line is not None or asked == OWN_HOST
             self._send(hub.own_page(request, (OWN_HOST,) if through else ()), message)
@@ -116,7 +119,7 @@ class Connection(Arrivals):
         self._send(hub.answerer.answer(request, line, key), message)
 
     def _converse(self, request: Request, line: Line) -> bool:
-        """Becomes a web socket, if one was recorded there."""
+        """Turn the connection into a web socket. Return False if none was recorded there."""
         from stillweb.proxy.serving.sockets import STREAM, Socket, handshake, wanted
         from stillweb.proxy.serving.talks import Talk
 
@@ -139,7 +142,8 @@ class Connection(Arrivals):
 
     def _connect(self, message: Message) -> None:
         target = message.target
-        if target.count(":") > 1 and not target.startswith("["):  # an IPv6 address as some clients write it
+        # some clients write IPv6 addresses without brackets
+        if target.count(":") > 1 and not target.startswith("["):
             host, _, port = target.rpartition(":")
             target = f"[{host}]:{port}"
         match = AUTHORITY.fullmatch(target)
@@ -162,7 +166,7 @@ class Connection(Arrivals):
         self.write(ESTABLISHED)
         if rest := self.parser.take():
             self._sniff(rest)
-        else:  # the certificate is minted while the client, most likely, makes its first message of TLS
+        else:  # mint the certificate while the client, most likely, prepares its ClientHello
             asyncio.get_running_loop().call_soon(self._prepare)
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:

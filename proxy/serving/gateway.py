@@ -1,6 +1,6 @@
 """The replay gateway: a forward proxy that answers from a snapshot and never connects to anything.
 
-There is no code here, nor in what this imports from `proxy`, that opens an outgoing connection; a test looks.
+Neither this module nor what it imports from `proxy` opens an outgoing connection; a test checks that.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 
 class Gateway(Proxied):
-    """Serves a snapshot as a proxy. A context manager; it has its own thread and event loop.
+    """A proxy that serves a snapshot. A context manager with its own thread and event loop.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
-    "+unambiguous" to refuse guesses. `virtual_hosts` answer for hosts of their own, on a thread. Sessions are
-    proxy user names; browsers give theirs only when asked, so `challenge` makes the gateway ask (407); None
-    means: as soon as `proxy_url` has been called with a name other than "default". `cache_bytes` bounds the hot
-    captures kept. Without `own_pages` it shows nobody its status and ledger, which tell of all sessions and of this machine.
+    "+unambiguous" to refuse guesses. `virtual_hosts` maps hosts to functions that answer for them, on a
+    thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
+    gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
+    `cache_bytes` bounds the captures kept in memory. Without `own_pages` the gateway hides its status and
+    ledger, which tell of all sessions and of this machine.
 
     Raises MissingCapability (port in use, ledger not writable) and UsageError.
     """
@@ -76,7 +77,7 @@ class Gateway(Proxied):
     # Life
 
     def start(self) -> Gateway:
-        """Listens and answers when this returns."""
+        """Start to listen and answer. The gateway is ready on return."""
         allow_many_open_files()
         self._socket = listen(self._host, self._port)
         self._port = self._socket.getsockname()[1]
@@ -96,7 +97,7 @@ class Gateway(Proxied):
         return self
 
     def close(self) -> None:
-        """Stops answering and writes the ledger. Raises what kept it from being written."""
+        """Stop answering and write the ledger. Raises the error that kept it from being written."""
         thread = self._thread
         if thread is None:
             return
@@ -119,7 +120,7 @@ class Gateway(Proxied):
         try:
             self.close()
         except MissingCapability:
-            if kind is None:  # an error on its way already is the one to be seen
+            if kind is None:  # an exception already under way takes precedence
                 raise
 
     def _run(self, started: threading.Event) -> None:
@@ -132,7 +133,7 @@ class Gateway(Proxied):
         except OSError as error:
             if started.is_set():
                 raise
-            self._broken = error  # no more open files, mostly: `start` says it
+            self._broken = error  # mostly too many open files; `start` reports it
             started.set()
 
     async def _serve(self, started: threading.Event) -> None:
@@ -154,8 +155,7 @@ class Gateway(Proxied):
             self._on_loop(self._hub.challenge_all)
 
     def nameless_are(self, session: str) -> None:
-        """See `Proxied`."""
-        with_session(self.url, session)  # which refuses what can't be a name
+        with_session(self.url, session)  # raises for what can't be a name
         self._challenge = False
         if session != DEFAULT_SESSION:
             self.rename(DEFAULT_SESSION, session)
@@ -164,23 +164,23 @@ class Gateway(Proxied):
 
     @property
     def stats(self) -> GatewayStats:
-        """Counts as of now; after closing, as of then."""
+        """The counts so far; after closing, the final ones."""
         return self._hub.stats()
 
     def missed(self, session: str = DEFAULT_SESSION) -> list[Missed]:
-        """What a session asked for in vain so far, whoever of its page asked: a browser tells not all of it."""
+        """Return the requests that a session missed so far, also those that no browser reports."""
         return self._hub.answerer.missed(session)
 
     def rename(self, name: str, session: str) -> None:
-        """What comes under a name, which has asked for nothing yet, is a session's from now on."""
+        """Assign requests that come under `name`, unused so far, to `session` from now on."""
         self._on_loop(lambda: self._hub.answerer.lines.rename(name, session))
 
     def reset(self, session: str = DEFAULT_SESSION) -> None:
-        """Takes a session's state and cursors back to their start."""
+        """Reset a session's state and cursors to their start."""
         self._on_loop(lambda: self._hub.answerer.reset(session))
 
     def _on_loop(self, action: Callable[[], None]) -> None:
-        """Does something where the connections live, and waits until it is done."""
+        """Run `action` on the event loop, where the connections live, and wait until it is done."""
         loop = self._loop
         if self._thread is None or loop is None:
             action()

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request
 
-# (request, session name); one that keeps something of sessions has a method `reset(session name)`
+# (request, session name); a host that keeps state for sessions has a method `reset(session name)`
 VirtualHost = Callable[[Request, str], Response]
 
 
 def reset_in(hosts: Iterable[VirtualHost], session: str) -> None:
-    """Take a session back to its start in the hosts that keep something of it."""
+    """Reset a session in the hosts that keep state for it."""
     for host in hosts:
         reset = getattr(host, "reset", None)
         if reset is not None:

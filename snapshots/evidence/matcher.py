@@ -61,12 +61,13 @@ class SiteSession:
 class EvidenceSession(Session):
     """A session whose past is weighed by the model."""
 
-    __slots__ = ("_matcher", "noted", "past")
+    __slots__ = ("_matcher", "noted", "offered", "past")
 
     def __init__(self, name: str, matcher: EvidenceMatcher) -> None:
         super().__init__(name)
         self.past: dict[str, SiteSession] = defaultdict(SiteSession)
         self._matcher = matcher
+        self.offered: deque[Capture] = deque(maxlen=REMEMBERED)  # captures that lookups found, the latest last
         self.noted: str | None = None  # the site at which the last lookup noted a miss
 
     def answered(self, lookup: Answered) -> None:
@@ -288,7 +289,9 @@ class EvidenceMatcher(Matcher):
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
             lookup.capture, lookup.verdict, lookup.rule = None, MISS, None
             lookup.why = (*lookup.why, "ambiguous" if refused else "confidence")
-        if lookup.capture is None:
+        if lookup.capture is not None:
+            own.offered.append(lookup.capture)
+        else:
             failed = None if candidates else self.failing.find(request, key, accepted.level)
             if failed is not None:
                 lookup.failed, lookup.verdict = failed, failed.failure.verdict
@@ -308,7 +311,7 @@ class EvidenceMatcher(Matcher):
         accepted: Accept,
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
-        asked = evidence.asked(request, key.canonical, past.given, served=session.served)
+        asked = evidence.asked(request, key.canonical, past.given, served=session.offered)
         told = session.told.get(site_of(request.url))
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
@@ -431,6 +434,8 @@ class EvidenceMatcher(Matcher):
 
     def note_live(self, session: EvidenceSession, request: Request, response: Response) -> None:
         """Note that a session was answered by a live server."""
+        if session.secrets is not None:
+            request = session.secrets.request(request)
         site = site_of(request.url)
         evidence, past = self.evidence(site), session.past[site]
         if session.noted == site:

@@ -149,6 +149,11 @@ class History:
         places = self._places.get(kind)
         return self._chains[kind][bisect_left(places, place)] if places else 0
 
+    def of(self, kind: str, place: int) -> list[Event]:
+        """Return the events of one type before `place`."""
+        places = self._places.get(kind, [])
+        return [self.events[p] for p in places[: bisect_left(places, place)]]
+
     def places(self, kinds: Iterable[str]) -> list[int]:
         """Return the places of the events of some types, in order."""
         found = [p for kind in kinds for p in self._places.get(kind, ())]

@@ -67,7 +67,9 @@ class EvidenceSession(Session):
         super().__init__(name)
         self.past: dict[str, SiteSession] = defaultdict(SiteSession)
         self._matcher = matcher
-        self.offered: deque[Capture] = deque(maxlen=REMEMBERED)  # captures that lookups found, the latest last
+        self.offered: deque[Capture] = deque(
+            maxlen=REMEMBERED
+        )  # captures that lookups found, the latest last
         self.noted: str | None = None  # the site at which the last lookup noted a miss
 
     def answered(self, lookup: Answered) -> None:

@@ -8,6 +8,7 @@ contradict dies. The chance of an answer is the sum of the posteriors that predi
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ NO_PARTS: Parts = {}
 PART = "~"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
+_WORD = re.compile(r"[a-z]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class Model:
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
+        self._words = _Words(
+            t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
+        )
         self.kind_decides = dict(priors.DECIDES)
         self.decides = {t: self._of_kind(kind) for t, kind in self.kinds.items()}
         self._learn_priors()
@@ -162,6 +167,9 @@ class Model:
     def chance(self, t: str, kind: str, target: Event) -> float:
         """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
         chance = self.decides_of(t, kind)
+        if not t.startswith(PART):
+            odds = chance / (1 - chance) * priors.RELATED[self._words.related(t, target.type)]
+            chance = odds / (1 + odds)
         return max(chance * priors.FILE, 0.0002) if target.kind == "asset" else chance
 
     # Candidates
@@ -374,6 +382,7 @@ class Model:
         found = self.candidates(key)
         recorded = target.answers
         known = self._unsearched(target, found, history, parts)
+        others: dict[str, dict[int, float]] = {}
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
         for h in self.posterior(key):
@@ -386,8 +395,18 @@ class Model:
                 left = weight
                 if given is not None:
                     count = given.total()
+                    beside = [
+                        t
+                        for group, _ in h.types
+                        for t, _ in found.groups[group]
+                        if len(found.groups[group]) > 1 and all(t != name for name, _ in chosen)
+                    ]
                     for answer, times in given.items():
                         sure = weight * known[answer] * times / count
+                        for t in beside:
+                            if t not in others:
+                                others[t] = self._kept(t, target, history, parts)
+                            sure *= others[t][answer]
                         chances[answer] += sure
                         left -= sure
                 old = left * self._old[key, chosen, h.reduction, h.slot]
@@ -413,27 +432,36 @@ class Model:
         """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
         known = dict.fromkeys((o.answer for o in target.observations), 1.0)
         searched = {t for members in found.groups.values() for t, _ in members}
-        place = len(history)
-        mine = set(history.types(place))
+        mine = set(history.types(len(history)))
         for t in sorted((mine | found.untested | parts.keys()) - searched):
-            here = parts.get(t, "") if t.startswith(PART) else history.mark(t, place)
-            so = {o.answer for o in target.observations if o.mark(t) == here}
-            if len(so) < len(known):
-                kind = (
-                    t
-                    if t.startswith(PART)
-                    else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-                )
-                other = 1 - self.chance(t, kind, target.event)
-                for answer in known.keys() - so:
-                    known[answer] *= other
+            for answer, kept in self._kept(t, target, history, parts).items():
+                known[answer] *= kept
         return known
+
+    def _kept(self, t: str, target: Target, history: History, parts: Parts) -> dict[int, float]:
+        """Return for each answer the chance that it does not change because of how a type or part is now."""
+        part, place = t.startswith(PART), len(history)
+        here = parts.get(t, "") if part else history.mark(t, place)
+        differs: dict[int, float] = {}
+        for o in target.observations:
+            if differs.get(o.answer, 1.0) > 0:
+                if o.mark(t) == here:
+                    differs[o.answer] = 0.0
+                else:
+                    apart = 1.0 if part else _apart(t, target.event, (history, place), (o.history, o.place))
+                    differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
+        if not any(differs.values()):
+            return dict.fromkeys(differs, 1.0)
+        kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
+        chance = self.chance(t, kind, target.event)
+        return {answer: 1 - chance * apart for answer, apart in differs.items()}
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
         """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
         ways = []
+        most = priors.MEMBERS[min(len(chosen), len(priors.MEMBERS)) - 1] if chosen else 1
         for t, own in chosen:
-            members = found.groups[t][: priors.MEMBERS]
+            members = found.groups[t][:most]
             total = sum(share for _, share in members)
             ways.append([((name, own), share / total) for name, share in members])
         if all(len(way) == 1 for way in ways):
@@ -442,6 +470,51 @@ class Model:
         for way in product(*ways):
             made.append((tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way)))
         return made
+
+
+def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
+    """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
+    ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
+    share = _share_apart(ours, theirs)
+    if target.ids and any(e.ids for e in (*ours, *theirs)):
+        own, their_own = ([e for e in es if not e.ids or target.ids & e.ids] for es in (ours, theirs))
+        share = (share + _share_apart(own, their_own)) / 2
+    return share
+
+
+def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
+    one, other = [e.key for e in ours], [e.key for e in theirs]
+    if one == other:
+        return 0.0
+    share = priors.ALIKE["sequence"]
+    share += priors.ALIKE["last"] * (one[-1:] != other[-1:])
+    return share + priors.ALIKE["set"] * (set(one) != set(other))
+
+
+class _Words:
+    """The words of paths; those of most types tell nothing."""
+
+    def __init__(self, types: Iterable[str]) -> None:
+        self._of: dict[str, frozenset[str]] = {}
+        found = [_words_of(t) for t in types]
+        counted = Counter(word for words in found for word in words)
+        self._common = {word for word, count in counted.items() if count * 2 > len(found)}
+
+    def related(self, t: str, target: str) -> bool | None:
+        """Return True if two types share a word of their paths; None if one of them has none."""
+        one, other = self._words(t), self._words(target)
+        return bool(one & other) if one and other else None
+
+    def _words(self, t: str) -> frozenset[str]:
+        found = self._of.get(t)
+        if found is None:
+            found = self._of[t] = frozenset(_words_of(t) - self._common)
+        return found
+
+
+def _words_of(t: str) -> set[str]:
+    path = t.split(" ", 2)[1].partition("/")[2]
+    return set(_WORD.findall(path.lower()))
 
 
 def fold(

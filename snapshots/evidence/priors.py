@@ -54,6 +54,8 @@ LEARNING = 1.0  # what each answer in a new state adds to that
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
+# What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
+RELATED = {True: 2.0, False: 0.5, None: 1.0}
 AS_RECORDED = 0.9999
 
 # Bounds of the search
@@ -61,7 +63,7 @@ MAX_TYPES = 4  # types in S
 BEAM = 30  # sets kept a round
 CUT = 12.0  # log posterior below the best that is dropped
 CANDIDATES = 12
-MEMBERS = 3
+MEMBERS = (12, 4, 3)  # of a group that are looked at, where a hypothesis has one type, two or more
 SLOTS = 6
 
 # Of parts of a request, by their names; the first that matches. What none matches is a field of an application.
@@ -80,6 +82,7 @@ PARTS = {
     r"drawn .*": 0.15,
     r"moment .*": 0.5,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
+    r"cookie given .*(csrf|xsrf).*": 0.01,
     r"cookie given .*": 0.1,
     r"cookie .*": 0.05,
     r"words": 0.3,

@@ -133,7 +133,7 @@ class SiteEvidence:
                 if words:
                     asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
             recorded.append((session, asked.event, label, asked.parts))
-            keep_cookies(given[session], head, asked.event)
+            keep_cookies(given[session], head, asked)
         self.model = Model(recorded)
 
     def masked(self, request: Request) -> int:
@@ -181,12 +181,15 @@ def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
-def keep_cookies(given: dict[tuple[str, str], str], head: Response, event: Event) -> None:
-    """Note the cookies that an answer gives to its client."""
+def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
+    """Note which request made a site give its client a cookie; one that only reads renews what the client had."""
     for line in set_cookies(head.headers):
         name, equals, value = line.partition(";")[0].partition("=")
         if equals:
-            given[name.strip(), value.strip().strip('"')] = f"{event.key:x}"
+            giver = f"{asked.event.key:x}"
+            if asked.event.safe:
+                giver = asked.parts.get(f"~cookie given {name.strip()}", giver)
+            given[name.strip(), value.strip().strip('"')] = giver
 
 
 class EvidenceMatcher(Matcher):
@@ -299,7 +302,7 @@ class EvidenceMatcher(Matcher):
                 lookup.failed, lookup.verdict = failed, failed.failure.verdict
             elif session is not None and not lookup.irrelevant:
                 own.strayed(site, request, key.canonical)
-                self._note(own, site, evidence.asked(request, key.canonical, past.given).event)
+                self._note(own, site, evidence.asked(request, key.canonical, past.given))
         return lookup
 
     def _chosen(
@@ -431,8 +434,8 @@ class EvidenceMatcher(Matcher):
         evidence, past = self.evidence(site), session.past[site]
         label = evidence.equality.label(capture)
         key = request_key(request).canonical
-        event = evidence.asked(request, key, past.given, response=head, said=label).event
-        self._note(session, site, event, head)
+        asked = evidence.asked(request, key, past.given, response=head, said=label)
+        self._note(session, site, asked, head)
 
     def note_live(self, session: EvidenceSession, request: Request, response: Response) -> None:
         """Note that a session was answered by a live server."""
@@ -445,15 +448,15 @@ class EvidenceMatcher(Matcher):
         session.noted = None
         label = evidence.equality.label_of(response)
         key = request_key(request).canonical
-        event = evidence.asked(request, key, past.given, response=response, said=label).event
-        self._note(session, site, event, response)
+        asked = evidence.asked(request, key, past.given, response=response, said=label)
+        self._note(session, site, asked, response)
         session.noted = None
 
-    def _note(self, session: EvidenceSession, site: str, event: Event, head: Response | None = None) -> None:
-        past = session.past[site]
+    def _note(self, session: EvidenceSession, site: str, asked: Asked, head: Response | None = None) -> None:
+        past, event = session.past[site], asked.event
         if event.kind != "beacon":
             past.history.add(event)
             session.noted = site if head is None else None
         if head is not None:
             past.last[event.key] = event.said
-            keep_cookies(past.given, head, event)
+            keep_cookies(past.given, head, asked)

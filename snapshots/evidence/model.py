@@ -26,6 +26,7 @@ NO_PARTS: Parts = {}
 PART = "~"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
+Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
 _WORD = re.compile(r"[a-z]{2,}")
 
 
@@ -112,8 +113,8 @@ class Model:
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )
-        self.kind_decides = dict(priors.DECIDES)
-        self.decides = {t: self._of_kind(kind) for t, kind in self.kinds.items()}
+        self._kind_decides: dict[Related, float] = {}
+        self._decides: dict[Related, float] = {}
         self._learn_priors()
 
     # Priors
@@ -121,55 +122,55 @@ class Model:
     def _learn_priors(self) -> None:
         """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
         tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
-        for _ in range(priors.ROUNDS):
-            decided: dict[str, float] = defaultdict(float)
-            tested: dict[str, float] = defaultdict(float)
-            self._posteriors.clear()
-            self._candidates.clear()
-            for key in tested_keys:
-                found = self.posterior(key)
-                inclusion: dict[str, float] = defaultdict(float)
-                for h in found:
-                    for t, _ in h.types:
-                        inclusion[t] += h.probability
-                for first, members in self._candidates[key].groups.items():
-                    for t, share in members:
-                        tested[t] += share if len(members) > 1 else 1
-                        decided[t] += inclusion[first] * share
-            of_kind: dict[str, list[float]] = {k: [0.0, 0.0] for k in priors.KINDS}
-            for t, kind in self.kinds.items():
-                if tested[t] and kind in of_kind:  # each type counts once at most
-                    of_kind[kind][0] += decided[t] / max(1.0, tested[t])
-                    of_kind[kind][1] += min(1.0, tested[t])
-            self.kind_decides = {
-                k: (priors.KIND_STRENGTH * priors.DECIDES[k] + n) / (priors.KIND_STRENGTH + d)
-                for k, (n, d) in of_kind.items()
-            }
-            self.decides = {
-                t: _bounded((strength(t) * self._of_kind(kind) + decided[t]) / (strength(t) + tested[t]))
-                for t, kind in self.kinds.items()
-            }
+        decided: dict[Related, float] = defaultdict(float)
+        tested: dict[Related, float] = defaultdict(float)
+        for key in tested_keys:
+            found, about = self.posterior(key), self.targets[key].event.type
+            inclusion: dict[str, float] = defaultdict(float)
+            for h in found:
+                for t, _ in h.types:
+                    inclusion[t] += h.probability
+            for first, members in self._candidates[key].groups.items():
+                for t, share in members:
+                    tested[self._related(t, about)] += share if len(members) > 1 else 1
+                    decided[self._related(t, about)] += inclusion[first] * share
+        of_kind: dict[Related, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for (t, related), count in sorted(tested.items(), key=repr):
+            if not t.startswith(PART):  # each type counts once at most
+                sums = of_kind[self.kinds[t], related]
+                sums[0] += decided[t, related] / max(1.0, count)
+                sums[1] += min(1.0, count)
+        for (kind, related), (n, d) in of_kind.items():
+            prior = self._of_kind(kind, related)
+            self._kind_decides[kind, related] = (priors.KIND_STRENGTH * prior + n) / (
+                priors.KIND_STRENGTH + d
+            )
+        for (t, related), count in tested.items():
+            prior = self._of_kind(self.kinds[t], related)
+            self._decides[t, related] = _bounded(
+                (strength(t) * prior + decided[t, related]) / (strength(t) + count)
+            )
         self._posteriors.clear()
         self._candidates.clear()
 
-    def _of_kind(self, kind: str) -> float:
-        return priors.of_part(kind) if kind.startswith(PART) else self.kind_decides[kind]
+    def _related(self, t: str, target: str) -> Related:
+        return t, None if t.startswith(PART) else self._words.related(t, target)
 
-    def decides_of(self, t: str, kind: str) -> float:
-        """Return the chance that a type decides an answer; for one that was never recorded by its `kind`."""
-        found = self.decides.get(t)
-        if found is not None:
-            return found
-        return (
-            self._of_kind(kind) if kind.startswith(PART) else priors.UNSEEN.get(kind, self.kind_decides[kind])
-        )
+    def _of_kind(self, kind: str, related: bool | None) -> float:
+        """Return the chance that a type of a kind, or a part, decides."""
+        if kind.startswith(PART):
+            return priors.of_part(kind)
+        found = self._kind_decides.get((kind, related))
+        return _moved(priors.DECIDES[kind], priors.RELATED[related]) if found is None else found
 
     def chance(self, t: str, kind: str, target: Event) -> float:
         """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
-        chance = self.decides_of(t, kind)
-        if not t.startswith(PART):
-            odds = chance / (1 - chance) * priors.RELATED[self._words.related(t, target.type)]
-            chance = odds / (1 + odds)
+        related = self._related(t, target.type)
+        chance = self._decides.get(related)
+        if chance is None:
+            chance = self._of_kind(kind, related[1])
+            if t not in self.kinds and kind in priors.UNSEEN:
+                chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
         return max(chance * priors.FILE, 0.0002) if target.kind == "asset" else chance
 
     # Candidates
@@ -200,7 +201,7 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted((-self.chance(t, t, target.event), t) for t in group)
+            weighed = sorted((-self.chance(t, self.kinds[t], target.event), t) for t in group)
             total = sum(-chance for chance, _ in weighed)
             first = weighed[0][1]
             groups[first] = [(t, -chance / total) for chance, t in weighed]
@@ -571,6 +572,11 @@ def _with_parts(state: int, named: list[str], parts: Parts) -> int:
 def strength(t: str) -> float:
     """Return how many requests the prior of a type or part is worth."""
     return priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
+
+
+def _moved(chance: float, factor: float) -> float:
+    """Return a chance with its odds multiplied."""
+    return chance * factor / (1 - chance + chance * factor)
 
 
 def _bounded(chance: float) -> float:

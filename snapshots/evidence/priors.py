@@ -25,7 +25,6 @@ STRENGTH = 5.0  # how many requests the number of the kind is worth against what
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
 FILE = 0.03  # of files (styles, scripts, pictures): what is left of the chance that something decides
-ROUNDS = 1
 REDUCTIONS = {
     "last": 0.25,
     "last of each": 0.15,

@@ -377,7 +377,7 @@ class Model:
         very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
         for o in target.observations:
             if o.place == place and o.history.marks[place] == history.marks[place]:
-                very = max(very, (priors.AS_RECORDED * self._alike(o.parts, parts, target.event), o.answer))
+                very = max(very, (priors.AS_RECORDED * self._alike(key, o.parts, parts), o.answer))
         if very[0] == priors.AS_RECORDED:
             return {very[1]: very[0]}
         found = self.candidates(key)
@@ -411,8 +411,9 @@ class Model:
                         chances[answer] += sure
                         left -= sure
                 old = left * self._old[key, chosen, h.reduction, h.slot]
-                if before is not None and before in recorded:
-                    chances[before] += old * priors.STICKY
+                if before is not None:  # an answer that was never recorded may come again, too
+                    if before in recorded:
+                        chances[before] += old * priors.STICKY
                     old *= 1 - priors.STICKY
                 for answer, times in recorded.items():
                     chances[answer] += old * times / total
@@ -422,10 +423,23 @@ class Model:
             chances[very[1]] = very[0]
         return chances
 
-    def _alike(self, recorded: Parts, asked: Parts, target: Event) -> float:
+    def _alike(self, key: int, recorded: Parts, asked: Parts) -> float:
         """Return the chance that no part decides in which two requests differ."""
-        differ = (p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p))
-        return math.prod(1 - self.chance(p, p, target) for p in sorted(differ))
+        differ = {p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p)}
+        if not differ:
+            return 1.0
+        target, found = self.targets[key], self.candidates(key)
+        shares = {t: (first, share) for first, members in found.groups.items() for t, share in members}
+        weighed: dict[str, float] = defaultdict(float)  # by group, the shares of the parts that differ
+        for part in differ & shares.keys():
+            weighed[shares[part][0]] += shares[part][1]
+        kept = math.prod(1 - self.chance(p, p, target.event) for p in sorted(differ - shares.keys()))
+        if not weighed:
+            return kept
+        return kept * sum(
+            h.probability * math.prod(1 - weighed[t] for t, _ in h.types if t in weighed)
+            for h in self.posterior(key)
+        )
 
     def _unsearched(
         self, target: Target, found: Candidates, history: History, parts: Parts

@@ -82,7 +82,7 @@ PARTS = {
     r"moment .*": 0.5,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
     r"cookie given .*(csrf|xsrf).*": 0.01,
-    r"cookie given .*": 0.1,
+    r"cookie given .*": 0.3,
     r"cookie .*": 0.05,
     r"words": 0.3,
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io)": 0.002,

@@ -32,6 +32,17 @@ class Event:
     parameters: Parameters
     ids: frozenset[str]  # the numbers of its path and the values that it sends
     said: int = 0
+    status: int = 0  # of the answer
+
+    @property
+    def confirmed(self) -> bool:
+        """Return True for a write that is answered by a redirect."""
+        return 300 <= self.status < 400 and self.kind in ("write", "weak write")
+
+    @property
+    def away(self) -> bool:
+        """Return True if the answer sends its client away: to another page, or because of who it is."""
+        return (300 <= self.status < 400 and self.status != 304) or self.status in (401, 403)
 
     @property
     def safe(self) -> bool:
@@ -76,9 +87,8 @@ def event_of(
     if status >= 400 and request.method not in SAFE_METHODS:
         name, kind = name + " refused", "weak write"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
-    return Event(
-        name, kind, mix(key, request.header("if-match") or ""), values, frozenset(v for _, v in values), said
-    )
+    shown = frozenset(v for _, v in values)
+    return Event(name, kind, mix(key, request.header("if-match") or ""), values, shown, said, status)
 
 
 def _parameters(parsed: Parsed) -> list[tuple[str, str]]:

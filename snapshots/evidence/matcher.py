@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.equality import Equality
 from stillweb.snapshots.evidence.events import Event, History, event_of
+from stillweb.snapshots.evidence.explain import grounds
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
 from stillweb.snapshots.evidence.parts import CLOCKS, cookie_parts, header_parts, issued_in, rule_parts
 from stillweb.snapshots.identity.irrelevant import irrelevant
@@ -371,6 +373,9 @@ class EvidenceMatcher(Matcher):
                 doubts = (cut_short, no_fragment, other_kind, other_reader, other_type)
                 if now.unsure or any(doubt(capture, fit, now) for doubt in doubts):
                     lookup.confidence *= DOUBT
+                lookup.grounds = partial(
+                    grounds, evidence.model, event_key, answer, (past.history, len(past.history)), asked.parts
+                )
                 return lookup
         return missed
 

@@ -40,6 +40,7 @@ class Observation:
     before: int | None
     capture: int  # its number in the order of the recording
     parts: Parts
+    away: bool = False  # whether the answer sent its client away
 
     def mark(self, t: str) -> int | str:
         """Return what a type or part was before this answer; equal where it is the same."""
@@ -93,7 +94,9 @@ class Model:
             history = self.histories[session]
             target = self.targets.setdefault(event.key, Target(event))
             target.observations.append(
-                Observation(history, len(history), answer, before.get((session, event.key)), number, parts)
+                Observation(
+                    history, len(history), answer, before.get((session, event.key)), number, parts, event.away
+                )
             )
             for part in parts:
                 self.kinds.setdefault(part, part)
@@ -171,7 +174,8 @@ class Model:
             chance = self._of_kind(kind, related[1])
             if t not in self.kinds and kind in priors.UNSEEN:
                 chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
-        return max(chance * priors.FILE, 0.0002) if target.kind == "asset" else chance
+        answer = "file" if target.kind == "asset" else "confirmed" if target.confirmed else "page"
+        return max(chance * priors.ANSWERS[answer], 0.0002)
 
     # Candidates
 
@@ -382,7 +386,7 @@ class Model:
             return {very[1]: very[0]}
         found = self.candidates(key)
         recorded = target.answers
-        known = self._unsearched(target, found, history, parts)
+        known = self._unsearched(target, history, parts)
         others: dict[str, dict[int, float]] = {}
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
@@ -406,7 +410,7 @@ class Model:
                         sure = weight * known[answer] * times / count
                         for t in beside:
                             if t not in others:
-                                others[t] = self._kept(t, target, history, parts)
+                                others[t] = self._kept(t, target, (history, place), parts)
                             sure *= others[t][answer]
                         chances[answer] += sure
                         left -= sure
@@ -417,11 +421,30 @@ class Model:
                     old *= 1 - priors.STICKY
                 for answer, times in recorded.items():
                     chances[answer] += old * times / total
+        turned = self._turned_away(target, parts)
+        if turned:
+            gate = 1 - priors.NO_GATE / (1 + turned.total())
+            chances = {
+                answer: (1 - gate) * chance + gate * turned[answer] / turned.total()
+                for answer, chance in chances.items()
+            }
         if very[0] > chances.get(very[1], 1.0):
             left = (1 - very[0]) / max(1e-9, 1 - chances[very[1]])
             chances = {answer: chance * left for answer, chance in chances.items()}
             chances[very[1]] = very[0]
         return chances
+
+    @staticmethod
+    def _turned_away(target: Target, parts: Parts) -> Counter[int]:
+        """Return the answers to those who lacked a proof of who they are, if each was sent away, others were not, and it is lacking now."""
+        lacking: Counter[int] = Counter()
+        for proof in sorted({p for o in target.observations for p in o.parts if p.startswith(_PROOFS)}):
+            if proof not in parts:
+                without = [o for o in target.observations if proof not in o.parts]
+                among = any(not o.away for o in target.observations if proof in o.parts)
+                if among and without and all(o.away for o in without):
+                    lacking.update(o.answer for o in without)
+        return lacking
 
     def _alike(self, key: int, recorded: Parts, asked: Parts) -> float:
         """Return the chance that no part decides in which two requests differ."""
@@ -441,21 +464,27 @@ class Model:
             for h in self.posterior(key)
         )
 
-    def _unsearched(
-        self, target: Target, found: Candidates, history: History, parts: Parts
-    ) -> dict[int, float]:
+    def _unsearched(self, target: Target, history: History, parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
         known = dict.fromkeys((o.answer for o in target.observations), 1.0)
-        searched = {t for members in found.groups.values() for t, _ in members}
-        mine = set(history.types(len(history)))
-        for t in sorted((mine | found.untested | parts.keys()) - searched):
-            for answer, kept in self._kept(t, target, history, parts).items():
+        for chances in self.untried(target.event.key, (history, len(history)), parts).values():
+            for answer, kept in chances.items():
                 known[answer] *= kept
         return known
 
-    def _kept(self, t: str, target: Target, history: History, parts: Parts) -> dict[int, float]:
+    def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
+        """Return for each type or part that was not searched the chances that answers do not change by it."""
+        target, found = self.targets[key], self.candidates(key)
+        searched = {t for members in found.groups.values() for t, _ in members}
+        mine = set(past[0].types(past[1]))
+        return {
+            t: self._kept(t, target, past, parts)
+            for t in sorted((mine | found.untested | parts.keys()) - searched)
+        }
+
+    def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of how a type or part is now."""
-        part, place = t.startswith(PART), len(history)
+        part, (history, place) = t.startswith(PART), past
         here = parts.get(t, "") if part else history.mark(t, place)
         differs: dict[int, float] = {}
         for o in target.observations:
@@ -463,7 +492,7 @@ class Model:
                 if o.mark(t) == here:
                     differs[o.answer] = 0.0
                 else:
-                    apart = 1.0 if part else _apart(t, target.event, (history, place), (o.history, o.place))
+                    apart = 1.0 if part else _apart(t, target.event, past, (o.history, o.place))
                     differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
@@ -597,4 +626,5 @@ def _bounded(chance: float) -> float:
     return min(0.97, max(0.0005, chance))
 
 
+_PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks
 _LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

@@ -24,7 +24,8 @@ UNSEEN = {
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
-FILE = 0.03  # of files (styles, scripts, pictures): what is left of the chance that something decides
+# What is left of the chance that something decides: of a file (style, script, picture); of a write that is answered by a redirect; of others
+ANSWERS = {"file": 0.03, "confirmed": 0.3, "page": 1.0}
 REDUCTIONS = {
     "last": 0.25,
     "last of each": 0.15,
@@ -43,6 +44,7 @@ REDUCTIONS = {
 
 ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
 
+NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs
 RETURNED, FRESH = (
@@ -55,7 +57,7 @@ POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
 # What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
 RELATED = {True: 2.0, False: 0.5, None: 1.0}
-AS_RECORDED = 0.9999
+AS_RECORDED = 1.0  # of an answer whose whole past is as it was recorded
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S
@@ -82,6 +84,7 @@ PARTS = {
     r"moment .*": 0.5,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
     r"cookie given .*(csrf|xsrf).*": 0.01,
+    r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.6,
     r"cookie given .*": 0.3,
     r"cookie .*": 0.05,
     r"words": 0.3,

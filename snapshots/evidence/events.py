@@ -33,6 +33,12 @@ class Event:
     ids: frozenset[str]  # the numbers of its path and the values that it sends
     said: int = 0
     status: int = 0  # of the answer
+    fields: tuple[str, ...] = ()  # values of the header fields that an application made up
+
+    @property
+    def done(self) -> int:
+        """Return a number for what the request did: its key, and the fields that an application made up."""
+        return mix(self.key, self.fields) if self.fields else self.key
 
     @property
     def confirmed(self) -> bool:
@@ -138,8 +144,8 @@ class History:
         self._places.setdefault(event.type, []).append(len(self.events))
         self._keys.setdefault(event.key, []).append(len(self.events))
         chain = self._chains.setdefault(event.type, [0])
-        chain.append(hash((chain[-1], event.key)))
-        self.marks.append(hash((self.marks[-1], event.key)))
+        chain.append(hash((chain[-1], event.done)))
+        self.marks.append(hash((self.marks[-1], event.done)))
         self.events.append(event)
 
     def drop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from stillweb.snapshots.archives.messages import set_cookies
@@ -14,7 +14,14 @@ from stillweb.snapshots.evidence.equality import Equality
 from stillweb.snapshots.evidence.events import Event, History, event_of
 from stillweb.snapshots.evidence.explain import grounds
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
-from stillweb.snapshots.evidence.parts import CLOCKS, cookie_parts, header_parts, issued_in, rule_parts
+from stillweb.snapshots.evidence.parts import (
+    CLOCKS,
+    cookie_parts,
+    header_parts,
+    issued_in,
+    made_up,
+    rule_parts,
+)
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket, request_key
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, reduced
@@ -171,9 +178,11 @@ class SiteEvidence:
         parts |= header_parts(request, self.vary.get(key, ()))
         parts |= cookie_parts(request, given)
         if response is None:
-            return Asked(event_of(request, normal), parts)
-        media, location = response.header("content-type") or "", response.header("location") or ""
-        return Asked(event_of(request, normal, response.status, media, location, said), parts)
+            event = event_of(request, normal)
+        else:
+            media, location = response.header("content-type") or "", response.header("location") or ""
+            event = event_of(request, normal, response.status, media, location, said)
+        return Asked(replace(event, fields=made_up(parts)), parts)
 
 
 def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:

@@ -527,7 +527,7 @@ def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[Histor
 
 
 def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
-    one, other = [e.key for e in ours], [e.key for e in theirs]
+    one, other = [e.done for e in ours], [e.done for e in theirs]
     if one == other:
         return 0.0
     share = priors.ALIKE["sequence"]

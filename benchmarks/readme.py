@@ -10,8 +10,10 @@ BEGIN, END = "<!-- ratios of `make bench` -->\n", "<!-- end of ratios -->"
 
 # what a row's name begins with; what was done; against what
 SHOWN = (
-    ("small pages, 8 connections: stillweb, as", "replay, pages of 5 kB", "nginx serving the files"),
-    ("mixed pages, 8 connections: stillweb, as", "replay, real pages of 40 kB", "nginx serving the files"),
+    ("small pages, for each CPU second: stillweb", "replay, pages of 5 kB, for each CPU second", "nginx serving the files"),
+    ("mixed pages, for each CPU second: stillweb", "replay, real pages of 40 kB, for each CPU second", "nginx serving the files"),
+    ("small pages, 8 connections: stillweb", "replay, pages of 5 kB, in total: one process", "nginx with two processes"),
+    ("mixed pages, 8 connections: stillweb", "replay, real pages of 40 kB, in total: one process", "nginx with two processes"),
     ("small pages, 8 connections, against mitmproxy server replay", "replay, 5 kB", "mitmproxy's server replay"),
     ("small pages, 8 connections, against pywb as shipped", "replay, 5 kB", "pywb"),
     ("small pages, 8 connections, against warcprox playback", "replay, 5 kB", "warcprox' playback"),

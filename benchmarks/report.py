@@ -14,7 +14,6 @@ from pathlib import Path
 from benchmarks import peers, readme
 from benchmarks.bench import Bench, Row
 from benchmarks.plots import Series, plot
-from stillweb.proxy.serving.workers import default_count
 
 HERE = Path(__file__).parent
 RATIOS = HERE / "ratios.json"
@@ -103,9 +102,8 @@ def write(
         f"Load average when it began: {load:.1f}{BUSY if load > 1 else ''}. It took {seconds:.0f} s.\n"
         "Hold the ratios; the figures are this machine's. Servers that are compared ran in turns, and the ratio\n"
         "is the median over the turns. The ledger, verdicts, states and redaction are on in all of ours.\n"
-        f"Small pages are 5,000 bytes; the mix is {mean / 1000:.0f} kB on average. `stillweb replay` starts\n"
-        f"{default_count()} process{'es' * (default_count() > 1)} here (one a core, at most 4), and that is what was measured; where a row says so,\n"
-        f"and against other tools that replay, ours is 1 process.\n\n{table(rows)}\n{told and chr(10) + told}{pictures}"
+        f"Small pages are 5,000 bytes; the mix is {mean / 1000:.0f} kB on average. Ours is one process, nginx has two.\n\n"
+        f"{table(rows)}\n{told and chr(10) + told}{pictures}"
     )
     known = json.loads(RATIOS.read_text()) if RATIOS.exists() and partial else {}
     known |= {row.name: round(row.ratio, 3) for row in rows if row.ratio is not None}

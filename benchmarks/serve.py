@@ -1,6 +1,6 @@
 """A gateway or a recorder in a process of its own, until its standard input ends.
 
-python -m benchmarks.serve SNAPSHOT PORT WORKERS            replays
+python -m benchmarks.serve SNAPSHOT PORT                    replays
 python -m benchmarks.serve --record SNAPSHOT PORT CA        records
 """
 
@@ -14,12 +14,12 @@ from stillweb.proxy.serving.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot
 
 
-def replay(path: str, port: str, workers: str) -> None:
+def replay(path: str, port: str) -> None:
     """As `stillweb replay` does, with a ledger."""
     with (
         Snapshot.open(path) as snapshot,
         Ledger(Path(path).with_suffix(".ledger")) as ledger,
-        Gateway(snapshot, port=int(port), workers=int(workers), ledger=ledger, challenge=False),
+        Gateway(snapshot, port=int(port), ledger=ledger, challenge=False),
     ):
         sys.stdin.readline()
 

@@ -176,34 +176,29 @@ def authority(work: Path) -> object:
     return Authority.load_or_create(work / "state")
 
 
+OURS = "stillweb"
+
+
 @contextmanager
-def gateway(work: Path, snapshot: Path, workers: int = 1) -> Iterator[Server]:
-    """Ours, in replay, in so many processes."""
+def gateway(work: Path, snapshot: Path) -> Iterator[Server]:
+    """Ours, in replay."""
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.serve", str(snapshot), str(port), str(workers)]
+    command = [sys.executable, "-m", "benchmarks.serve", str(snapshot), str(port)]
     env = os.environ | {"STILLWEB_STATE": str(work / "state")}
     with running(command, port, env=env) as (pid, took):
         ca = str(work / "state" / "stillweb-ca.pem")
-        yield Server(processes(workers), f"https://{HOST}", ca, ("127.0.0.1", port), None, pid, took)
+        yield Server(OURS, f"https://{HOST}", ca, ("127.0.0.1", port), None, pid, took)
 
 
 @contextmanager
 def replay(work: Path, snapshot: Path) -> Iterator[Server]:
     """Ours as `stillweb replay` starts it, with a ledger."""
-    from stillweb.proxy.serving.workers import default_count
-
     port = free_port()
     command = [str(Path(sys.executable).with_name("stillweb")), "replay", str(snapshot), "--port", str(port)]
     env = os.environ | {"STILLWEB_STATE": str(work / "state")}
     with running([*command, "--ledger", str(snapshot.with_suffix(".ledger"))], port, env=env) as (pid, took):
         ca = str(work / "state" / "stillweb-ca.pem")
-        name = f"stillweb, as `stillweb replay` starts it: {processes(default_count()).partition(', ')[2]}"
-        yield Server(name, f"https://{HOST}", ca, ("127.0.0.1", port), None, pid, took)
-
-
-def processes(count: int) -> str:
-    """Ours by the number of its processes."""
-    return f"stillweb, {count} process{'es' if count > 1 else ''}"
+        yield Server("stillweb replay", f"https://{HOST}", ca, ("127.0.0.1", port), None, pid, took)
 
 
 @contextmanager

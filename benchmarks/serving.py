@@ -19,7 +19,6 @@ from pathlib import Path
 from benchmarks import peers, servers
 from benchmarks.bench import TURN, Bench, NotRun, Row, told
 from benchmarks.servers import HOST, Server
-from stillweb.proxy.serving.workers import default_count
 
 COUNTS = (1, 8, 32, 128, 500)
 
@@ -51,15 +50,12 @@ def against_nginx(bench: Bench, which: str, bar: float) -> list[Row]:
     with ExitStack() as up:
         nginx = up.enter_context(servers.nginx(bench.work, bench.work / which))
         ours = [up.enter_context(servers.replay(bench.work, snapshot))]
-        if default_count() > 1:
-            ours.append(up.enter_context(servers.gateway(bench.work, snapshot, 1)))
         for server in (nginx, *ours):
             bench.load(server, which)
         found = bench.turns([nginx, *ours], which, bench.rounds)
     rows = []
     theirs = found["nginx"]
     for server in ours:
-        default = server is ours[0]
         mine = found[server.name]
         ratio = mine.against(theirs)
         pairs = list(zip(mine.loads, theirs.loads, strict=True))
@@ -68,9 +64,20 @@ def against_nginx(bench: Bench, which: str, bar: float) -> list[Row]:
         best = max(r.rate for r in mine.loads) / max(r.rate for r in theirs.loads)
         note = f"best turns {best:.2f} ×; for each CPU second {effort:.2f} × nginx; client used {mine.middle.client_cpu:.2f} cores"
         label = f"{which} pages, 8 connections: {server.name}"
-        held = (ratio is not None and ratio >= bar and not mine.errors) if default else None
-        told = f"≥ {bar}" if default else ""
-        rows.append(Row(label, mine.told(), f"nginx {theirs.told()}", ratio, told, held, note))
+        held = effort >= bar and not mine.errors
+        rows.append(
+            Row(
+                label,
+                mine.told(),
+                f"nginx {theirs.told()}",
+                ratio,
+                f"≥ {bar} for each CPU second",
+                held,
+                note,
+            )
+        )
+        label = f"{which} pages, for each CPU second: {server.name}"
+        rows.append(Row(label, "", "nginx", effort, f"≥ {bar}", held))
         label = f"{which} pages, p99 at 8: {server.name}"
         rows.append(Row(label, f"{mine.middle.p99 * 1e3:.2f} ms", "nginx", tail, "≤ 3", tail <= 3))
     return rows
@@ -86,7 +93,7 @@ def against_peers(bench: Bench) -> list[Row]:
         ("pywb with two uWSGI processes", 18, lambda: peers.pywb_uwsgi(work, snapshot, first)),
     ]
     rows = []
-    with servers.gateway(work, snapshot, 1) as ours:
+    with servers.gateway(work, snapshot) as ours:
         bench.load(ours, "small")
         for name, bar, start in each:
             try:
@@ -125,7 +132,7 @@ def connections(bench: Bench) -> list[Row]:
     """From 1 to 500 connections: no errors."""
     rows = []
     counts = (1, 32, 500) if bench.quick else COUNTS
-    name = servers.processes(default_count())
+    name = "stillweb replay"
     rates: dict[str, list[tuple[int, float]]] = {"nginx": [], name: []}
     with (
         servers.nginx(bench.work, bench.work / "small") as nginx,

@@ -1,26 +1,26 @@
-"""Agents on a frozen web: tasks asked, answers scored, and proof that the same comes out again.
+"""Evaluation of agents on snapshots: run tasks, score answers, and prove that a run repeats.
 
-Words        task.py, trace.py (trace.schema.json), console.py (what every command shows alike), _parsing.py (files that
-             people wrote, read strictly)
-Entries      cli.py (`stillweb`), pytest_plugin.py, inspecting.py (for inspect_ai)
+Basics       task.py, trace.py (trace.schema.json), console.py (output shared by all commands), _parsing.py (strict
+             readers of files that people wrote)
+Entry points cli.py (`stillweb`), pytest_plugin.py, inspecting.py (for inspect_ai)
 
-From the top down, each folder imports only those below it:
+From the top down, each folder imports only the folders below it:
 commands/    one module for each command
 demo/        a site to record, tasks on it, and the script that goes the whole way
-testing/     what a test marked `snapshot` is given
-curation/    task sets and rubrics held against snapshots, before anyone is paid
-review/      what went wrong in an attempt, said by people: their page, and how far they agree
-report/      a run, and two beside each other, as one HTML file
-export/      a run in the formats of other people's viewers
-compare/     two runs, task by task, and gates on that
-results/     the sums of a run, and its certificate
-runs/        attempts in parallel, and the files they leave
-servers/     tools on the wire: MCP, and search services at their addresses
-agents/      an attempt, and who makes it: a script, a model, a program
+testing/     support for tests marked `snapshot`
+curation/    checks of task sets and rubrics against snapshots, before a model is paid
+review/      judgements by people of why an answer was wrong: the review page, and their agreement
+report/      a run, or two runs side by side, as one HTML file
+export/      a run in the formats of other viewers
+compare/     two runs compared task by task, and gates on the comparison
+results/     summaries of a run, and its certificate
+runs/        attempts in parallel, and the files of a run
+servers/     servers of the tools: MCP, and search services at their real addresses
+agents/      an attempt, and its agent: a script, a model, a program
 prompts/     long-context prompts, built from frozen texts
-datasets/    task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, one's own
-scoring/     from an answer to its score
-rubric/      scoring rules that a program follows: cells and tables read by them
+datasets/    task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, custom ones
+scoring/     scorers: from an answer to its score
+rubric/      scoring rules in side-cars, and the cells and tables that they read
 sandbox/     confined programs: agents, and code that a model wrote
 models/      model endpoints, and the tape
 tools/       the tools that agents call, answered from a snapshot

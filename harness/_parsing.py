@@ -1,4 +1,4 @@
-"""JSON that people and benchmarks wrote: what a reader would lose or make up of it is an error."""
+"""Strict readers of JSON, YAML and schemas in files that people wrote, and loading of custom modules."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from stillweb.snapshots.machine.text_files import read_text
 
 
 class StandsTwice(ValueError):
-    """A member that stands twice in an object."""
+    """Error for a member that stands twice in a JSON object."""
 
 
 def strict_json(text: str) -> Any:
-    """The value of a JSON text. ValueError also for NaN and Infinity, which are no JSON, for endless nesting, and for a
-    member that stands twice in an object, of which the first would be lost."""
+    """Parse a JSON text strictly.
+
+    Raise ValueError also for NaN and Infinity (not JSON), for too deep nesting, and for a member that stands twice in
+    an object, because the first one would be lost.
+    """
     try:
         return json.loads(text, parse_constant=_no_number, object_pairs_hook=_members)
     except RecursionError:
@@ -47,7 +50,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines that hold something, stripped. UsageError names the file: it can't be read, or nothing is in it."""
+    """Return the stripped lines that are not empty. Raise UsageError if the file can't be read or is empty."""
     text = read_text(path, "utf-8-sig")
     if "\0" in text:
         raise UsageError(f"{path}: is no text")
@@ -69,7 +72,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path: str = "") -> str | None:
-    """The first thing wrong with a value, as "path: what", or None. `root` is where local $refs start."""
+    """Return the first violation of a JSON schema, as "path: problem", or None. Local $refs start at `root`."""
     if "$ref" in schema:
         return problem(value, resolve(root, schema["$ref"]), root, path)
     where = f"{path}: " if path else ""
@@ -92,7 +95,7 @@ def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path
 
 
 def resolve(root: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
-    """What a local reference such as `#/$defs/name` names."""
+    """Return the schema that a local reference such as `#/$defs/name` names."""
     at: Any = root
     for part in ref.removeprefix("#/").split("/"):
         at = at[part]
@@ -130,10 +133,10 @@ def _is(value: Any, names: str | list[str]) -> bool:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping of what JSON can hold, too. UsageError names the file and, where the parser knows it, the line.
+    """Read a YAML mapping of JSON values. Raise UsageError, which names the file and, if known, the line.
 
-    YAML reads words without quotes as other things (a date, `on`): what is no JSON is an error with its place. Whole
-    numbers as names are taken for texts.
+    YAML reads some words without quotes as other types (a date, `on`). A value that JSON can't hold is an error with
+    its place. Integer keys become texts.
     """
     try:
         value = yaml.safe_load(read_text(path, "utf-8-sig"))
@@ -142,7 +145,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise UsageError(f"{place}: not YAML: {problem}") from error
-    except ValueError as error:  # a number or a date that is none
+    except ValueError as error:  # an invalid number or date
         raise UsageError(f"{path}: not YAML: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
@@ -178,27 +181,27 @@ _ODD = re.compile(r"[^A-Za-z0-9_./()\[\]=,+ -]")
 
 
 def session_of(text: str) -> str:
-    """A session's name for any text: plain ASCII without `:` and `%`, different for different texts."""
+    """Return a session name for any text: ASCII without `:` and `%`, different for different texts."""
     plain = _ODD.sub("_", text).strip()
     if plain == text and len(plain) <= 200 and plain:
         return plain
     return f"{plain[:180]}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-_begun: list[str] = []  # where runs of this process were begun, which found their code from there
+# directories in which this process's runs were started: custom modules are found there
+_begun: list[str] = []
 
 
 def look_in(directory: str | None) -> None:
-    """Modules are looked for in the directory in which a run was begun, too, if it is still there."""
+    """Add the directory in which a run was started, if it exists, to the places where `load_module` looks."""
     if directory and os.path.isdir(directory) and directory not in _begun:
         _begun.append(directory)
 
 
 def load_module(name: str, whose: str) -> ModuleType:
-    """The module of that name, also one in the working directory, where a script leaves it out of Python's path, and
-    before it in those of `look_in`.
+    """Import a module from Python's path, the directories of `look_in`, or the working directory, in this order.
 
-    UsageError, which `whose` begins, where there is none; what it raises itself passes.
+    Raise UsageError, whose text begins with `whose`, if there is none. Errors of the module itself pass through.
     """
     places = list(dict.fromkeys((*_begun, os.getcwd())))
     waiting = iter([place for place in places if place not in sys.path])
@@ -219,5 +222,5 @@ def load_module(name: str, whose: str) -> ModuleType:
 
 
 def _is_of(error: ModuleNotFoundError, name: str) -> bool:
-    """Whether the module itself, or a package it is in, is what was not found."""
+    """Return True if the missing module is the named one, or a package that contains it."""
     return bool(error.name) and f"{name}.".startswith(f"{error.name}.")

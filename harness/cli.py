@@ -1,4 +1,4 @@
-"""The command line. Commands are loaded only when called, so that `--help` answers at once."""
+"""Command line. A command's module is loaded only when the command is used, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import threading
 
 try:
     import click
-except KeyboardInterrupt:  # main() is not there yet to say it
+except KeyboardInterrupt:  # main() is not defined yet
     sys.exit(130)
 
-# title -> name -> (module in stillweb.harness.commands, one line of help), in the order in which they are used
+# title -> command -> (module in stillweb.harness.commands, one line of help), in the order of a usual workflow
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin here": {
         "demo": ("demo", "The whole way on an embedded site, offline at the end."),
@@ -59,7 +59,7 @@ COMMANDS = {name: command for section in SECTIONS.values() for name, command in 
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command's module when the command is used."""
+    """Group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -69,7 +69,7 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"stillweb.harness.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
-        for option in command.params:  # a range says its limits itself
+        for option in command.params:  # click shows a range's limits by itself
             if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
                 option.metavar = option.metavar or "N"
         return command
@@ -112,7 +112,7 @@ def cli() -> None:
     allow_many_open_files()
 
 
-# What a machine may lack while all is well with the program and its input.
+# Errors of the machine, not of the program or its input: errno -> remedy.
 _LACKS = {
     errno.ENOSPC: "make room and go on",
     errno.EDQUOT: "make room and go on",
@@ -127,19 +127,21 @@ _LACKS = {
 }
 
 
-_ended: list[int] = []  # the exit code, once `main` is through
+_ended: list[int] = []  # the exit code, once `main` has ended
 
 
 def run() -> int:
-    """The program: as `main`, but memory that ends with the process is not taken apart first, which takes longer than `--help`."""
-    atexit.register(_leave)  # before any other, and so called after all of them
+    """Run `main` and exit without freeing memory first, which would take longer than `--help`."""
+    atexit.register(_leave)  # registered first, so called last
     _open_closed()
     return main()
 
 
 def _open_closed() -> None:
-    """Gives a closed stdin, stdout or stderr (`>&-`) back as /dev/null: the next file would be opened in its place, and
-    what a program that we start prints would stand in it."""
+    """Open a closed stdin, stdout or stderr (`>&-`) as /dev/null.
+
+    Otherwise the next opened file would get its descriptor, and the output of a child process would go into that file.
+    """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -149,7 +151,7 @@ def _open_closed() -> None:
 
 
 def _leave() -> None:
-    if not _ended:  # a bug, which Python tells
+    if not _ended:  # a bug: Python shows the traceback
         return
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -158,38 +160,36 @@ def _leave() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line and ends the process with the exit code the design names."""
+    """Run the command line and exit with a documented exit code."""
     if own := threading.current_thread() is threading.main_thread():
-        # as Ctrl-C does, so that programs and browsers that were started are ended, too
+        # handled like Ctrl-C, so that child processes and browsers are ended, too
         signal.signal(signal.SIGTERM, _end)
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not with nohup
             signal.signal(signal.SIGHUP, _end)
     output = sys.stdout
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # what a page or a task says may be more than a terminal can show
+        # a page or a task may have characters that the terminal's encoding lacks
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         result = cli.main(args=argv, prog_name="stillweb", standalone_mode=False)
         code = result if isinstance(result, int) else 0
-        if not sys.stdout.closed:  # `mcp` over stdio leaves it so when its client has gone
+        if not sys.stdout.closed:  # `mcp` over stdio closes it when its client disconnects
             sys.stdout.flush()
     except SystemExit as end:
-        # click ends so, with another output in place, when nobody reads ours any more: they have seen enough
+        # on a broken pipe click replaces stdout and exits: the reader has seen enough, which is no error
         unread = sys.stdout is not output
         code = 0 if unread else end.code if isinstance(end.code, int) else 1
     except BaseException as error:
         found = _exit_code(error)
         if found is None:
-            raise  # a bug, which is to be seen
+            raise  # a bug: show the traceback
         code = found
     if own:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is closed; a second Ctrl-C has nothing to say
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is closed; a second Ctrl-C may kill the process
     _drop_unwritten()
-    if own and (
-        threads := sys.modules.get("stillweb.harness.agents.threads")
-    ):  # loaded where agents may have run
+    # loaded only if agents may have run
+    if own and (threads := sys.modules.get("stillweb.harness.agents.threads")):
         threads.end_process(code)
     _ended.append(code)
     sys.exit(code)
@@ -200,14 +200,14 @@ def _end(number: int, _: object) -> None:
 
 
 def _exit_code(error: BaseException) -> int | None:
-    """Says what went wrong in a line, and gives its exit code; None for a bug."""
+    """Print an error as one line and return its exit code; None for a bug."""
     from stillweb.snapshots.errors import StillwebError
 
     match error:
         case click.exceptions.Exit():
             return error.exit_code
         case click.exceptions.Abort(__cause__=EOFError()):
-            return None  # click takes it for the end of what a person types; nothing is asked here
+            return None  # click takes an EOFError for the end of a prompt; there are no prompts here
         case click.exceptions.Abort() | KeyboardInterrupt():
             _say("interrupted; what was done before is kept")
             return 130
@@ -245,7 +245,7 @@ def _exit_code(error: BaseException) -> int | None:
             | PermissionError()
         ):
             if error.filename is None:
-                if "temporary directory" in str(error):  # of the module tempfile
+                if "temporary directory" in str(error):  # raised by the module tempfile
                     _say(f"error: {error.strerror}; make room, or name one in TMPDIR")
                     return 4
                 return None
@@ -262,12 +262,12 @@ def _exit_code(error: BaseException) -> int | None:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads, or the disk it goes to is full
+    with contextlib.suppress(OSError):  # stderr is closed, or its disk is full
         click.echo(f"stillweb: {text}", err=True)
 
 
 def _drop_unwritten() -> None:
-    """What could not be written by now never will be; the interpreter would try again, and complain."""
+    """Flush stdout and stderr; if one fails, redirect it to /dev/null, or the interpreter would print an error."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""What every command shows alike: progress on standard error, results on standard output."""
+"""Output shared by all commands: progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ Advance = Callable[[int, int], None]  # (done, total)
 
 
 def say(text: str) -> None:
-    """A line for the person, on standard error."""
+    """Print a line on standard error."""
     click.echo(text, err=True)
 
 
 def decimals(value: float, digits: int, sign: str = "") -> str:
-    """A figure with that many decimals (and a plus, with `sign`), more where it would look whole and isn't: p 0.00002 is not 0, nor 0.9996 all right."""
+    """Format a number with `digits` decimals, and a plus sign if `sign` is "+".
+
+    A number that would look like an integer and isn't gets more decimals: p 0.00002 is not 0, and 0.9996 is not 1.
+    """
     whole = round(value)
-    # 4.000000000000001 is 4: the last digits of a sum of floats
+    # 4.000000000000001 is 4: a rounding error of a sum of floats
     if whole and abs(value - whole) < 1e-12 * abs(value):
         value = whole
     while float(text := f"{value:{sign}.{digits}f}").is_integer() and value != int(value) and digits < 12:
@@ -36,12 +39,12 @@ def decimals(value: float, digits: int, sign: str = "") -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output, keys in the order given."""
+    """Print one JSON document on standard output, with keys in the given order."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def say_damage(snapshot: Snapshot) -> None:
-    """What is wrong with a snapshot that can be used all the same: what is missing would only be missed."""
+    """Print the damage of a snapshot that is still usable: requests for lost records are misses."""
     notes = snapshot.notes
     for note in notes[:MOST_NOTES]:
         say(f"damaged: {note}")
@@ -52,13 +55,13 @@ def say_damage(snapshot: Snapshot) -> None:
 
 
 def say_failures(failures: Sequence[tuple[str, str]]) -> None:
-    """Say which addresses were not recorded and why, each once."""
+    """Print which URLs were not recorded and why, each once."""
     for (url, reason), count in Counter(failures).items():
         say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
 
 
 def say_left_out(snapshot: Snapshot) -> None:
-    """What a HAR or flow file holds that is no answer: a request for it is a miss."""
+    """Print the entries of imported HAR or flow files without a usable answer: requests for them are misses."""
     from stillweb.snapshots.upkeep.importing import left_out
 
     notes = left_out(snapshot)
@@ -70,7 +73,10 @@ def say_left_out(snapshot: Snapshot) -> None:
 
 @contextmanager
 def progress(title: str, *, unit: str = "") -> Iterator[Advance]:
-    """A bar on standard error; where that is no terminal, one line at the end. `unit`: of what is counted, if no title says it."""
+    """Show a progress bar on standard error; without a terminal, print one line at the end.
+
+    `unit` names the counted things, if `title` doesn't.
+    """
     if not _terminal():
         state = [0, 0]
 
@@ -101,7 +107,7 @@ def progress(title: str, *, unit: str = "") -> Iterator[Advance]:
 
 
 def _terminal() -> bool:
-    """Whether standard error is a terminal, also as rich is told it; which is not loaded where it surely isn't."""
+    """Return True if standard error is a terminal, by rich's rules; rich is slow to load, so only if it may be."""
     if not sys.stderr.isatty() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys():
         return False
     from rich.console import Console
@@ -110,7 +116,7 @@ def _terminal() -> bool:
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
-    """A plain table: columns as wide as their widest cell, two spaces between."""
+    """Return a plain table: each column as wide as its widest cell, two spaces between columns."""
     cells = [headers, *rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
     lines = [
@@ -123,7 +129,7 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
-    """A line on standard error that is written over; nothing where that is no terminal."""
+    """Show a status line on standard error that is overwritten; nothing without a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""Inspect tasks on a frozen web: our tools, scorers and task sets for inspect_ai (`pip install stillweb[inspect]`).
+"""Our tools, scorers and task sets for Inspect (`pip install stillweb[inspect]`).
 
     from stillweb.harness.inspecting import frozen_tools, scored_as_here, task_samples
 
@@ -7,7 +7,7 @@
         return Task(dataset=task_samples("tasks.jsonl"), solver=[use_tools(frozen_tools("site.wacz")), generate()],
                     scorer=scored_as_here())
 
-Each sample is a session of its own. What a tool's answer stands on is in the sample's store, under `stillweb`.
+Each sample is a session of its own. The verdicts and captures of tool calls are in its store, under `stillweb`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from stillweb.harness.tools.toolset import ToolSession
 from stillweb.snapshots import Snapshot
 
 TASK = "stillweb_task"  # the member of a sample's metadata that holds our task
-KEPT = "stillweb"  # the member of its store: a list of {tool, verdict, captures, …}, one for each call
+KEPT = "stillweb"  # the member of a sample's store: a list of {tool, verdict, captures, …}, one for each call
 SESSION = "stillweb_session"
 
 
 def frozen_tools(*snapshots: str | Path, contracts: Sequence[str] = ("fetch",), **options: Any) -> list[Tool]:
-    """Tools for `use_tools`, answered from snapshots (the last on top). `options` are `Toolset`'s, such as `limits`.
+    """Return tools for `use_tools`, answered from snapshots (the last on top); `options` are those of `Toolset`.
 
-    A tool's error is a ToolError, which the model is told. The snapshot stays open as long as the process. A session has
-    the name of its sample and epoch, whatever comes first; one that comes again in this process is a new session.
+    A tool's error is a ToolError, which the model sees. The snapshot stays open as long as the process. A session is
+    named for its sample and epoch, whatever the order; if these come again in this process, it is a new session.
     """
     toolset = Toolset(Snapshot.open(*map(str, snapshots)), contracts, **options)
     sessions: dict[str, ToolSession] = {}
@@ -71,7 +71,7 @@ def _tool(spec: ToolSpec, session: Any) -> Tool:
         return _content(result)
 
     schema = spec.input_schema
-    # inspect wants words for each parameter, which not every contract has
+    # inspect requires a description for each parameter, which not every contract has
     properties = {
         name: {"description": name, **about} for name, about in schema.get("properties", {}).items()
     }
@@ -92,7 +92,7 @@ def _content(result: ToolResult) -> str | list[Content]:
 
 
 def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
-    """A task set (see stillweb.harness.datasets.load_tasks) as samples; the whole task is in each one's metadata."""
+    """Return a task set (see `datasets.load_tasks`) as samples; each one's metadata holds the whole task."""
     tasks = load_tasks(source, **options)
     samples = [
         Sample(
@@ -106,11 +106,11 @@ def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
     return MemoryDataset(samples, name=tasks.name)
 
 
-@scorer(metrics={"*": [mean()]})  # type: ignore[untyped-decorator]  # where inspect_ai is not installed
+@scorer(metrics={"*": [mean()]})  # type: ignore[untyped-decorator]  # inspect_ai may be missing
 def scored_as_here(context: Context | None = None) -> Scorer:
-    """Scores each sample with its task's own scorer: all of its metrics, NaN where one was not scored.
+    """Score each sample with its task's scorer: all of its metrics, NaN for a metric without a score.
 
-    `context` holds a judge, rubrics and the like, where the scorer wants them. The reasons are in the metadata.
+    `context` holds a judge, rubrics etc. for scorers that need them. Status and details are in the metadata.
     """
 
     async def judge(state: TaskState, target: Target) -> Score:

@@ -1,4 +1,4 @@
-"""The pytest plugin: tests that run against a snapshot, with the network blocked; see docs/pytest.md.
+"""Pytest plugin for tests that run against a snapshot, with the network blocked; see docs/pytest.md.
 
     @pytest.mark.snapshot("site.wacz", accept="canonical", max_misses=0)
     def test_agent(stillweb): ...
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from stillweb.harness.testing.shelf import Shelf
 
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
-_TOLD: pytest.StashKey[int] = pytest.StashKey()  # faults by the end of the test itself
+_TOLD: pytest.StashKey[int] = pytest.StashKey()  # number of faults at the end of the test, before teardown
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
 _NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
 _MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options and settings."""
+    """Add the command line options and ini settings."""
     group = parser.getgroup("stillweb")
     group.addoption(
         "--stillweb-mode",
@@ -49,10 +49,10 @@ def _isolates(config: pytest.Config) -> bool:
     return bool(config.known_args_namespace.stillweb_isolate or config.getini("stillweb_isolate"))
 
 
-# before output is captured, since the process may be started anew
+# before output is captured, because the process may be restarted
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
-    """Enter a network namespace where that is asked for; what the run starts, workers of xdist too, is in it."""
+    """Enter a network namespace if requested; it holds all child processes, too, such as workers of xdist."""
     if _isolates(early_config):
         from stillweb.proxy.isolation import enter_isolation
         from stillweb.snapshots.errors import MissingCapability
@@ -65,7 +65,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker, so that `--strict-markers` knows it."""
+    """Register the marker for `--strict-markers`."""
     config.addinivalue_line(
         "markers",
         'snapshot(*paths, accept="rule", max_misses=0, mode=None, allow=(), upstream_ca=None): answer this test '
@@ -74,9 +74,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SHELVES] = {}
 
 
-@pytest.hookimpl(trylast=True)  # when the fixtures of the whole run have ended
+@pytest.hookimpl(trylast=True)  # after the teardown of session fixtures
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Puts recorded snapshots in place; a run that can't has failed."""
+    """Move recorded snapshots into place; fail the run if one can't be moved."""
     if shelves := session.config.stash.get(_SHELVES, {}):
         from stillweb.harness.testing.shelf import close_all
 
@@ -86,7 +86,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say which recordings were not put in place, and where libraries in C were not kept from the network."""
+    """Print which recordings were not moved into place, and how many tests did not block libraries in C."""
     reports = [report for kind in terminalreporter.stats.values() for report in kind]
     if open_tests := {report.nodeid for report in reports if getattr(report, "stillweb_open", False)}:
         terminalreporter.write_line(
@@ -117,15 +117,15 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
             upstream = marker.kwargs.get("upstream_ca")
             shelves[paths] = Shelf([Path(path) for path in paths], mode, Path(upstream) if upstream else None)
         shelf = shelves[paths]
-        if shelf.mode != mode:  # one process writes a snapshot once
+        if shelf.mode != mode:  # a process writes a snapshot only once
             raise UsageError(
                 f"mark snapshot: mode {mode!r}, but another test here has the same snapshot in {shelf.mode!r}"
             )
         if not shelf.recording:
-            _ = shelf.snapshot  # a snapshot that is not there is the test's error, before it runs
+            _ = shelf.snapshot  # a missing snapshot must fail the test before it runs
         elif _isolates(config):
             raise UsageError(f"{paths[-1]}: recording needs the network; record without --stillweb-isolate")
-        # each worker of xdist would put its own part in the place of the others'
+        # each worker of xdist would overwrite the others' recording
         elif hasattr(config, "workerinput"):
             raise UsageError(f"{paths[-1]}: several processes can't record one snapshot; record without -n")
         return Case(
@@ -137,12 +137,14 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
         )
     except StillwebError as error:
         reason = str(error)
-    pytest.fail(f"stillweb: {reason}", pytrace=False)  # outside, so that it is not told twice
+    # outside of the except block, so that the error is not shown twice
+    pytest.fail(f"stillweb: {reason}", pytrace=False)
 
 
-@pytest.hookimpl(tryfirst=True)  # no wrapper: inside those of pytest, which its teardown relies on
+# not a wrapper: must run inside pytest's own wrappers, on which its teardown relies
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Blocks the network before the test's fixtures are set up."""
+    """Block the network before the test's fixtures are set up."""
     marker = item.get_closest_marker("snapshot")
     if marker is not None:
         case = _make_case(item, marker)
@@ -152,7 +154,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fails a test that passed although it missed the snapshot or tried to go round it."""
+    """Fail a test that passed or was skipped although it had misses or tried to reach the network."""
     case = item.stash.get(_CASE, None)
     if case is None and item.get_closest_marker("snapshot") is not None:
         pytest.fail(
@@ -175,7 +177,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Frees the network after the test's fixtures; what they missed as they ended fails the test, too."""
+    """Unblock the network after the teardown of the test's fixtures; misses in the teardown fail the test, too."""
     case = item.stash.get(_CASE, None)
     complaint: str | None = None
     try:
@@ -192,13 +194,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Adds the misses, and what went past the snapshot, to the report of a test that failed by itself."""
+    """Add the misses and refused network attempts to the report of a test that failed by itself."""
     report = yield
     case = item.stash.get(_CASE, None)
     if case is not None and not case.recording:
         from stillweb.proxy.isolation import isolated
 
-        report.stillweb_open = not isolated()  # workers of xdist send it along
+        report.stillweb_open = not isolated()  # workers of xdist send this attribute to the controller
     if case is not None and report.when == "call" and report.failed:
         if told := case.told():
             report.sections.append(("stillweb: not in the snapshot", told))
@@ -209,7 +211,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture
 def stillweb(request: pytest.FixtureRequest) -> Case:
-    """The frozen web of this test: proxy_url, environment, transport(), mount(), tools()."""
+    """Return the snapshot as this test sees it: proxy_url, environment, transport(), mount(), tools()."""
     case: Case | None = request.node.stash.get(_CASE, None)
     if case is None:
         pytest.fail('the fixture stillweb needs @pytest.mark.snapshot("path")', pytrace=False)
@@ -218,23 +220,23 @@ def stillweb(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def stillweb_proxy(stillweb: Case) -> str:
-    """The proxy's address for this test."""
+    """Return the proxy's URL for this test."""
     return stillweb.proxy_url
 
 
 @pytest.fixture
 def stillweb_environment(stillweb: Case) -> dict[str, str]:
-    """Environment variables that send a program through the proxy."""
+    """Return environment variables that make a program use the proxy."""
     return stillweb.environment
 
 
 @pytest.fixture
 def stillweb_transport(stillweb: Case) -> Any:
-    """An httpx transport that answers in this process."""
+    """Return an httpx transport that answers in this process."""
     return stillweb.transport()
 
 
 @pytest.fixture
 def stillweb_tools(stillweb: Case) -> Any:
-    """A session of the tool `fetch` on the snapshot; `stillweb.tools(…)` gives others."""
+    """Return a session of the tool `fetch` on the snapshot; `stillweb.tools(…)` gives other tools."""
     return stillweb.tools("fetch")

@@ -1,4 +1,4 @@
-"""A task: one question, what a right answer is, and who judges that."""
+"""Task: a question, its reference answer and its scorer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stillweb.snapshots.errors import DamagedInput
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task, the same whichever set it came from.
+    """Task, in the same form for all task sets.
 
-    `reference` is any JSON value: the text of a table, a string, a record's own fields; only the scorer reads
-    it. `scorer` is a registered name or an import path `module:function`. `base` names the problem that
-    variants share (a goal and a constraint form, two languages), None where a task stands alone. `options` are
-    the scorer's; `meta` is what the set says about the task (domain, variant, language, budget, …).
+    `reference` is any JSON value (the text of a table, a string, fields of a record); only the scorer reads it.
+    `scorer` is a registered name or an import path `module:function`. `base` names the problem that variants share
+    (a goal and a constraint form, two languages); None if there are no variants. `options` are for the scorer.
+    `meta` holds the set's facts about the task (domain, variant, language, budget, …).
     """
 
     id: str
@@ -31,7 +31,7 @@ class Task:
     options: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with every field; inverse of `from_json`."""
+        """Return a JSON object with every field; inverse of `from_json`."""
         return {
             "id": self.id,
             "question": self.question,
@@ -45,7 +45,7 @@ class Task:
 
     @classmethod
     def from_json(cls, value: Any) -> Task:
-        """A task from a JSON object. DamagedInput names the field that is missing, unknown or of a wrong type."""
+        """Return the task in a JSON object. Raise DamagedInput for a missing, unknown or wrongly typed field."""
         if not isinstance(value, dict):
             raise DamagedInput(f"a task must be a JSON object, not {type(value).__name__}")
         for name, types in _TYPES.items():
@@ -60,8 +60,8 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the task's canonical JSON, for certificates; the same for the task read back from a file."""
-        plain = json.loads(json.dumps(self.to_json()))  # keys are texts before they are sorted
+        """SHA-256 (hex) of the task's canonical JSON, for certificates; equal after a round trip through a file."""
+        plain = json.loads(json.dumps(self.to_json()))  # keys must be texts before they are sorted
         text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -79,7 +79,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A record that could not be read: `line` counts from 1 (0: the whole file), `field` may be empty."""
+    """Record that could not be read: `line` counts from 1 (0: the whole file), `field` may be empty."""
 
     file: str
     line: int
@@ -93,9 +93,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class TaskSet(Sequence[Task]):
-    """The tasks of one source in its order, and the records that were refused.
+    """Tasks of one source in its order, and the records that were refused.
 
-    `notices` are about records that loaded: fields that nothing reads, once a file and field.
+    `notices` are about records that were read: fields that no code uses, once for each file and field.
     """
 
     name: str
@@ -117,7 +117,7 @@ class TaskSet(Sequence[Task]):
         return self.tasks[index]
 
     def by_id(self, task_id: str) -> Task:
-        """The task with this id; KeyError when there is none."""
+        """Return the task with this id. Raise KeyError if there is none."""
         for task in self.tasks:
             if task.id == task_id:
                 return task
@@ -125,5 +125,5 @@ class TaskSet(Sequence[Task]):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) over the tasks' digests, independent of their order."""
+        """SHA-256 (hex) of the tasks' digests, independent of their order."""
         return hashlib.sha256("\n".join(sorted(task.digest for task in self.tasks)).encode()).hexdigest()

@@ -1,13 +1,13 @@
-"""A trace: what one attempt did, one JSON object a line. The schema is `trace.schema.json`; see docs/trace.md.
+"""Trace of an attempt: one event a line, as a JSON object. See trace.schema.json and docs/trace.md.
 
-    with TraceWriter(path) as trace:            # writes path + ".part"; a killed process leaves that
+    with TraceWriter(path) as trace:            # writes path + ".part", which a killed process leaves
         trace.header(task=…, attempt=1, …)
         n = trace.write("tool_call", tool=…, …)
-        trace.finish()                          # now it is `path`
-    trace = read_trace(path)                    # strict: DamagedInput says file:line: what
+        trace.finish()                          # renames it to `path`
+    trace = read_trace(path)                    # strict: DamagedInput says file:line: problem
 
-A hash never sees the member `aside` (times, retries, tape or endpoint), nor `review` events, which are made
-afterwards by people.
+Hashes leave out the member `aside` (times, retries, tape or endpoint) and `review` events, which people add
+afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Event = dict[str, Any]
 
 
 def canonical(value: Any) -> bytes:
-    """Canonical JSON for hashing: sorted keys, no white space, UTF-8 (lone surrogates escaped), no NaN."""
+    """Return canonical JSON for hashing: sorted keys, no white space, UTF-8 (lone surrogates escaped), no NaN."""
     try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode()
@@ -45,12 +45,12 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """SHA-256 (hex) of the canonical JSON of a value."""
+    """Return the SHA-256 (hex) of a value's canonical JSON."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def hashed_part(event: Event) -> Event:
-    """The event without its `aside`."""
+    """Return the event without its `aside`."""
     return {name: member for name, member in event.items() if name != "aside"}
 
 
@@ -62,9 +62,9 @@ def _line(event: Event) -> bytes:
 
 
 def _append(file: FileIO, path: Path, line: bytes) -> None:
-    """All of a line or nothing: on a disk that fills up a write may take a part of it, and say so by its count alone.
+    """Append a whole line or nothing. Raise MissingCapability on a full disk.
 
-    Raises MissingCapability on a full disk.
+    On a disk that fills up, a write may store only a part of the line and report it by its return value alone.
     """
     start = file.tell()
     try:
@@ -96,7 +96,7 @@ def _schema() -> dict[str, Any]:
 
 
 def check_event(event: Any) -> str | None:
-    """What the schema has against one line, or None."""
+    """Return the first violation of the schema by an event, or None."""
     if not isinstance(event, dict):
         return f"must be a JSON object, not {type(event).__name__}"
     kind = event.get("event")
@@ -107,29 +107,32 @@ def check_event(event: Any) -> str | None:
 
 
 class TraceWriter:
-    """Writes one trace; every line is handed to the system at once, and the name is right only when whole."""
+    """Writer of a trace: unbuffered, into `<path>.part`, which is renamed when the trace is complete."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.part = path.with_name(path.name + ".part")
-        self.events: list[Event] = []  # all but the header; scoring looks back at them
+        self.events: list[Event] = []  # all but the header, for scoring
         self._file = self.part.open("wb", buffering=0)
 
     def header(self, **members: Any) -> None:
-        """Writes the first line. UsageError where nobody could read it."""
+        """Write the header line. Raise UsageError if it violates the schema."""
         event = {"event": "header", "schema": SCHEMA, "version": VERSION, **members}
         _append(self._file, self.part, _checked_line(event))
 
     def write(self, kind: str, /, **members: Any) -> int:
-        """Appends an event and returns its number. UsageError, and nothing is written, where nobody could read it:
-        what tools, models and agents of others say goes in here."""
+        """Append an event and return its number.
+
+        Raise UsageError, and write nothing, if the event violates the schema or is not JSON: it may contain data
+        from custom tools, models and agents.
+        """
         event = {"event": kind, "n": len(self.events) + 1, **members}
         _append(self._file, self.part, _checked_line(event))
         self.events.append(event)
         return len(self.events)
 
     def rearrange(self, events: list[Event]) -> None:
-        """Writes all but the header anew, in another order, with the numbers that they have now."""
+        """Rewrite all lines but the header from `events`, in their order and with their own numbers."""
         with self.part.open("rb") as file:
             header = file.readline()
         write_whole(self.part, [header, *map(_checked_line, events)])
@@ -138,7 +141,7 @@ class TraceWriter:
         self.events = events
 
     def finish(self) -> None:
-        """Closes the file and gives it its name, replacing an older trace of the same attempt."""
+        """Close the file and rename it to `path`, replacing an older trace of the same attempt."""
         os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self.part, self.path)
@@ -155,48 +158,47 @@ class TraceWriter:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace as read: its header and its events in order."""
+    """Trace that was read: its header and its events in order."""
 
     path: Path
     header: Event
     events: tuple[Event, ...]
 
     def of(self, kind: str) -> list[Event]:
-        """The events of one kind."""
+        """Return the events of one kind."""
         return [event for event in self.events if event["event"] == kind]
 
     def last(self, kind: str) -> Event | None:
-        """The last event of a kind."""
+        """Return the last event of a kind, or None."""
         return next((event for event in reversed(self.events) if event["event"] == kind), None)
 
     @property
     def task_id(self) -> str:
-        """Id of the task."""
         return str(self.header["task"]["id"])
 
     @property
     def attempt(self) -> int:
-        """Which epoch of the task, from 1."""
+        """Epoch of the task, from 1."""
         return int(self.header["attempt"])
 
     @property
     def misses(self) -> list[Event]:
-        """The tool calls that the snapshot could not answer."""
+        """Tool calls that the snapshot could not answer."""
         return [event for event in self.of("tool_call") if event["verdict"] == "miss"]
 
     @property
     def failures(self) -> list[Event]:
-        """The tool calls that failed as they had while recording, which are no misses."""
+        """Tool calls that failed as they did while recording; these are not misses."""
         return [event for event in self.of("tool_call") if str(event["verdict"]).startswith("failed:")]
 
     @property
     def hash(self) -> str:
-        """SHA-256 (hex) over all lines but the reviews, without what is aside."""
+        """SHA-256 (hex) of all lines, without `review` events and `aside`."""
         return hash_events([self.header, *self.events])
 
 
 def hash_events(events: Iterable[Event]) -> str:
-    """SHA-256 (hex) over the canonical JSON of events, one a line, reviews and `aside` left out."""
+    """Return the SHA-256 (hex) of the events' canonical JSON lines, without `review` events and `aside`."""
     state = hashlib.sha256()
     for event in events:
         if event["event"] != "review":
@@ -205,9 +207,9 @@ def hash_events(events: Iterable[Event]) -> str:
 
 
 def read_trace(path: Path, *, whole: bool = True) -> Trace:
-    """Reads a trace strictly. `whole=False` accepts one that was cut off (a `.part`), without its last bad line.
+    """Read a trace strictly. Raise DamagedInput, which names file, line and member.
 
-    DamagedInput names file, line and member.
+    `whole=False` accepts an interrupted trace (a `.part`) and ignores an incomplete last line.
     """
     events: list[Event] = []
     for number, event in _lines(path, whole):
@@ -238,7 +240,7 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[int, Any]]:
 
 
 def read_json(text: str | bytes) -> Any:
-    """A JSON value of which a digest can be made. Raises ValueError, also for what JSON has no number for, RecursionError."""
+    """Parse JSON for hashing. Raise ValueError, also for NaN and infinite numbers, or RecursionError."""
     return json.loads(text, parse_constant=_no_number, parse_float=_number)
 
 
@@ -252,7 +254,7 @@ def _number(text: str) -> float:
 
 
 def append_event(path: Path, kind: str, /, **members: Any) -> int:
-    """Adds an event (a review) to a finished trace, in one write; returns its number."""
+    """Append an event (a review) to a finished trace in one write; return its number."""
     event: Event = {"event": kind, "n": len(read_trace(path).events) + 1, **members}
     if message := check_event(event):
         raise DamagedInput(f"{kind}: {message}")
@@ -263,5 +265,5 @@ def append_event(path: Path, kind: str, /, **members: Any) -> int:
 
 
 def replace_events(path: Path, events: Iterable[Event]) -> None:
-    """Writes a trace anew (header first), atomically."""
+    """Rewrite a trace (header first), atomically."""
     write_whole(path, map(_line, events))

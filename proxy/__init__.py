@@ -1,14 +1,14 @@
-"""The wire: record into a snapshot, serve from one, drive a browser against either.
+"""The wire: record into a snapshot, replay from one, drive a browser against either.
 
 From the top down, each folder imports only those below it:
-explore/     find the states of a page by itself
+explore/     find the states of a page automatically
 check/       replay every view and compare it with the recording
-pages/       Fetcher: views by steps, in a browser whose time is held still
+pages/       Fetcher: views by steps, in a browser with frozen time
 recording/   Recorder: mitmproxy in this process, from its flows to the archive
-serving/     Gateway: replay, which has no way out; MadeHosts: hosts that it answers for; Ledger
-wire/        what recording and serving share; Authority: certificates
+serving/     Gateway: replay without any outgoing connection; Ledger
+wire/        code shared by recording and serving; Authority: certificates
 
-clients.py (client_environment: a command's traffic through a proxy of ours), isolation.py (no packet gets out)
+clients.py (client_environment: a command's traffic through our proxy), isolation.py (no packet gets out)
 
 Names are loaded on first use, so that importing the package costs nothing.
 """
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from stillweb.proxy.pages.views import Fetcher
     from stillweb.proxy.recording.recorder import Recorder, record_command
     from stillweb.proxy.serving.gateway import Gateway
-    from stillweb.proxy.serving.hosting import MadeHosts
     from stillweb.proxy.serving.ledger import Ledger
     from stillweb.proxy.wire.certificates import Authority
 
@@ -32,7 +31,6 @@ _HOME = {
     "client_environment": "clients",
     "Gateway": "serving.gateway",
     "Ledger": "serving.ledger",
-    "MadeHosts": "serving.hosting",
     "Recorder": "recording.recorder",
     "record_command": "recording.recorder",
     "Fetcher": "pages.views",
@@ -43,7 +41,6 @@ __all__ = [
     "Fetcher",
     "Gateway",
     "Ledger",
-    "MadeHosts",
     "Recorder",
     "client_environment",
     "record_command",

@@ -1,7 +1,7 @@
-"""Set-up of clients: the environment that sends a command's traffic through a proxy of ours.
+"""Client set-up: an environment that sends a command's traffic through our proxy.
 
-The variables trust our authority *alone*: everything goes through the proxy, so no other certificate is ever
-presented, and a client that goes round the proxy fails instead of recording nothing.
+The variables make clients trust *only* our authority. All traffic goes through the proxy, so no other
+certificate is ever presented, and a client that bypasses the proxy fails instead of going unrecorded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stillweb.snapshots.machine.signals import heard_signals, hearing
 
 NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
 
-# variable -> who reads it
+# variable -> programs that read it
 CA_VARIABLES = {
     "SSL_CERT_FILE": "OpenSSL: Python's ssl, httpx, Ruby, wget, Rust's native-tls; Go",
     "REQUESTS_CA_BUNDLE": "requests",
@@ -38,25 +38,26 @@ CA_VARIABLES = {
     "NIX_SSL_CERT_FILE": "Nix's builds of OpenSSL",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "gRPC",
 }
-# Those that would bring other certificates or a bypass back.
+# Variables that would add other certificates, or disable verification.
 CLEARED = ("SSL_CERT_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "GIT_SSL_NO_VERIFY", "GIT_PROXY_SSL_CAINFO")
-# Runtimes and package managers that look now and then whether there is a newer one of them: a miss on some days only.
+# Turns off the update checks of runtimes and package managers: they happen on some days only, and replay would miss.
 QUIET = {
     "DENO_NO_UPDATE_CHECK": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "npm_config_update_notifier": "false",
 }
-# ftp_proxy and the like are left alone: an HTTP proxy can't be theirs.
+# ftp_proxy and similar variables stay: an HTTP proxy can't serve those protocols.
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "WS_PROXY", "WSS_PROXY")
 
 
 def client_environment(
     proxy_url: str, ca_path: Path | str, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment (a copy of `base`, default this process's) that sends a command through `proxy_url`.
+    """Return an environment that sends a command through the proxy at `proxy_url`.
 
-    Proxy variables are set in upper and lower case, `NO_PROXY` is emptied so that not even localhost goes
-    round, and `ca_path` (PEM) becomes the only authority trusted, as far as each client can be told.
+    It is a copy of `base` (default: this process's). Proxy variables are set in upper and lower case,
+    `NO_PROXY` is emptied so that not even localhost bypasses the proxy, and `ca_path` (PEM) becomes the only
+    trusted authority, as far as each client can be configured.
     """
     environment = dict(os.environ if base is None else base)
     for name in CLEARED:
@@ -70,13 +71,14 @@ def client_environment(
 
 
 def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
-    """An environment that trusts the authorities in `ca_path`, in each way in which a client can be told (`wire.told`)."""
-    before = Path(environment.get("SSL_CERT_FILE") or os.devnull)  # ours, where it was told of others of ours
+    """Return an environment that trusts the authorities in `ca_path`, by every setting in `wire.told`."""
+    # an earlier bundle of ours, whose settings are replaced
+    before = Path(environment.get("SSL_CERT_FILE") or os.devnull)
     changed = {**environment, **dict.fromkeys(CA_VARIABLES, str(ca_path))}
     if wget_settings(ca_path).exists() and not _has_wget_settings(environment, before):
         changed["WGETRC"] = str(wget_settings(ca_path))
     if php_settings(ca_path).exists():
-        # an empty part stands for the directory that PHP was built with
+        # an empty part means PHP's built-in directory
         parts = environment.get("PHP_INI_SCAN_DIR", "").split(os.pathsep)
         parts = [
             part for part in parts if part not in (str(php_settings(before)), str(php_settings(ca_path)))
@@ -88,7 +90,7 @@ def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
 
 
 def client_files(environment: Mapping[str, str]) -> list[Path]:
-    """Return the files that an environment of `client_environment` names, held clocks' library included."""
+    """Return the files named in an environment of `client_environment`, libraries in LD_PRELOAD included."""
     pem = Path(environment.get("SSL_CERT_FILE") or os.devnull)
     found = [pem, wget_settings(pem), php_settings(pem), java_store(pem), NODE_SCRIPT]
     found += [Path(name) for name in environment.get("LD_PRELOAD", "").split(":") if name]
@@ -96,14 +98,14 @@ def client_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
-    """An environment in which these hosts alone are asked directly."""
+    """Return an environment in which only these hosts bypass the proxy."""
     return with_properties(
         {**environment, **dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))}, java_past(hosts)
     )
 
 
 def _has_wget_settings(environment: Mapping[str, str], before: Path) -> bool:
-    """Whether the user has settings, whose place ours would take."""
+    """Return True if the user has a wgetrc, which ours would replace."""
     home = environment.get("HOME") or os.path.expanduser("~")
     named = environment.get("WGETRC") or os.environ.get("WGETRC")
     return Path(home, ".wgetrc").exists() or named not in (None, "", str(wget_settings(before)))
@@ -113,10 +115,11 @@ _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()) -> int:
-    """Runs a command to its end and gives its exit code (128 + n when signal n ended it).
+    """Run a command to its end and return its exit code (128 + n if signal n ended it).
 
-    It inherits the open `files`. Ctrl-C reaches the command by itself (same terminal); we wait for it to finish. A command that isn't there
-    or can't be run is a UsageError; MissingCapability where files, memory or processes are short.
+    It inherits the open `files`. Ctrl-C reaches the command by itself (same terminal); this process waits for
+    it to finish. Raises UsageError if the command doesn't exist or can't be run, and MissingCapability if
+    files, memory or processes are short.
     """
     child: subprocess.Popen[bytes] | None = None
     with _interrupts_left_to_the_command():
@@ -138,9 +141,9 @@ def run_command(command: Sequence[str], environment: Mapping[str, str], files: S
 
 @contextlib.contextmanager
 def _interrupts_left_to_the_command() -> Iterator[None]:
-    """Ctrl-C does nothing here meanwhile. A KeyboardInterrupt in `wait` could lose the exit code just got."""
+    """Ignore Ctrl-C in this process: a KeyboardInterrupt in `wait` could lose the exit code just read."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # no signal is handled on this thread
+        yield  # only the main thread handles signals
         return
     before = signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
     try:
@@ -151,9 +154,9 @@ def _interrupts_left_to_the_command() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """What ends us comes a moment later: a command that is just being started would be left behind."""
+    """Delay terminating signals: a command that is just being started would be left running."""
     came: list[int] = []
-    # neither ignored nor blocked, which the command would inherit
+    # a handler, since the command would inherit ignored or blocked signals
     with hearing(heard_signals(), lambda number, _: came.append(number)):
         yield
     for number in came:

@@ -1,7 +1,7 @@
-"""The clock of a program, held at the day of a recording: from that moment on it runs as ever.
+"""A program's clock set to the time of a recording; from there it runs on as usual.
 
-By libfaketime, which the package `libfaketime` brings (extra `clock`). It is loaded into the program and all that this
-starts; not into what is linked statically, as Go's programs are: these read the real clock.
+It uses libfaketime, from the package `libfaketime` (extra `clock`). The library is loaded into the program
+and its children, but not into statically linked ones such as Go programs: these read the real clock.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 RECORDED = "recorded"
-NEAR = timedelta(minutes=1)  # of what it is to be, in which a clock is held
-# Debian's library of that name is older: under it Python can't sleep.
+NEAR = timedelta(minutes=1)  # largest error of a clock that counts as set
+# not Debian's package, which is older: Python can't sleep under it
 _INSTALL = "pip install libfaketime"
 _PROBE = "import time; time.sleep(0.001); print(time.time())"
 _PRELOAD = {"linux": ("LD_PRELOAD", "libfaketime.so.1"), "darwin": ("DYLD_INSERT_LIBRARIES", "libfaketime.1.dylib")}  # fmt: skip
 
 
 def moment_of(text: str, snapshot: Snapshot | None = None) -> datetime:
-    """A time as ISO 8601 or 14 digits; `recorded` is that of the first capture. Raises UsageError."""
+    """Parse a time in ISO 8601 or 14 digits; `recorded` is the first capture's. Raises UsageError."""
     if text == RECORDED and snapshot is not None:
         first = min((capture.timestamp for capture in snapshot.captures()), default="")
         if not first:
@@ -44,9 +44,10 @@ def moment_of(text: str, snapshot: Snapshot | None = None) -> datetime:
 
 
 def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, str]:
-    """An environment in which a program's clock shows `moment` now. It is tried.
+    """Return an environment in which a program's clock shows `moment` now, after testing it.
 
-    Raises UsageError for a time at which our certificates aren't valid, MissingCapability where it can't be done.
+    Raises UsageError if our certificates aren't valid at that time, MissingCapability if the clock can't be
+    set.
     """
     from stillweb.proxy.wire.certificates import EARLIER_DAYS, LEAF_DAYS  # loads cryptography
 
@@ -61,10 +62,10 @@ def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, st
     changed = {
         **environment,
         variable: f"{library}:{before}" if before else str(library),
-        "FAKETIME": f"{(moment - now).total_seconds():+.6f}",  # the same for all that the program starts
-        "DONT_FAKE_MONOTONIC": "1",  # or what waits would wait for ever
-        "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # or Chromium's processes crash
-        "NO_FAKE_STAT": "1",  # Python holds the date of a file against that in its compiled form
+        "FAKETIME": f"{(moment - now).total_seconds():+.6f}",  # a relative offset, so that all child processes agree
+        "DONT_FAKE_MONOTONIC": "1",  # else waits never end
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else Chromium's processes crash
+        "NO_FAKE_STAT": "1",  # Python compares a source file's date with that in its .pyc
     }
     _try(changed, moment)
     return changed
@@ -83,7 +84,7 @@ def _library() -> tuple[str, Path]:
 
 
 def _try(environment: Mapping[str, str], moment: datetime) -> None:
-    """Raises MissingCapability unless the clock of a program is held, and it can sleep."""
+    """Raise MissingCapability unless a program's clock is set, and the program can sleep."""
     clean = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _PROBE], env=clean, capture_output=True, text=True, check=False

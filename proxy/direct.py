@@ -1,7 +1,7 @@
-"""Hosts that a command asks itself, past a proxy of ours: a live model, say, whose answers are to be its own each time.
+"""Hosts that a command reaches directly, past our proxy: for example a live model.
 
-Only its environment says so: the proxy still connects to nothing. For such a command the usual authorities are trusted
-beside ours.
+Only the command's environment is changed: the proxy still connects to nothing. The command trusts the usual
+authorities besides ours.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from stillweb.proxy.wire.told import told_files
 from stillweb.snapshots.archives.appending import write_whole
 from stillweb.snapshots.errors import UsageError
 
-# A name or address, with or without a port, as clients take it in NO_PROXY.
+# A name or address, with or without a port, in the form of NO_PROXY.
 _HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
 
 
 def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
-    """Host names, each of which may have a port, sorted. Raises UsageError for anything else."""
+    """Return host names, optionally with a port, in lower case and sorted.
+
+    Raises UsageError for anything else.
+    """
     found = {str(value).lower() for value in values}
     for value in sorted(found):
         if not _HOST.fullmatch(value):
@@ -32,9 +35,10 @@ def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
 
 
 def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
-    """Of hosts that a command asks itself, the ports of this machine that an isolated one must be let to.
+    """Return the ports of this machine that an isolated command must be let in to, from its direct hosts.
 
-    A name of this machine without a port is what the command finds inside. Raises UsageError for another machine.
+    A name of this machine without a port means the command's own loopback. Raises UsageError for another
+    machine.
     """
     found = []
     for host in hosts:
@@ -54,19 +58,22 @@ def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
-    """An environment as `clients.client_environment` makes it, in which `hosts` are asked directly.
+    """Return an environment of `clients.client_environment` in which `hosts` bypass the proxy.
 
     Raises as `trust.usual_authorities`.
     """
     changed = dict(environment)
-    if not hosts or "SSL_CERT_FILE" not in changed:  # or it has no proxy of ours
+    if not hosts or "SSL_CERT_FILE" not in changed:  # without SSL_CERT_FILE it has no proxy of ours
         return changed
     hosts = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
     return trusting(past(changed, hosts), with_usual(Path(changed["SSL_CERT_FILE"])))
 
 
 def with_usual(ours: Path) -> Path:
-    """A file beside our authority with that and the usual ones; named by what is in it, so that none changes."""
+    """Write a bundle of our authority and the usual ones beside ours; return its path.
+
+    It is named by the hash of its content, so that an existing file never changes.
+    """
     from stillweb.proxy.wire.trust import (
         usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves
     )
@@ -74,7 +81,8 @@ def with_usual(ours: Path) -> Path:
     data = usual_authorities(ours)
     bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
     if not bundle.exists():
-        for path, content in {**told_files(bundle, data), bundle: data}.items():  # itself last
+        # the bundle last, since its existence means that all files are there
+        for path, content in {**told_files(bundle, data), bundle: data}.items():
             path.parent.mkdir(exist_ok=True)
             write_whole(path, [content])
     return bundle

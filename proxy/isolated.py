@@ -1,7 +1,7 @@
-"""A program alone in a namespace that has only loopback, while its proxy stays outside and reaches the network.
+"""A program isolated in a network namespace with only loopback, while its proxy stays outside.
 
-What goes past the proxy fails then, where it would otherwise be answered and recorded nowhere. A launcher enters the
-namespace and becomes the program; the helper of `stillweb.proxy.relaying` leads the proxy's port there.
+Traffic that bypasses the proxy then fails, instead of going unrecorded. A launcher enters the namespace and
+execs the program; the helper of `stillweb.proxy.relaying` forwards the proxy's port into it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageErr
 
 
 def run_isolated(command: Sequence[str], environment: Mapping[str, str], let_in: Sequence[Port]) -> int:
-    """As `clients.run_command`, with its environment as `clients.client_environment` makes it; of this machine the command reaches the ports in `let_in`, and nothing else.
+    """Run a command as `clients.run_command` does, in a namespace without a network.
 
-    Raises MissingCapability where the machine can't do it.
+    `environment` is made by `clients.client_environment`. The command reaches only the ports `let_in` of this
+    machine. Raises MissingCapability if the machine can't isolate, UsageError if there is no such program.
     """
     if (reason := can_isolate()) is not None:
         raise MissingCapability(reason)
     if shutil.which(command[0], path=environment.get("PATH")) is None:
         raise UsageError(f"{command[0]}: can't be run (no such program)")
     with Relay(let_in) as relay:
-        # -I: neither the program's variables nor its folder are for this Python
+        # -I: the launcher ignores the Python variables and the folder of the program
         launcher = [sys.executable, "-I", "-m", "stillweb.proxy.isolated", str(relay.control)]
         launcher += [part for host, port in let_in for part in (host, str(port))]
         return run_command([*launcher, "--", *command], environment, [relay.control])

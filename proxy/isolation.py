@@ -1,7 +1,7 @@
-"""A network namespace of our own, in which nothing but loopback exists: no packet can get out of it.
+"""Network isolation: a Linux namespace with nothing but loopback, which no packet can leave.
 
-Linux only: unshare(2) of the network (for root), or of user and network (for everybody else, where the
-machine permits it). Everything started from then on, the agent included, is in there too.
+It uses unshare(2) of the network (for root), or of user and network (for other users, if the machine permits
+it). Everything started from then on, the agent included, is in the namespace too.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x2, 0x4, 0x8  # linux/mount.h
 MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
-# Ubuntu 24.04 keeps users from it: an older kernel at the last step, a newer one at the first.
+# Ubuntu 24.04 forbids it to users: older kernels fail at the last step, newer ones at the first.
 _ON_UBUNTU = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-MARKER = "STILLWEB_ISOLATED"  # holds the id of the namespace that we are in
+MARKER = "STILLWEB_ISOLATED"  # variable with the id of the namespace that `enter_isolation` made
 
-# Well-known addresses outside; a route to any of them would be a way out. Nothing is ever sent to them: a datagram
-# socket that is connected only asks the kernel for a route.
+# Well-known outside addresses; a route to any of them would be a way out. Nothing is sent: connecting a datagram
+# socket only asks the kernel for a route.
 OUTSIDE = (("1.1.1.1", 443), ("8.8.8.8", 53), ("2606:4700:4700::1111", 443))
 OUTSIDE_NAME = "example.com"
 
-# Where services listen that use the network for others: a Unix socket with a path leads out of every network namespace.
+# Sockets of services that use the network for their clients: a Unix socket with a path crosses network namespaces.
 # glibc asks nscd, systemd-resolved, sssd and Avahi for names before any name server; the rest start programs outside.
 SERVICES = (
     "/run/nscd", "/var/run/nscd", "/run/systemd/resolve", "/var/lib/sss/pipes", "/run/avahi-daemon", "/run/dbus",
@@ -53,7 +53,10 @@ SERVICES = (
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """What came of trying to get out. `attempts` pairs each place with the error that stopped it, "" if none."""
+    """The result of trying to get out.
+
+    `attempts` pairs each place with the error that stopped it, "" if none did.
+    """
 
     escaped: bool
     attempts: tuple[tuple[str, str], ...]
@@ -61,11 +64,11 @@ class Canary:
     isolated: bool
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object, for the ledger."""
+        """Return a JSON object for the ledger."""
         return {"kind": "canary", **asdict(self)}
 
     def line(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         if self.escaped:
             places = ", ".join(place for place, error in self.attempts if not error)
             return f"canary: OUTSIDE REACHED ({places})"
@@ -73,7 +76,10 @@ class Canary:
 
 
 def can_isolate() -> str | None:
-    """None when a namespace can be made here, else why not, in one line. Tries it in a forked process."""
+    """Return None if a namespace can be made here, else the reason in one line.
+
+    Tries it in a forked process.
+    """
     if not sys.platform.startswith("linux"):
         return f"isolation needs Linux network namespaces; this is {sys.platform}"
     reader, writer = os.pipe()
@@ -98,19 +104,19 @@ def can_isolate() -> str | None:
 
 
 def isolated() -> bool:
-    """Whether this process is in a namespace made by `enter_isolation`."""
+    """Return True if this process is in a namespace made by `enter_isolation`."""
     return os.environ.get(MARKER) == _namespace()
 
 
 def enter_isolation(let_in: Sequence[tuple[str, int]] = (), relay: Relay | None = None) -> None:
-    """Puts this process, and all that it starts, where only loopback exists. Does nothing the second time.
+    """Move this process, and everything it starts, into a namespace with only loopback.
 
-    Of the loopback outside the ports in `let_in` are reached from within, and nothing else: see `stillweb.proxy.relaying`. By
-    `relay`, where its helper has been started before.
+    Does nothing the second time. Of the outer loopback only the ports in `let_in` are reachable from inside:
+    see `stillweb.proxy.relaying`. `relay` is given if its helper is already running.
 
-    Call it before threads are started. A process that has threads is started anew inside, with the same
-    arguments, and this one becomes its shadow: it passes signals on and ends with its exit code.
-    Raises MissingCapability when the machine can't do it.
+    Call it before threads are started. A process with threads is started anew inside, with the same
+    arguments; this process then only passes signals on and ends with the new one's exit code. Raises
+    MissingCapability if the machine can't do it.
     """
     if isolated():
         return
@@ -122,13 +128,13 @@ def enter_isolation(let_in: Sequence[tuple[str, int]] = (), relay: Relay | None 
 
 
 def canary() -> Canary:
-    """Tries to reach places outside, by address and by name, and says what came of it."""
+    """Try to reach outside places, by address and by name, and return the result."""
     attempts: list[tuple[str, str]] = []
     for host, port in OUTSIDE:
         place = host_port(host, port)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         attempts.append((place, _try(lambda f=family, h=host, p=port: _connect(f, h, p))))
-    if isolated():  # elsewhere a resolver may keep us waiting for longer than anybody wants
+    if isolated():  # outside a namespace the resolver may take very long
         attempts.append((OUTSIDE_NAME, _try(lambda: socket.getaddrinfo(OUTSIDE_NAME, 443))))
     return Canary(
         escaped=any(not error for _, error in attempts),
@@ -205,14 +211,14 @@ def _unshare() -> None:
 
 
 def _hide_services(libc: ctypes.CDLL) -> None:
-    """Mount something empty over each of SERVICES, for this process and what it starts.
+    """Mount an empty file or directory over each of SERVICES, for this process and its children.
 
-    Raises MissingCapability where that is not allowed: a name that is looked up would leave the namespace.
+    Raises MissingCapability if mounts are not allowed: a name lookup would leave the namespace.
     """
     places = sorted({os.path.realpath(place) for place in SERVICES if os.path.exists(place)})
     if not places:
         return
-    # what is mounted outside is still seen inside, and nothing the other way round
+    # slave: later mounts outside show up inside, mounts inside don't show up outside
     failed = libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None)
     flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
     for place in places:
@@ -238,7 +244,10 @@ def _loopback_up() -> None:
 
 
 def _start_anew(let_in: Sequence[tuple[str, int]]) -> NoReturn:
-    """Forks; the child enters the namespace and starts this program again; the parent waits and ends as it does."""
+    """Fork a child that enters the namespace and restarts this program.
+
+    The parent waits, passes signals on, and exits with the child's code.
+    """
     reason = can_isolate()
     if reason is not None:
         raise MissingCapability(reason)

@@ -1,7 +1,9 @@
-"""What Java is told by: properties, in a variable that each of its machines reads (and says so on standard error).
+"""Java system properties for proxy and trust store.
 
-java.net.http, HttpURLConnection, OkHttp and what is built on them go by these; Apache's HttpClient where it is asked to
-use the system's properties. None sends a name to a proxy by them.
+They are set in a variable that every JVM reads (and reports on stderr).
+
+java.net.http, HttpURLConnection, OkHttp and libraries built on them use these properties; Apache HttpClient
+does if it is configured to use system properties. None of them sends proxy credentials by properties.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ VARIABLE = "JAVA_TOOL_OPTIONS"
 
 
 def java_proxy(proxy_url: str) -> dict[str, str]:
-    """The properties of a proxy."""
+    """Return the properties of a proxy."""
     at = urlsplit(proxy_url)
     return {
         f"{scheme}.proxy{part}": str(value)
@@ -27,12 +29,15 @@ def java_proxy(proxy_url: str) -> dict[str, str]:
 
 
 def java_past(hosts: Sequence[str]) -> dict[str, str]:
-    """Those of hosts that are asked directly; Java knows no ports there, and without any host means it."""
+    """Return the property of hosts that bypass the proxy.
+
+    Java takes no ports there. An empty list means that no host bypasses it, not even localhost.
+    """
     return {"http.nonProxyHosts": "|".join(dict.fromkeys(re.sub(r":\d+$", "", host) for host in hosts))}
 
 
 def java_trust(store: Path) -> dict[str, str]:
-    """Those of a trust store."""
+    """Return the properties of a trust store."""
     return {
         "javax.net.ssl.trustStore": str(store),
         "javax.net.ssl.trustStoreType": "JKS",
@@ -41,7 +46,7 @@ def java_trust(store: Path) -> dict[str, str]:
 
 
 def with_properties(environment: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Java has these properties, in place of what the same ones were."""
+    """Return an environment with these Java properties in place of earlier values of the same ones."""
     present = environment.get(VARIABLE, "")
     words = []
     for name, value in properties.items():

@@ -1,8 +1,8 @@
-"""Ports of this machine that are let into a namespace which has only loopback: a model that listens here, say.
+"""Ports of this machine forwarded into a namespace that has only loopback: for example a local model's.
 
-A socket belongs to the namespace that it was made in. So listeners are made inside, and a helper that stayed outside
-gets them: what connects to one is led to the same port outside. The helper knows these ports and nothing else, and ends
-with the process that started it.
+A socket belongs to the namespace in which it was made. So listeners are made inside and passed to a helper
+that stayed outside: it forwards each connection to the same port outside. The helper knows only these ports,
+and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from stillweb.proxy.wire.addresses import host_port
 from stillweb.snapshots.errors import MissingCapability
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-Port = tuple[str, int]  # of this machine: an address of loopback, or localhost
-_LOCALHOST = ("127.0.0.1", "::1")  # whatever a resolver says
+Port = tuple[str, int]  # on this machine: a loopback address or localhost
+_LOCALHOST = ("127.0.0.1", "::1")  # without asking a resolver
 _READY = b"+"
 
 
 class Relay:
-    """The helper's inside. Make it before the namespace is entered, call `listen` within.
+    """The inner end of the helper. Make it before entering the namespace; call `listen` inside.
 
-    In a context the helper ends with that; otherwise with the process that started it, which waits for it nowhere.
+    As a context manager it ends the helper on exit. Otherwise the helper ends with the process that started
+    it, which never waits for it.
     """
 
     def __init__(self, ports: Sequence[Port]) -> None:
         self._ports = ports
         self._control, theirs = socket.socketpair()
         with theirs:
-            # -I: what lies in the folder that we are in, or in Python's variables, is not ours
+            # -I: ignore the current folder and Python's variables, which belong to the command
             command = [
                 sys.executable,
                 "-I",
@@ -53,14 +54,14 @@ class Relay:
 
     @classmethod
     def inherited(cls, control: int, ports: Sequence[Port]) -> Relay:
-        """That of the process that started this one, which gave it the file `control`."""
+        """Rebuild the relay from the control socket inherited from the parent process."""
         relay = cls.__new__(cls)
         relay._ports, relay._control, relay._helper = ports, socket.socket(fileno=control), None
         return relay
 
     @property
     def control(self) -> int:
-        """The file by which the helper is told of the listeners."""
+        """Return the descriptor of the socket by which the helper gets the listeners."""
         return self._control.fileno()
 
     def __enter__(self) -> Relay:
@@ -73,7 +74,10 @@ class Relay:
             self._helper.wait()
 
     def listen(self) -> None:
-        """Raises MissingCapability where a port can't be had inside."""
+        """Listen on the ports inside and pass the listeners to the helper.
+
+        Raises MissingCapability if a port is taken inside, or the helper has ended.
+        """
         with self._control as control:
             for host, port in self._ports:
                 address = _LOCALHOST[0] if host == "localhost" else host
@@ -101,10 +105,10 @@ async def _serve(control: socket.socket, ports: Sequence[Port]) -> None:
 
 
 async def lead(port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass what a connection says to a port of this machine, and back."""
+    """Forward a connection to a port of this machine, in both directions."""
     there = await _connect(port)
     if there is None:
-        writer.transport.abort()  # who was let in meets what he would have met outside: nobody
+        writer.transport.abort()  # nothing listens outside: the client gets a reset
         return
     try:
         await asyncio.gather(_pass_on(reader, there[1]), _pass_on(there[0], writer))
@@ -134,7 +138,8 @@ def _main(parent: int, control: int, *places: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's, for the process that it ends with
+    # the terminal's signals are for the parent, with which the helper ends
+    for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ports = [(host, int(port)) for host, port in zip(places[::2], places[1::2], strict=True)]
     asyncio.run(_serve(socket.socket(fileno=control), ports))

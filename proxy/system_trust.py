@@ -1,7 +1,8 @@
-"""The system's list of authorities, replaced for an isolated program: libcurl and GnuTLS read it, and no variable.
+"""Replacement of the system's CA list for an isolated program.
 
-In a mount namespace of our own, so that nobody else sees it. Only where that list is one file, as Debian, Fedora,
-openSUSE, Alpine and what comes of them have it.
+It is for libcurl and GnuTLS programs, which read this list and no variable. It happens in a mount namespace
+of our own, so no other program sees it. It works only if the list is one file, as in Debian, Fedora,
+openSUSE, Alpine and their derivatives.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ SYSTEM_LISTS = (
 
 
 def replace_system_list(pem: Path, lists: Sequence[str] = SYSTEM_LISTS) -> str | None:
-    """Puts `pem` in the place of the system's lists, for this process and what it starts. None, or why it could not.
+    """Mount `pem` over the system's CA lists, for this process and its children.
 
-    To be called in a namespace that `isolation.enter_isolation` has made.
+    Returns None, or why it failed. Call it in a namespace made by `isolation.enter_isolation`.
     """
     places = sorted({os.path.realpath(place) for place in lists if os.path.isfile(place)})
     if not places or not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
-    # what is mounted outside is still seen inside, and nothing the other way round
+    # slave: later mounts outside show up inside, mounts inside don't show up outside
     failed = libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None)
     for place in places:
         failed = failed or libc.mount(os.fsencode(pem.absolute()), os.fsencode(place), None, MS_BIND, None)

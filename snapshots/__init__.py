@@ -1,19 +1,20 @@
-"""The frozen web: captures, views, texts, search. Knows no socket, browser or agent.
+"""The frozen web: captures, views, texts, search. Imports no socket, browser or agent code.
 
 Words        request.py, capture.py, view.py, profile.py, errors.py, dates.py, software.py, words.py
-Whole        snapshot.py (open, look up, layers), opening.py (what lies at a path), writer.py, wacz.py (seal), searching.py
+Whole        snapshot.py (open, look up, layers), opening.py (paths, formats), writer.py, wacz.py (seal), searching.py
 
 From the top down, each folder imports only those below it:
-upkeep/      verified, compared, cut, brought up to date, searched for secrets
-importers/   recordings of others that are no archives: HAR, mitmproxy's flows
+upkeep/      whole snapshots: verify, diff, cut, upgrade texts, search for secrets
+importers/   foreign recordings that are no archives: HAR, mitmproxy flows
+evidence/    the model of what answers depend on, which will replace matching and states
 matching/    which capture answers a request: the ladder, and the choice among several
 contents/    records as they are written, the list of files and the id, frozen texts
-index/       records to sorted lines, on all cores; the index as it is read
-states/      what a server was told before, and what a recording proves of it
-texts/       what pages and PDFs say
+index/       from records to sorted index lines, on all cores; reading the index
+states/      server states: what a server was told before, and what a recording proves of it
+texts/       text extraction from pages and PDFs
 identity/    what makes two requests the same: the key, and the rules
 archives/    WARC records, gzip members, HTTP in records
-secrets/     what a secret is, and what stands in its place
+secrets/     detection of secrets, and their pseudonyms
 http/        bodies, encodings, weights, languages, ranges
 machine/     bytes at any offset, caches, locks, processes
 
@@ -70,5 +71,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'stillweb.snapshots' has no attribute {name!r}")
     value = getattr(import_module(f"stillweb.snapshots.{_HOME[name]}"), name)
-    globals()[name] = value  # over the module of the same name, which importing it has put here
+    globals()[name] = value  # replace the submodule of the same name, which the import has set here
     return value

@@ -1,4 +1,4 @@
-"""A capture: one recorded exchange, as the index knows it and as it is read back."""
+"""The index entry of a recorded exchange, its response, and the exchange as a recorder hands it over."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots.request import Headers, Request
 
-PARTIAL = frozenset({206, 304, 412, 416})  # what answers only a request for just that
+PARTIAL = frozenset({206, 304, 412, 416})  # statuses that answer only a conditional or range request
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A recorded answer. `body` is transfer-decoded but still content-encoded, as stored.
+    """A recorded response. `body` is transfer-decoded but still content-encoded, as stored.
 
     The headers agree with the bytes: `Transfer-Encoding` is gone and `Content-Length` is right.
     """
@@ -25,19 +25,20 @@ class Response:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first value of a field, by case-insensitive name."""
+        """Return the first value of a field, by case-insensitive name; None if the field is absent."""
         wanted = name.lower()
         return next((v for n, v in self.headers if n.lower() == wanted), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A line of the index: where a response (or revisit) lies and what decides if it is an answer.
+    """A line of the index: where a response (or revisit) lies, and what decides if it answers a request.
 
     `offset` and `length` are of the WARC record in `filename` (bytes, compressed); `request_offset` and
-    `request_length` likewise of its request (-1 when the archive holds none). `begin` and `end` are the
-    session's event numbers at which the request started and its answer was complete: A happened before B
-    if A.end < B.begin. `key` and `exact` are hex SHA-256 of the canonical and the literal request.
+    `request_length` are those of its request record (-1 and 0 if the archive holds no request). `begin` and
+    `end` are the session's event numbers at which the request started and its response was complete: A
+    happened before B if A.end < B.begin. `key` and `exact` are hex SHA-256 of the canonical and the literal
+    request.
     """
 
     urlkey: str
@@ -58,26 +59,26 @@ class Capture:
     begin: int = 0
     end: int = 0
     protocol: str = "http/1.1"
-    vary: tuple[tuple[str, str], ...] = ()  # request values of the fields that the response's Vary names
+    vary: tuple[tuple[str, str], ...] = ()  # request values of the fields named in the response's Vary
     cookies: str = ""  # hash of the request's cookies that can decide the answer
-    state: str = ""  # id of the server state it was recorded in, "" is the state before any change
-    changes: bool = False  # whether this exchange itself may change the state
-    # of a revisit: filename, offset, length of the payload's record
+    state: str = ""  # id of the server state at recording time; "" is the state before any change
+    changes: bool = False  # True if this exchange itself may change the state
+    # filename, offset and length of the record with a revisit's payload
     original: tuple[str, int, int] | None = None
-    # why only the first of the body was kept (WARC-Truncated); of ours event streams and pictures that did not end
+    # WARC-Truncated: why the body is cut short. Our recorder cuts event streams and pictures that never end
     truncated: str = ""
 
     @property
     def place(self) -> tuple[str, int]:
-        """The stable identity of a capture within its snapshot."""
+        """Return the capture's stable identity within its snapshot: file name and offset."""
         return self.filename, self.offset
 
 
 if TYPE_CHECKING:
     swift_capture = Capture
 else:
-    # A frozen dataclass sets its fields one by one through object.__setattr__, which takes five times as long as
-    # making one that is not frozen, of the same slots, and calling it by its class then.
+    # A frozen dataclass sets its fields one by one through object.__setattr__. It is five times as fast to make an
+    # unfrozen object with the same slots and then to assign its `__class__`.
     _Draft = make_dataclass(
         "_Draft",
         [(f.name, Any) if f.default is MISSING else (f.name, Any, f.default) for f in fields(Capture)],
@@ -85,7 +86,7 @@ else:
     )
 
     def swift_capture(*values: Any) -> Capture:
-        """A capture of the values of its fields, in order."""
+        """Make a capture from the values of its fields, in order; faster than `Capture(...)`."""
         made = _Draft(*values)
         made.__class__ = Capture
         return made
@@ -100,17 +101,17 @@ _after = attrgetter(*_NAMES[_NAMES.index("changes") + 1 :])
 
 
 def with_state(capture: Capture, stated: Stated) -> Capture:
-    """A capture with what was found out of its state."""
+    """Return a copy of the capture with its `vary`, `cookies`, `state` and `changes` replaced."""
     values: tuple[Any, ...] = (*_before(capture), *stated, *_after(capture))
     return swift_capture(*values)
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What a recorder hands to the writer: one whole exchange, secrets already replaced.
+    """One whole exchange as a recorder hands it to the writer, with secrets already replaced.
 
-    `body` is transfer-decoded and content-encoded; a file object is read from its start to its end,
-    so that a body never has to be in memory.
+    `body` is transfer-decoded and content-encoded; a file object is read from its start to its end, so that a
+    body never has to be in memory.
     """
 
     request: Request

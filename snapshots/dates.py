@@ -1,4 +1,4 @@
-"""Times as WARC, CDXJ and people write them."""
+"""Conversion of times between WARC dates, CDXJ timestamps and `datetime`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # stands for the date of a record that has none
-UNDATED = "0" * 14  # the timestamp of a record without a date, or with one that no calendar has
+UNDATED = "0" * 14  # timestamp of a record whose date is missing or impossible
 
-# A WARC-Date as nearly all are written; the 29th and later are looked at more closely.
+# The usual form of a WARC-Date. Days from the 29th on need the calendar, so they take the slow path.
 _USUAL = re.compile(
     r"([0-9]{4})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]+))?Z"
 )
-# Also a part of one (WARC 1.1 allows "2025-01"), 14 digits, or a time in another zone.
+# Any other form: a partial date (WARC 1.1 allows "2025-01"), 14 digits, or a time in another zone.
 _ANY = re.compile(
     r"\s*([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2})(?:[Tt ]?([0-9]{2}):?([0-9]{2})"
     r"(?::?([0-9]{2})(?:[.,]?([0-9]+))?)?)?)?)?\s*(?:[Zz]|([+-])([0-9]{2}):?([0-9]{2}))?\s*"
@@ -20,7 +20,7 @@ _ANY = re.compile(
 
 
 def iso_date(moment: datetime | str | None) -> str:
-    """A WARC-Date with milliseconds; from a time, from 14 or 17 digits, or now."""
+    """Format a WARC-Date with milliseconds from a time, from 14 or 17 digits, or from now."""
     if isinstance(moment, str):
         d = moment.ljust(17, "0")
         fraction = "" if len(moment) <= 14 else f".{d[14:17]}"
@@ -30,7 +30,7 @@ def iso_date(moment: datetime | str | None) -> str:
 
 
 def timestamp_of(date: str) -> str:
-    """Return the 14 or 17 digits of a WARC-Date, UTC; `UNDATED` for a date that no calendar has."""
+    """Return the 14 or 17 digits (UTC) of a WARC-Date; `UNDATED` if the date is impossible."""
     usual = _USUAL.fullmatch(date)
     if usual is not None and usual[1] != "0000":
         *parts, fraction = usual.groups()
@@ -44,7 +44,10 @@ def timestamp_of(date: str) -> str:
 
 
 def _read(text: str) -> tuple[datetime, bool, str] | None:
-    """The moment in UTC, its second 59 where it is a leap second; whether it is one; the digits of its fraction."""
+    """Parse a time: return it in UTC, True if its second is 60, and the digits of its fraction.
+
+    Python's datetime has no leap seconds, so second 60 is returned as 59. None if the text is no time.
+    """
     found = _ANY.fullmatch(text)
     if found is None:
         return None
@@ -52,7 +55,7 @@ def _read(text: str) -> tuple[datetime, bool, str] | None:
     year, month, day, hour, minute, second = (
         int(part or least) for part, least in zip(parts, (0, 1, 1, 0, 0, 0), strict=True)
     )
-    leap = second == 60  # UTC has them, the calendar of Python has not
+    leap = second == 60  # UTC has leap seconds, Python's datetime does not
     try:
         moment = datetime(year, month, day, hour, minute, second - leap, tzinfo=UTC)
         if sign:
@@ -63,7 +66,7 @@ def _read(text: str) -> tuple[datetime, bool, str] | None:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """Return the time that ISO 8601, or 14 to 17 digits, name; None for anything else. Second 60 is the next minute."""
+    """Parse ISO 8601 or 14 to 17 digits; return None for any other text. Second 60 is the next minute."""
     found = _read(text)
     if found is None:
         return None
@@ -75,18 +78,21 @@ def parse_timestamp(text: str) -> datetime | None:
 
 
 def seconds_of(timestamp: str) -> float | None:
-    """Return the seconds since 1970 of a capture's timestamp; None where it is undated."""
+    """Return a capture timestamp in seconds since 1970; None if it is undated."""
     moment = parse_timestamp(timestamp)
     return None if moment is None else moment.timestamp()
 
 
 def not_after(one: str | None, other: str | None) -> bool:
-    """Whether a date of a header field is no later than another; the same text is not later, what is no date is."""
+    """Return True if one header date is no later than another.
+
+    Two equal texts are; dates that are absent or can't be parsed are not.
+    """
     if one is None or other is None:
         return False
-    from email.utils import parsedate_to_datetime  # brings sockets and random numbers along
+    from email.utils import parsedate_to_datetime  # imported late: it loads socket and random
 
     try:
         return one == other or parsedate_to_datetime(one) <= parsedate_to_datetime(other)
-    except (ValueError, TypeError, OverflowError):  # the last for numbers beyond all bounds
+    except (ValueError, TypeError, OverflowError):  # OverflowError: for absurdly large numbers
         return False

@@ -1,7 +1,7 @@
-"""Compressed bytes unpacked in parts of bounded size, and no further than a bound.
+"""Streaming decompression into parts of bounded size, with a limit on the total.
 
-All that is packed goes through here: content codings, WARC records, members of zips, indexes and options. 495 bytes may
-unpack to 2.4 GB, so nothing is unpacked at once whose size is not known to be small.
+All compressed data goes through here: content codings, WARC records, zip members, indexes and options. 495
+bytes may unpack to 2.4 GB, so nothing is unpacked at once unless its size is known to be small.
 """
 
 from __future__ import annotations
@@ -16,46 +16,47 @@ from isal import isal_zlib
 from stillweb.snapshots.errors import DamagedInput
 
 GZIP, ZLIB, DEFLATE = 31, 15, -15  # wbits: deflate in a gzip wrapper, in a zlib wrapper, bare
-MOST = 1 << 28  # bytes that a body, record or file may unpack to where it is read as a stream
-IN_MEMORY = 1 << 26  # bytes that it may unpack to where it is held in memory
-PART = 1 << 20  # bytes that come at once
-# brotli and zstandard have no limit of their own, so little is fed at once: 8 bytes of brotli can say 16 MB, 4 of zstd 128 kB
+MOST = 1 << 28  # most bytes that a streamed body, record or file may unpack to
+IN_MEMORY = 1 << 26  # the same for data held in memory
+PART = 1 << 20  # most bytes yielded at a time
+# brotli and zstandard can't limit their output, so they are fed little at a time: 8 bytes of brotli can unpack to 16 MB,
+# 4 bytes of zstd to 128 kB
 _BROTLI_STEP = 32
 _ZSTD_STEP = 512
 
 
 class TooLarge(DamagedInput):
-    """Something unpacks to more than the bound under which it is read."""
+    """Data that unpacks to more than the limit under which it is read."""
 
 
 def too_large(what: str, most: int) -> str:
-    """Return the words for something that unpacks to more than `most` bytes."""
+    """Return the message for data that unpacks to more than `most` bytes."""
     return f"{what} unpacks to more than {most >> 20} MB"
 
 
 class Stream:
-    """Unpacks one member. `feed` gives what a piece unpacks to, or raises ValueError.
+    """A decompressor of one member.
 
-    `eof` is True at the end of the member; `rest` then holds what was fed beyond it.
+    `feed` yields the unpacked data of a piece, or raises ValueError. `eof` is True at the end of the member;
+    `rest` then holds the bytes fed beyond it.
     """
 
     eof = False
     rest = b""
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield what the piece unpacks to, in parts."""
+        """Yield the unpacked data of the piece, in parts."""
         raise NotImplementedError
 
 
 class Inflate(Stream):
-    """Deflate in the wrapper that `wbits` names. `library` is zlib, or isal_zlib where speed counts."""
+    """A deflate stream, with zlib or, for speed, isal_zlib as `library`. `wbits` names its wrapper."""
 
     def __init__(self, wbits: int, library: ModuleType = zlib) -> None:
         self._z = library.decompressobj(wbits)
         self._error: type[Exception] = library.error
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """See `Stream.feed`."""
         z = self._z
         try:
             while piece and not z.eof:
@@ -65,7 +66,7 @@ class Inflate(Stream):
                     yield data
                 elif not piece:
                     break
-            # a part that was full may have left more behind, of input that is used up
+            # after a full part, zlib may hold back output although its input is used up
             while not z.eof and (data := z.decompress(b"", PART)):
                 yield data
         except self._error as error:
@@ -88,7 +89,6 @@ class Zstd(Stream):
         self._z = zstandard.ZstdDecompressor(**options).decompressobj()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """See `Stream.feed`."""
         for at in range(0, len(piece), _ZSTD_STEP):
             try:
                 data = self._z.decompress(piece[at : at + _ZSTD_STEP])
@@ -102,7 +102,7 @@ class Zstd(Stream):
 
 
 class Brotli(Stream):
-    """A brotli stream; nothing may follow it."""
+    """A brotli stream; no data may follow it."""
 
     def __init__(self) -> None:
         import brotli
@@ -111,7 +111,6 @@ class Brotli(Stream):
         self._z = brotli.Decompressor()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """See `Stream.feed`."""
         for at in range(0, len(piece), _BROTLI_STEP):
             try:
                 data = self._z.process(piece[at : at + _BROTLI_STEP])
@@ -131,7 +130,7 @@ def _parts(data: bytes) -> Iterator[bytes]:
 
 
 def within(parts: Iterable[bytes], most: int, refusal: Callable[[], Exception]) -> Iterator[bytes]:
-    """Yield the parts; raise `refusal()` as soon as they are more than `most` bytes together."""
+    """Yield the parts; raise `refusal()` as soon as their total exceeds `most` bytes."""
     have = 0
     for part in parts:
         have += len(part)
@@ -141,7 +140,10 @@ def within(parts: Iterable[bytes], most: int, refusal: Callable[[], Exception]) 
 
 
 def inflate(data: bytes, wbits: int, what: str, most: int = IN_MEMORY) -> bytes:
-    """Return what one deflated member unpacks to. Raises ValueError, and TooLarge which names `what`."""
+    """Return the unpacked data of one deflated member.
+
+    Raises ValueError, and TooLarge, whose message names `what`.
+    """
     stream = Inflate(wbits, isal_zlib)
     parts = within(stream.feed(data), most, lambda: TooLarge(too_large(what, most)))
     return b"".join(parts)

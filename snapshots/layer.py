@@ -1,4 +1,4 @@
-"""The layers of a snapshot: a path each, opened, and what is found when one lies over another."""
+"""The layers of a snapshot: opening one path, and merging captures when one layer lies over another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Layer:
-    """One of the paths of a snapshot. `prefix` keeps file names of layers apart; the first has none."""
+    """One path of a snapshot. `prefix` keeps the file names of layers apart; the first layer has none."""
 
     container: Container
     index: Index
@@ -33,13 +33,13 @@ class Layer:
 
     @property
     def table(self) -> Index | None:
-        """Where its captures that change something are, opened when first asked for."""
+        """Return the index of this layer's state-changing captures, opened on first use."""
         if self._table is None:
             self._table = (self.known.changing(),)
         return self._table[0]
 
     def named(self, capture: Capture) -> Capture:
-        """A capture of this layer under the snapshot's names."""
+        """Return a capture of this layer with the layer's prefix on its file names."""
         if not self.prefix:
             return capture
         original = capture.original
@@ -51,14 +51,14 @@ class Layer:
 def open_layer(
     path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool, aside: OnDisk | None
 ) -> Layer:
-    """Opens a path of a snapshot; see `Snapshot.open`."""
+    """Open one path of a snapshot; the parameters are those of `Snapshot.open`."""
     writer = None
     if not is_url(path):
         from stillweb.snapshots.writer import LIVE
 
         writer = LIVE.get(str(Path(path).resolve()))
     if writer is not None:
-        # before the files are opened, which then have all that the lines name
+        # take the lines before opening the files, so that the files hold every record that the lines name
         index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
         container = open_container(path)
     else:
@@ -72,7 +72,7 @@ def open_layer(
 
 
 def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
-    """Captures of layers, lowest first: the same request in the same state is answered by the highest."""
+    """Merge captures of layers, lowest first: the highest layer answers a request in a given state."""
     kept: list[Capture] = []
     seen: set[tuple[Any, ...]] = set()
     for captures in reversed(parts):
@@ -82,11 +82,14 @@ def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
 
 
 def asked(capture: Capture) -> tuple[Any, ...]:
-    """What a capture answers: a request with its Vary fields in a state, whole or in part."""
+    """Return what a capture answers: key, state, Vary values, and True for a partial response."""
     return capture.key, capture.state, capture.vary, capture.status in PARTIAL
 
 
 def answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:
-    """What need not be asked of lower layers any more: a whole answer speaks for parts too, not the reverse."""
+    """Return the `asked` tuples that a capture hides in lower layers.
+
+    A whole response hides partial ones, too, but not the reverse.
+    """
     found = asked(capture)
     return (found,) if found[-1] else (found, (*found[:-1], True))

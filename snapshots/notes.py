@@ -1,4 +1,4 @@
-"""What is said of what was wrong in an archive or left out of it: text, that of damage marked as such."""
+"""Notes on an archive's faults and omissions; notes of damage have a type of their own."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterable
 
 
 class Damaged(str):
-    """A note on what can't be read because the file is not as it was written."""
+    """A note on data that can't be read because the file is corrupt."""
 
     __slots__ = ()
 
 
 def note(notes: list[str], text: str) -> None:
-    """Add a note of damage, once."""
+    """Add a note of damage unless it is there already."""
     if text not in notes:
         notes.append(Damaged(text))
 
 
 def to_plain(notes: Iterable[str]) -> list[tuple[str, bool]]:
-    """Notes as what marshal and JSON take, each with whether it is of damage."""
+    """Convert notes to values for marshal and JSON: pairs of text and True if the note is of damage."""
     return [(str(note), isinstance(note, Damaged)) for note in notes]
 
 
 def from_plain(values: Iterable[tuple[str, bool]]) -> list[str]:
-    """The inverse of `to_plain`."""
+    """Convert the output of `to_plain` back to notes."""
     return [Damaged(text) if damaged else text for text, damaged in values]
 
 
 def damage_in(notes: Iterable[str]) -> list[str]:
-    """Those of the notes that are of damage."""
+    """Return the notes of damage."""
     return [note for note in notes if isinstance(note, Damaged)]

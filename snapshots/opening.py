@@ -1,5 +1,7 @@
-"""Opens what lies at a path: a WACZ (zip or directory), a bare WARC or ARC, here or behind an fsspec URL; recordings
-of other formats as what they are converted into.
+"""Opening of snapshots and archives: WACZ (zip or directory), bare WARC or ARC, HAR and mitmproxy flows.
+
+A path is local or an fsspec URL. A multi-WACZ package is opened as one container. Recordings in other formats
+are converted to a snapshot in the cache first.
 """
 
 from __future__ import annotations
@@ -31,20 +33,20 @@ from stillweb.snapshots.machine.cache import derived
 from stillweb.snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
 from stillweb.snapshots.notes import Damaged
 
-# What zipfile raises for a zip that is none, whose parts lie elsewhere than it says, or that it can't unpack.
+# Raised by zipfile for a file that is no zip, has wrong offsets, or can't be unpacked.
 BAD_ZIP = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError, IndexError, OverflowError,
 )  # fmt: skip
-LIKELY = 10  # times that a file of an archive is larger when it is unpacked, at most
+LIKELY = 10  # highest plausible ratio of unpacked to compressed size
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is for fsspec and not for the local file system."""
+    """Return True if a path is for fsspec and not for the local file system."""
     return isinstance(path, str) and "://" in path and not path.startswith("file://")
 
 
 def open_container(path: str | os.PathLike[str]) -> Container:
-    """Opens whatever is at a path or URL. Raises UsageError and DamagedInput."""
+    """Open the snapshot or archive at a path or URL. Raises UsageError and DamagedInput."""
     if is_url(path):
         return _remote(str(path))
     local = Path(str(path).removeprefix("file://"))
@@ -52,7 +54,7 @@ def open_container(path: str | os.PathLike[str]) -> Container:
         raise UsageError(f"{path}: no such file or directory")
     if local.is_dir():
         return open_directory(local)
-    if not local.is_file():  # a pipe tells its bytes once, and they are read in place
+    if not local.is_file():  # a pipe can be read only once, but containers need random access
         raise UsageError(f"{path}: is no file but a pipe or device; write what it gives to a file")
     return _file(FilePlace(local), str(local), stamp_of(local))
 
@@ -61,7 +63,7 @@ def _file(place: Place, name: str, stamp: str) -> Container:
     lead = place.read(0, 4096)
     if lead[:2] == b"PK":
         return _zip(place, name, stamp)
-    # one that is called so, and whose first record is damaged, has its other ones
+    # an archive by its suffix, with a damaged first record, can still have good ones after it
     if _is_archive(place, lead) or (name.endswith(SUFFIXES) and boundary_after(place, 0) is not None):
         return Container(name, "archive", {name.rstrip("/").rpartition("/")[2]: place}, {}, stamp)
     if (several := _listed(place, name, stamp)) is not None:
@@ -89,7 +91,7 @@ def _is_archive(place: Place, lead: bytes) -> bool:
 
 
 def _before_damage(lead: bytes) -> bytes:
-    """What a damaged gzip member begins with: one bad record must not hide the others."""
+    """Return the readable start of a damaged gzip member: one bad record must not hide the others."""
     z = zlib.decompressobj(GZIP)
     found = b""
     try:
@@ -112,7 +114,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
                 except TooLarge as error:
                     left_out.append(Damaged(f"{error}: it is not read"))
     except BAD_ZIP as error:
-        # that is what Python says of a zip that begins as one and ends as none
+        # Python's message for a file with a zip's start but without its end
         cut = str(error) == "File is not a zip file"
         why = "it is cut short: the list of its files, at its end, is missing" if cut else error
         raise DamagedInput(f"{name}: the zip is damaged: {why}") from error
@@ -144,7 +146,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
 
 
 def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -> Container:
-    """A HAR that lies in a zip with its bodies, as Playwright writes it."""
+    """Open a HAR in a zip together with its bodies, as Playwright writes it."""
     from stillweb.snapshots.importers import convert_to_cache
 
     hars = sorted(n for n in places if n.endswith(".har"))
@@ -160,7 +162,7 @@ def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -
 
 
 def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: Place | None) -> Container:
-    """Several WACZs as one: archives and page lists under the names of their parts, indexes left to be rebuilt."""
+    """Merge several WACZs under prefixed names; their indexes are dropped and rebuilt."""
     together = Container(name, "several", {}, {}, stamp, whole=whole)
     for part, container in parts:
         together.left_out += container.left_out
@@ -174,7 +176,10 @@ def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: 
 
 
 def _listed(place: Place, name: str, stamp: str) -> Container | None:
-    """The WACZs that a multi-wacz-package (JSON) lists, from beside it and nowhere else; None of other JSON."""
+    """Open the WACZs that a multi-wacz-package (JSON) lists; return None for any other file.
+
+    They are taken from the folder of the list only, and never fetched.
+    """
     if not place.read(0, 64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or place.size > SMALL:
         return None
     try:
@@ -203,11 +208,15 @@ def _listed(place: Place, name: str, stamp: str) -> Container | None:
 
 
 def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str) -> Place:
-    """A stored entry in place; a compressed one unpacked, large ones into the cache."""
+    """Return a zip entry as a byte source.
+
+    Stored entries are read in place. Compressed ones are unpacked into memory, or into the cache if they are
+    large.
+    """
     if entry.flag_bits & 1:
         raise DamagedInput(f"{name}: is encrypted")
     if entry.compress_type == zipfile.ZIP_STORED:
-        # the local header has a name and extra field of its own length (APPNOTE 4.3.7)
+        # name and extra field may have other lengths in the local header than in the directory (APPNOTE 4.3.7)
         local = place.read(entry.header_offset, 30)
         if local[:4] != b"PK\x03\x04":
             raise DamagedInput(f"{name}: its local header at offset {entry.header_offset} is damaged")
@@ -216,7 +225,7 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
         if base + entry.file_size > place.size:
             raise DamagedInput(f"{name}: the zip is cut short")
         if isinstance(place, FilePlace) and entry.filename.startswith((ARCHIVE, "indexes/")):
-            # a descriptor of its own for what is read all the time; the others share one
+            # archives and indexes are read often and get a descriptor each; the other entries share one
             return FilePlace(place.path, base=base, size=entry.file_size, name=name)
         return Part(place, base, entry.file_size, name)
     if entry.file_size > largest(entry):
@@ -231,7 +240,7 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
 
 
 def largest(entry: zipfile.ZipInfo) -> int:
-    """Return how many bytes an entry may unpack to: what is large as it stands is no bomb."""
+    """Return how many bytes an entry may unpack to. A stored entry can't be a zip bomb."""
     return (
         entry.file_size
         if entry.compress_type == zipfile.ZIP_STORED
@@ -240,7 +249,7 @@ def largest(entry: zipfile.ZipInfo) -> int:
 
 
 def _unpacked(listing: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-    """Yield what an entry holds, in pieces: read whole, it is unpacked further than its size says."""
+    """Yield an entry's data in pieces; reading it whole would unpack more than the declared size."""
     with listing.open(entry) as source:
         while piece := source.read(CHUNK):
             yield piece

@@ -1,4 +1,4 @@
-"""The profile of a snapshot: what a browser must look like to ask for the same things again."""
+"""The profile of a snapshot: the browser settings that must be equal in recording and replay."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from stillweb.snapshots.shapes import shaped
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Browser settings, the same while recording and replaying.
+    """Browser settings, equal while recording and replaying.
 
-    `clock` is the start of the page's time (ISO 8601, UTC); `seed` feeds every source of randomness. `chance` is how:
-    2, a stream for each code that draws; 1, as it was before, one for each document.
+    `clock` is the start of the page's time (ISO 8601, UTC); `seed` feeds every source of randomness. `chance`
+    selects the random streams: 2 is a stream for each script that draws; 1, the older way, is one for each
+    document.
     """
 
     user_agent: str = ""
@@ -27,10 +28,11 @@ class Profile:
     chance: int = 2
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; inverse of `from_json`."""
+        """Return a JSON object; inverse of `from_json`."""
         value = asdict(self)
         if self.chance == 1:
-            del value["chance"]  # as it was recorded: it is a part of the snapshot's id
+            # older profiles lack the member, and the profile is part of the snapshot's id
+            del value["chance"]
         value["viewport"] = list(self.viewport)
         return value
 
@@ -38,9 +40,8 @@ class Profile:
     def from_json(cls, value: dict[str, Any]) -> Profile:
         """Return the profile in a JSON object; unknown members are ignored, missing ones get their defaults.
 
-        Raises ValueError for a member of another type.
-
-        Without `chance` it is of a recording that was made with 1: its pages must draw the same numbers again.
+        Without `chance` the recording was made with 1, and its pages must draw the same numbers again. Raises
+        ValueError for a member of another type.
         """
         known = {"chance": 1} | {k: v for k, v in value.items() if k in cls.__dataclass_fields__}
         return shaped(known, cls)

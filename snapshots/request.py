@@ -1,4 +1,4 @@
-"""A request, as it was sent."""
+"""An HTTP request as the client sent it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 Headers = tuple[tuple[str, str], ...]
 
-# Fields of conditions (RFC 9110, 13.1); and all by which one request of a URL asks for another thing than the next
-# one, and gets a part, or a refusal.
+# Precondition fields (RFC 9110, 13.1); and all fields that make a response partial or a refusal, so that two requests
+# for one URL get different responses.
 CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
 CONDITIONAL = ("range", "if-range", *CONDITIONS)
 _CONDITIONAL = frozenset(CONDITIONAL)
@@ -27,17 +27,17 @@ class Request:
     body: bytes = b""
 
     def header(self, name: str) -> str | None:
-        """The first value of a field, by case-insensitive name."""
+        """Return the first value of a field, by case-insensitive name; None if the field is absent."""
         wanted = name.lower()
         return next((v for n, v in self.headers if n.lower() == wanted), None)
 
     def combined(self, name: str) -> str | None:
-        """All values of a list field, as if they had come in one line (RFC 9110, 5.3); None where there is none."""
+        """Join all values of a list field (RFC 9110, 5.3); return None if the field is absent."""
         wanted = name.lower()
         return ", ".join([v for n, v in self.headers if n.lower() == wanted]) or self.header(name)
 
     def conditional(self) -> tuple[str | None, ...]:
-        """The values of the `CONDITIONAL` fields, in that order; empty where none is sent."""
+        """Return the values of the `CONDITIONAL` fields, in that order; empty if none is sent."""
         if not _CONDITIONAL.intersection([n.lower() for n, _ in self.headers]):
             return ()
         return tuple([self.combined(name) for name in CONDITIONAL])

@@ -1,9 +1,10 @@
-"""Search indexes that are kept: built once for a snapshot, opened at once ever after.
+"""Persistent full-text indexes: built once for a snapshot, then opened from the cache.
 
-An index is a directory in the user's cache (`cache.cache_dir`), named by what decides its answers: the snapshot's id,
-and the versions of tantivy, jieba, Unicode's tables and of this code. It is no part of the snapshot, whose bytes stay
-what they were. Its files are checked against the digest of its stamp each time it is opened; one that fails is built
-anew, and where nothing can be kept, an index lasts as long as its process.
+An index is a directory in the user's cache (`cache.cache_dir`), named by the inputs that decide its answers:
+the snapshot's id, the versions of tantivy and jieba, Unicode's tables and this code. It is no part of the
+snapshot, which stays unchanged. Its files are checked against the digests in its stamp whenever it is opened.
+An index that fails the check is rebuilt. If nothing can be written to the cache, an index lives as long as
+its process.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 FORMAT = "stillweb search index 2"
-MANY = 500  # texts from which an index is kept; fewer are indexed in a moment
-KEEP = 8  # indexes; the ones used longest ago go first
-ABANDONED = 86_400  # seconds after which an unfinished index is no one's
+MANY = 500  # number of texts from which an index is kept; fewer are indexed in a moment
+KEEP = 8  # most indexes kept; the least recently used are deleted
+ABANDONED = 86_400  # seconds after which an unfinished index is deleted
 STAMP = "stamp.json"
 NAMED = "{}-search"
-Progress = Callable[[int, int], None]  # texts indexed, of how many
+Progress = Callable[[int, int], None]  # texts indexed, texts in all
 
 
 def index_of(snapshot: Snapshot, *, progress: Progress | None = None) -> SearchIndex:
-    """The search index over all frozen texts of a snapshot: the kept one, or one built now.
+    """Return the search index over all frozen texts of a snapshot: the kept index, or a new one.
 
-    `progress` is called only while one is built. Several processes may ask at once: one builds, the others wait.
+    `progress` is called only while an index is built. If several processes ask at once, one builds and the
+    others wait.
     """
     count = snapshot.count_texts()
 
@@ -65,7 +67,7 @@ def index_of(snapshot: Snapshot, *, progress: Progress | None = None) -> SearchI
 
 
 def is_ready(snapshot: Snapshot) -> bool:
-    """Whether `index_of` will give an index at once: one is kept, or the texts are few."""
+    """Return True if `index_of` needs no long build: an index is kept, or the texts are few."""
     if snapshot.count_texts() < MANY:
         return True
     try:
@@ -81,7 +83,7 @@ def _stamp(snapshot_id: str) -> str:
 
 @contextlib.contextmanager
 def _alone(folder: Path, stamp: str) -> Iterator[None]:
-    """One process at a time for one index; no lock where the system has none."""
+    """Let one process at a time work on an index; without a lock on systems that lack flock."""
     try:
         import fcntl
     except ImportError:
@@ -96,7 +98,7 @@ def _alone(folder: Path, stamp: str) -> Iterator[None]:
 
 
 def _opened(kept: Path, stamp: str) -> SearchIndex | None:
-    """The kept index; None where there is none or it is not what was written."""
+    """Open the kept index; return None if it is absent or differs from its stamp."""
     try:
         told = json.loads((kept / STAMP).read_bytes())
         if not isinstance(told, dict) or told.get("stamp") != stamp or told.get("files") != _digests(kept):
@@ -120,7 +122,10 @@ def _build(snapshot: Snapshot, folder: Path, kept: Path, stamp: str, advance: Ca
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Name -> BLAKE2b of every file but the stamp and what tantivy changes as it is opened (its locks)."""
+    """Map each file name to its BLAKE2b, except the stamp and tantivy's lock files.
+
+    Tantivy changes its lock files when it opens an index.
+    """
     found = {}
     for path in sorted(folder.iterdir()):
         if path.name != STAMP and path.suffix != ".lock":
@@ -132,9 +137,9 @@ def _digests(folder: Path) -> dict[str, str]:
 def _drop_old(folder: Path) -> None:
     times = []
     for path in folder.glob(NAMED.format("*")):
-        with contextlib.suppress(OSError):  # another process was quicker
+        with contextlib.suppress(OSError):  # another process deleted it first
             times.append((path.stat().st_mtime, path))
-    for path in folder.glob(".building-*"):  # of a process that was killed
+    for path in folder.glob(".building-*"):  # left by a killed process
         with contextlib.suppress(OSError):
             if path.is_dir() and time.time() - path.stat().st_mtime > ABANDONED:
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""JSON that others wrote, held against the types that its readers count on, once, where it comes in."""
+"""Validation of foreign JSON against the types that its readers rely on, once, on input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 def shaped(value: Any, kind: type[T]) -> T:
-    """Return the value as `kind`: a msgspec Struct, a dataclass, or types such as `dict[str, int]`. Raises ValueError."""
+    """Convert the value to `kind`: a msgspec Struct, a dataclass, or a type such as `dict[str, int]`.
+
+    Raises ValueError if it does not fit.
+    """
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -20,12 +23,12 @@ def shaped(value: Any, kind: type[T]) -> T:
 
 
 def well_formed(text: str) -> str:
-    """Return the text with U+FFFD for half surrogate pairs, which JSON can hold and UTF-8 can't."""
+    """Replace lone surrogates, which JSON can hold and UTF-8 can't, by U+FFFD."""
     return text if text.isascii() else _LONE.sub("\ufffd", text)
 
 
 def must_be_well_formed(*texts: str) -> None:
-    """Raise ValueError where a text holds half a surrogate pair that stands for no byte (as `surrogateescape` has them)."""
+    """Raise ValueError if a text holds a lone surrogate, unless it stands for a byte (`surrogateescape`)."""
     for text in texts:
         if not text.isascii():
             text.encode(errors="surrogateescape")

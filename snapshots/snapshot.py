@@ -1,4 +1,4 @@
-"""A snapshot, opened for reading: its captures, views, texts and index, from one place or several layers."""
+"""A snapshot opened for reading: its captures, views, texts and index, from one path or several layers."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
     from stillweb.snapshots.matching.ladder import Matcher
     from stillweb.snapshots.texts.text import FrozenText
 
-REMEMBERED = 1 << 12  # index keys whose captures are kept parsed
+REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
 
 
 class Snapshot:
-    """Reads a snapshot. Use `Snapshot.open`. Safe for concurrent reads from threads and after a fork."""
+    """A snapshot opened for reading with `Snapshot.open`.
+
+    It is safe for concurrent reads from threads and after a fork.
+    """
 
     def __init__(self, paths: tuple[str, ...], layers: list[Layer]) -> None:
         self.paths = paths
@@ -67,12 +70,12 @@ class Snapshot:
         checked: bool = False,
         aside: OnDisk | None = None,
     ) -> Snapshot:
-        """Opens one or more paths or fsspec URLs; later ones lie over earlier ones.
+        """Open one or more paths or fsspec URLs; later ones lie over earlier ones.
 
-        A path is a WACZ file, an open snapshot directory (also one that is being recorded into), a WARC or
-        ARC, a HAR or a mitmproxy flow file. An index that is not ours is built from the records; `progress`
-        is told bytes done and bytes in all. `checked`: see `open_index`; `aside` is given all captures, and of a
-        large archive no others are kept. Raises UsageError and DamagedInput.
+        A path is a WACZ file, an open snapshot directory (also while it is being recorded), a WARC or ARC, a
+        HAR or a mitmproxy flow file. A foreign index is rebuilt from the records; `progress` is called with
+        the bytes done and the bytes in all. `checked`: see `open_index`. `aside` receives all captures; for a
+        large archive they are then kept nowhere else. Raises UsageError and DamagedInput.
         """
         if not paths:
             raise UsageError("no snapshot named")
@@ -87,48 +90,49 @@ class Snapshot:
             raise
         return cls(tuple(str(p) for p in paths), layers)
 
-    # -- what it is
+    # -- identity and settings
 
     @cached_property
     def id(self) -> str:
-        """Hex SHA-256 over records, rules and profile; the same for every order and split of its files.
+        """Return the hex SHA-256 over records, rules and profile.
 
-        The order of layers counts, since it decides what is served.
+        It doesn't depend on the order and split of the files. The order of layers counts, since it decides
+        which capture is served.
         """
         ids = [_id_of(layer) for layer in self._layers]
         return ids[0] if len(ids) == 1 else layered_id(ids)
 
     @property
     def profile(self) -> Profile | None:
-        """The profile it was recorded with (of the first layer that has one); None for archives of others."""
+        """Return the profile of the first layer that has one; None for foreign archives."""
         return next((layer.known.profile for layer in self._layers if layer.known.profile), None)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings it was recorded with."""
+        """Return the settings used while recording."""
         return {k: v for layer in self._layers for k, v in layer.known.settings.items()}
 
     @property
     def notes(self) -> list[str]:
-        """What was wrong in the archives and could be read all the same."""
+        """Return notes on the faults that did not keep the archives from being read."""
         return [note for layer in self._layers for note in layer.known.notes]
 
     # -- captures
 
     def captures(self) -> Iterator[Capture]:
-        """All captures, by urlkey and time."""
+        """Yield all captures, by urlkey and time."""
         if len(self._layers) == 1:
             yield from self._layers[0].index
             return
         hidden = self._hidden()
         layers = [_tagged(number, layer) for number, layer in enumerate(self._layers)]
-        # a lower layer's capture stays only if no higher one has the same request in the same state
+        # drop a capture if a higher layer has the same request in the same state
         for number, capture in heapq.merge(*layers, key=lambda one: (one[1].urlkey, one[1].timestamp)):
             if hidden.get(asked(capture), number) <= number:
                 yield capture
 
     def _hidden(self) -> dict[tuple[Any, ...], int]:
-        """The highest layer that has a request in a state, of those above the first."""
+        """Map each request and state in a layer above the first to the highest layer that has it."""
         highest: dict[tuple[Any, ...], int] = {}
         for number, layer in enumerate(self._layers[1:], 1):
             for capture in layer.index:
@@ -136,7 +140,7 @@ class Snapshot:
         return highest
 
     def changing(self, site: str | None = None) -> Iterator[Capture]:
-        """The captures (of a site) that change a state or sent an issued value, without parsing all the others."""
+        """Yield the captures (of a site) that change a state or sent an issued value; parse no others."""
         for layer in self._layers:
             for line in changing_lines(layer.index, layer.table if site is not None else None, site):
                 capture = layer.named(to_capture(*parse_line(line)))
@@ -144,7 +148,7 @@ class Snapshot:
                     yield capture
 
     def candidates(self, urlkey: str) -> tuple[Capture, ...]:
-        """The captures with this index key, oldest first."""
+        """Return the captures with this index key, oldest first."""
         found = self._found.get(urlkey)
         if found is None:
             found = self._look(urlkey)
@@ -159,7 +163,7 @@ class Snapshot:
         return overlaid([[layer.named(c) for c in layer.index.candidates(urlkey)] for layer in self._layers])
 
     def prefix(self, start: str) -> Iterator[Capture]:
-        """The captures whose index key begins with `start`."""
+        """Yield the captures whose index key begins with `start`."""
         if len(self._layers) == 1:
             yield from self._layers[0].index.prefix(start)
             return
@@ -167,20 +171,29 @@ class Snapshot:
         yield from sorted(overlaid(parts), key=lambda c: (c.urlkey, c.timestamp))
 
     def speaks(self, protocol: str, start: str) -> bool:
-        """Whether any capture whose index key begins with `start` was made with a protocol; nothing is parsed."""
+        """Return True if a capture whose index key begins with `start` used the protocol. Parses no line."""
         mark = f'"protocol":"{protocol}"'.encode()
         return any(mark in line for layer in self._layers for line in layer.index.lines(start, prefix=True))
 
     def read(self, capture: Capture) -> Response:
-        """Return the answer of a capture, whole in memory. Raises DamagedInput, and TooLarge where it does not fit."""
+        """Return a capture's response, whole in memory.
+
+        Raises DamagedInput, and TooLarge if it does not fit.
+        """
         return self._archives.read(capture)
 
     def read_start(self, capture: Capture, size: int) -> Response:
-        """Return the answer of a capture, of a body that fills the memory the first `size` bytes. Raises DamagedInput."""
+        """Return a capture's response; a body too large for memory is cut to its first `size` bytes.
+
+        Raises DamagedInput.
+        """
         return self._archives.read_start(capture, size)
 
     def empty_archives(self) -> list[str]:
-        """The archives in which there is nothing at all; ours begin so, and lose nothing where a recording was killed."""
+        """Return the names of empty archive files of foreign snapshots.
+
+        Our own archive files start empty, so an empty one after a killed recording has lost nothing.
+        """
         files = (
             item
             for layer in self._layers
@@ -190,21 +203,21 @@ class Snapshot:
         return sorted(name for name, place in files if place.size == 0)
 
     def read_request(self, capture: Capture) -> Request:
-        """The request of a capture. Raises DamagedInput."""
+        """Return a capture's request. Raises DamagedInput."""
         return self._archives.read_request(capture)
 
     def head(self, capture: Capture) -> Response:
-        """The answer of a capture without its body, which may be too large for memory."""
+        """Return a capture's response without its body, which may be too large for memory."""
         return self._archives.head(capture)
 
     def open_body(self, capture: Capture) -> BinaryIO:
-        """The body of a capture as a stream: transfer-decoded, content-encoded as stored."""
+        """Open the body of a capture as a stream: transfer-decoded, content-encoded as stored."""
         return self._archives.open_body(capture)
 
     # -- views and texts
 
     def views(self) -> list[View]:
-        """All views, in the order of the page list; of one address the one in the highest layer."""
+        """Return all views in page list order; the highest layer wins for each address."""
         return list(self._views.values())
 
     @cached_property
@@ -220,7 +233,7 @@ class Snapshot:
         return found
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:
-        """The views in the metadata records: what the page list is made from."""
+        """Yield the views in the metadata records, the source of the page list."""
         views = []
         for line in layer.index.lines("urn:metadata:", prefix=True):
             entry = parse_line(line)[2]
@@ -233,8 +246,11 @@ class Snapshot:
         yield from sorted(views, key=lambda v: (v.timestamp, v.address))
 
     def view(self, address_or_id: str) -> View | None:
-        """The view with this address or id. A view without steps, whose address is its URL, is also found by
-        `URL#view=<id>`, as its text is called; another way to write the same URL is no other URL."""
+        """Return the view with this address or id; None if there is none.
+
+        The address of a view without steps is its URL. It is also found by `URL#view=<id>`, the address of
+        its text, and by any equivalent spelling of that URL.
+        """
         found = self._views.get(address_or_id)
         if found is not None:
             return found
@@ -246,12 +262,15 @@ class Snapshot:
         return found if request_key(asked).canonical == request_key(url).canonical else None
 
     def resource(self, kind: str, address: str) -> bytes | None:
-        """What belongs to a view: its screenshot, DOM, … (kinds are those of `view.RESOURCES`)."""
+        """Return a view's resource: its screenshot, DOM, … (kinds are those of `view.RESOURCES`)."""
         record = self.record_of("resource", f"urn:{kind}:{address}")
         return None if record is None else record.block
 
     def metadata(self, uri: str) -> Any:
-        """The JSON value of a metadata record, None if there is none."""
+        """Return the JSON value of a URI's last metadata record; None if there is none.
+
+        Raises DamagedInput.
+        """
         record = self.record_of("metadata", uri)
         try:
             return None if record is None else json.loads(record.block)
@@ -259,39 +278,47 @@ class Snapshot:
             raise DamagedInput(f"{uri}: its metadata record is no JSON: {error}") from error
 
     def all_metadata(self, uri: str) -> list[Any]:
-        """The JSON values of all metadata records of a URI, each once, in the highest layer that has any, as recorded."""
+        """Return the distinct JSON values of a URI's metadata records, in recorded order.
+
+        They come from the highest layer that has any. Records that are no JSON are skipped.
+        """
         found: list[Any] = []
         for layer in reversed(self._layers):
             for entry in {e["id"]: e for _, _, e in layer.index.entries(other_key("metadata", uri))}.values():
                 if entry.get("kind") == "metadata":
-                    with contextlib.suppress(ValueError, RecursionError):  # crawlers write other ones
+                    # crawlers also write metadata records that are no JSON
+                    with contextlib.suppress(ValueError, RecursionError):
                         found.append(json.loads(self._entry_record(layer, entry).block))
             if found:
                 break
         return found
 
     def metadata_addresses(self, start: str, *, views: bool = True) -> list[str]:
-        """The URIs of metadata records that begin with `start`, each once; without those that only say what a view is."""
+        """Return the distinct URIs of metadata records that begin with `start`.
+
+        With `views=False`, URIs that only have records of views are left out.
+        """
         wanted = other_key("metadata", start)
         lines = (line for layer in self._layers for line in layer.index.lines(wanted, prefix=True))
         entries = (parse_line(line)[2] for line in lines)
         return list(dict.fromkeys(target_of(one) for one in entries if views or one["mime"] != VIEW_MEDIA))
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What was said over web sockets (docs/snapshot.md), with their addresses, each in recorded order."""
+        """Yield web socket conversations (docs/snapshot.md) with their addresses, each in recorded order."""
         return (
             (uri, said) for uri in self.metadata_addresses("http", views=False) for said in self.said_at(uri)
         )
 
     def said_at(self, uri: str) -> list[dict[str, Any]]:
-        """What was said over the web sockets of an address, in recorded order."""
+        """Return the web socket conversations of an address, in recorded order."""
         found = self.all_metadata(uri)
         return [one for one in found if isinstance(one, dict) and isinstance(one.get("messages"), list)]
 
     def failures(self, address: str | None = None) -> Iterator[Failure]:
-        """The requests that came to no answer while they were recorded; only those of an address (without a query).
+        """Yield the requests that failed while recording, ordered by address.
 
-        In the order of their addresses; records that can't be read are passed over with a note.
+        With `address` (a URL without its query), only the failures of that address. Records that can't be
+        read are skipped with a note.
         """
         wanted = other_key("metadata", failures.START + (address or ""))
         for layer in self._layers:
@@ -302,17 +329,20 @@ class Snapshot:
                     where = f"{entry['filename']}: offset {entry['offset']}"
                     try:
                         yield failures.failure_of(self._entry_record(layer, entry).block, timestamp, where)
-                    except DamagedInput as error:  # which hides no other one
+                    except DamagedInput as error:  # a damaged record must not hide the others
                         note(layer.known.notes, f"{error}")
 
     def count_failures(self) -> int:
-        """How many different ones there are, by the index alone: the same request may have been tried again and again."""
+        """Count distinct failed requests, from the index only; a request may have been retried many times."""
         lines = (one for layer in self._layers for one in layer.index.lines(failures.START, prefix=True))
         entries = (parse_line(line)[2] for line in lines)
         return len({(target_of(e), e["digest"]) for e in entries if e["mime"] == failures.MEDIA})
 
     def record_of(self, kind: str, uri: str) -> Record | None:
-        """The last record of a kind ("resource", "metadata", "conversion") with a target URI."""
+        """Return the last record of a kind with a target URI; None if there is none.
+
+        Kinds are "resource", "metadata" and "conversion".
+        """
         for layer in reversed(self._layers):
             entries = [e for _, _, e in layer.index.entries(other_key(kind, uri)) if e.get("kind") == kind]
             if entries:
@@ -323,16 +353,16 @@ class Snapshot:
         return self._archives.entry(layer.prefix + entry["filename"], entry)
 
     def conversions(self) -> Iterator[Record]:
-        """The last conversion record of each address, by address."""
+        """Yield the last conversion record of each address, by address."""
         for number, entry in conversions([layer.index for layer in self._layers]):
             yield self._entry_record(self._layers[number], entry)
 
     def count_texts(self) -> int:
-        """How many `texts` there are, by the index alone."""
+        """Count the `texts`, from the index only."""
         return sum(1 for _ in conversions([layer.index for layer in self._layers]))
 
     def text(self, address: str) -> FrozenText | None:
-        """The text frozen at sealing for a page, PDF or view."""
+        """Return the frozen text of a page, PDF or view; None if there is none. Raises DamagedInput."""
         record = self.record_of("conversion", address)
         try:
             return None if record is None else frozen_text(record)
@@ -340,7 +370,7 @@ class Snapshot:
             raise DamagedInput(f"{address}: its frozen text can't be read: {error}") from error
 
     def texts(self) -> Iterator[FrozenText]:
-        """Yield all frozen texts; those that can't be read are passed over with a note."""
+        """Yield all frozen texts; unreadable ones are skipped with a note."""
         for number, entry in conversions([layer.index for layer in self._layers]):
             try:
                 yield frozen_text(self._entry_record(self._layers[number], entry))
@@ -352,11 +382,14 @@ class Snapshot:
 
     @cached_property
     def rules(self) -> RuleSet:
-        """The rules in force: those it was sealed with (the known ones while it is open), refusals included."""
+        """Return the rules in force, refusals included.
+
+        They are those of sealing, or the built-in ones while the snapshot is open.
+        """
         return rules_from([layer.container.rules for layer in self._layers])
 
     def matcher(self) -> Matcher:
-        """The matcher of this snapshot, made once."""
+        """Return the matcher of this snapshot, created on first use."""
         if self._matcher is None:
             from stillweb.snapshots.matching.ladder import Matcher
 
@@ -364,7 +397,7 @@ class Snapshot:
         return self._matcher
 
     def close(self) -> None:
-        """Closes all files."""
+        """Close all files."""
         for layer in self._layers:
             layer.index.close()
             layer.container.close()

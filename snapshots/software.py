@@ -1,4 +1,4 @@
-"""What this program calls itself in what it writes."""
+"""The name and version of this program, as written into its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAME = "stillweb"
 
 
 def software_name() -> str:
-    """Name and version as written into warcinfo and datapackage.json."""
+    """Return name and version for warcinfo and datapackage.json."""
     found = _installed()
     if not found:
         from importlib.metadata import PackageNotFoundError, version
@@ -21,10 +21,10 @@ def software_name() -> str:
 
 
 def _installed() -> str:
-    """The version that the folder of the installed distribution names, "" where there is none on the path.
+    """Return the version in the name of the installed .dist-info folder; "" if there is none on the path.
 
-    `importlib.metadata` finds the same, but brings a parser of mail along: a tenth of the time that a command takes
-    to start.
+    `importlib.metadata` finds the same, but it imports a mail parser, which takes a tenth of a command's
+    start-up time.
     """
     for folder in sys.path:
         with contextlib.suppress(OSError):

@@ -16,28 +16,28 @@ RESOURCES = {  # kind of resource record -> its media type
     "aria": "text/plain;charset=utf-8",
     "text": "text/plain;charset=utf-8",
     "pageinfo": "application/json",
-    "files": "application/octet-stream",  # what its steps upload, one after the other
+    "files": "application/octet-stream",  # the files that its steps upload, concatenated
 }
 
 
 def view_id(url: str, steps: list[Step] | tuple[Step, ...]) -> str:
-    """The id of a view: 16 hex digits of the SHA-256 of its URL and canonical steps."""
+    """Return the id of a view: 16 hex digits of the SHA-256 of its URL and canonical steps."""
     canonical = json.dumps([url, list(steps)], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-# what an address of a snapshot says beside its URL: a view, or one of several answers (`texts.freezing.text_address`)
+# The fragment of a snapshot address: a view, or one of several responses (`texts.freezing.text_address`)
 OF_A_URL = re.compile(r"#(view|text)=[0-9a-f]{16}$")
 
 
 def id_in(address: str) -> str | None:
-    """The view's id in an address such as `URL#view=0123456789abcdef`; None where a fragment is a page's own."""
+    """Return the view's id in an address such as `URL#view=0123456789abcdef`; None for any other fragment."""
     found = re.search(r"#view=([0-9a-f]{16})$", address)
     return found[1] if found else None
 
 
 def view_address(url: str, steps: list[Step] | tuple[Step, ...]) -> str:
-    """The address of a view: its URL, with a fragment naming the id when there are steps."""
+    """Return the address of a view: its URL, with the id in the fragment if there are steps."""
     if not steps:
         return url
     return f"{url.partition('#')[0]}#view={view_id(url, steps)}"
@@ -47,13 +47,13 @@ def view_address(url: str, steps: list[Step] | tuple[Step, ...]) -> str:
 class View:
     """A stored view. Its screenshot, DOM, accessibility snapshot and text are resource records.
 
-    `captures` are the (url, verdict or digest) of the exchanges it caused; `parent` is the address of the view
-    it was reached from; `state` is what could be read off the page (form values, page number, …).
+    `captures` are the (url, verdict or digest) of the exchanges it caused; `parent` is the address of the
+    view it was reached from; `state` holds values read off the page (form values, page number, …).
     """
 
     address: str
-    url: str  # where it starts, fragment included
-    final_url: str  # what the address bar said
+    url: str  # the start page, fragment included
+    final_url: str  # in the address bar after the last step
     title: str
     steps: tuple[Step, ...] = ()
     parent: str | None = None
@@ -64,5 +64,5 @@ class View:
 
     @property
     def id(self) -> str:
-        """See `view_id`."""
+        """Return the view's id, see `view_id`."""
         return view_id(self.url, self.steps)

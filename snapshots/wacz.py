@@ -1,4 +1,4 @@
-"""Sealing: an open snapshot becomes one `.wacz`, a zip of stored entries that is read in place."""
+"""Sealing: packs an open snapshot into a `.wacz`, a zip of stored entries that is read in place."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from stillweb.snapshots.machine.places import Place, chunks
 from stillweb.snapshots.texts.text import doubts
 from stillweb.snapshots.words import counted
 
-SealProgress = Callable[[int, int], None]  # done, in all: first of the texts, then of the bytes to pack
-MOST_TOLD = 20  # lines of a kind about single texts
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # of every entry: when it was sealed is no part of a snapshot
+SealProgress = Callable[[int, int], None]  # done, in all: counts texts first, then bytes to pack
+MOST_TOLD = 20  # most lines of each kind about single texts
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # date of every zip entry: the bytes don't depend on the time of sealing
 
 
 @dataclass(slots=True)
 class SealReport:
-    """What sealing did."""
+    """The result of sealing a snapshot."""
 
     path: Path
     id: str
     captures: int = 0
-    failures: int = 0  # requests that came to no answer
+    failures: int = 0  # failed requests
     views: int = 0
     texts: int = 0  # in the snapshot
-    frozen: int = 0  # of them now
+    frozen: int = 0  # texts frozen by this sealing
     size: int = 0
     repairs: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)  # texts that could not be made, and why
-    secrets: str = ""  # why it would have been refused, had `keep_secrets` not been said
-    rules: Any = None  # in force, and refused where they would join captures that answered differently
+    missing: list[str] = field(default_factory=list)  # texts that could not be extracted, and why
+    secrets: str = ""  # the refusal that `keep_secrets` overruled
+    rules: Any = None  # those in force, and those refused since they would join different responses
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {**asdict(self), "path": str(self.path)}
 
     def text(self) -> str:
-        """A few lines for people."""
+        """Return a few lines for people."""
         lines = [
             f"{self.path}: {counted(self.captures, 'capture')}, {counted(self.views, 'view')}, {counted(self.texts, 'text')},"
             f" {self.size / 1e6:.1f} MB",
@@ -80,7 +80,7 @@ class SealReport:
 
 
 def _told(what: str, lines: Sequence[str]) -> list[str]:
-    """The first lines, and how many more there are."""
+    """Return the first `MOST_TOLD` lines, and the number of those left out."""
     shown = [f"{what}: {line}" for line in lines[:MOST_TOLD]]
     more = len(lines) - MOST_TOLD
     return shown + ([f"{what}: {more} more; --json tells all of them"] if more > 0 else [])
@@ -95,11 +95,12 @@ def seal(
     progress: SealProgress | None = None,
     workers: int | None = None,
 ) -> SealReport:
-    """Freezes the texts, tries the rules, writes the index and packs the directory into a `.wacz`.
+    """Freeze the texts, check the rules, write the index and pack the directory into a `.wacz`.
 
-    `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed where a secret that
-    became known late stands in it, unless `keep_secrets` (`state`: see `stillweb.snapshots.upkeep.late.refuse`), UsageError for
-    what is no open snapshot or an empty one, DamagedInput, MissingCapability (full disk).
+    `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed if the
+    snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
+    `stillweb.snapshots.upkeep.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
+    DamagedInput, and MissingCapability if the disk is full.
     """
     from stillweb.snapshots.identity.rules import builtin
     from stillweb.snapshots.snapshot import Snapshot
@@ -119,7 +120,7 @@ def seal(
     if target.exists() and not target.is_file():
         raise UsageError(f"{target}: is no file that a snapshot could replace; name another")
     if target.is_symlink() and target.exists() and not _is_zip(target):
-        # anybody who may write in the folder could have put it there
+        # anyone with write access to the folder could have made the link, so follow it only to a WACZ
         raise UsageError(f"{target}: is a link to {os.path.realpath(target)}, which is no WACZ; name another")
     report = SealReport(target, "")
     try:
@@ -146,7 +147,7 @@ def seal(
         report.captures = sum(1 for _ in snapshot.captures())
         report.failures = snapshot.count_failures()
         report.views = len(snapshot.views())
-        report.texts = snapshot.count_texts() - len(report.missing)  # they have a record that says why
+        report.texts = snapshot.count_texts() - len(report.missing)  # a failed extraction has a record, too
     container = open_directory(root)
     try:
         pack(container, target, progress)
@@ -162,7 +163,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def pack(container: Container, target: Path, progress: SealProgress | None = None) -> None:
-    """Writes a container's files as a zip of stored entries: archives, index, pages, then the package."""
+    """Write a container's files as a zip of stored entries: archives, index, pages, then the package."""
     files: dict[str, Place] = {ARCHIVE + n: p for n, p in sorted(container.archives.items())}
     order = {INDEX: 0, PAGES: 1, PACKAGE: 3, DIGEST: 4}
     files |= dict(sorted(container.members.items(), key=lambda item: (order.get(item[0], 2), item[0])))
@@ -185,5 +186,5 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
         if error.errno in FULL_DISK:
             raise full_disk(target, error) from error
         if error.filename == str(real):
-            error.filename = str(target)  # as it was given
+            error.filename = str(target)  # name the path that the caller gave, not the resolved one
         raise

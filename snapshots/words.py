@@ -1,4 +1,4 @@
-"""Words for people that all three packages say alike."""
+"""Text helpers for messages: plurals and did-you-mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def counted(number: int, what: str) -> str:
-    """A number with its noun, of which the last word is made more than one: 1 miss, 2 misses, 0 tool calls."""
+    """Format a number with its noun, whose last word gets the plural: 1 miss, 2 misses, 0 tool calls."""
     if number == 1:
         return f"{number} {what}"
     if what.endswith("y") and what[-2:-1] not in "aeiou":
@@ -15,8 +15,8 @@ def counted(number: int, what: str) -> str:
 
 
 def meant(word: str, known: Sequence[str], most: int = 3) -> str:
-    """The known words that come nearest to one that is not among them, to be put behind what says so; "" where none is near."""
-    from difflib import get_close_matches  # for a mistake only
+    """Return "; meant is …?" with the known words closest to a misspelt one; "" if none is close."""
+    from difflib import get_close_matches  # imported late: only mistakes need it
 
     near = get_close_matches(word, known, most)
     return f"; meant is {' or '.join(map(repr, near))}?" if near else ""

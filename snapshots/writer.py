@@ -1,7 +1,7 @@
-"""Recording: exchanges, views and texts appended to an open snapshot.
+"""Recording: exchanges, views and texts are appended to an open snapshot.
 
-Everything is in the WARC files the moment a call returns; the index, the pages and datapackage.json are
-written when the writer is closed, and can be made again from the WARC files alone.
+A record is in the WARC files when its call returns. The index, the page list and datapackage.json are written
+on close; they can be rebuilt from the WARC files alone.
 """
 
 from __future__ import annotations
@@ -48,25 +48,26 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.view import RESOURCES, View
 
-ROTATE = 1_000_000_000  # bytes of an archive file after which the next one is begun
-OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that are gone on with; others are left as they are
+ROTATE = 1_000_000_000  # size in bytes at which the next archive file is started
+OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that a writer appends to; others stay unchanged
 
 Place = tuple[str, int]  # an archive file and an offset in it
 
-LIVE: dict[str, Writer] = {}  # by resolved path: a snapshot that is being recorded here can be opened here
+# Writers of this process by resolved path, so that their snapshots can be opened while recording.
+LIVE: dict[str, Writer] = {}
 
 
 class Writer:
-    """Appends to an open snapshot. Thread-safe. Use `Writer.open`."""
+    """The writer of an open snapshot, opened with `Writer.open`. Thread-safe."""
 
     def __init__(
         self, path: Path, software: str, settings: dict[str, Any], profile: Profile | None, recorded: Recorded
     ) -> None:
         self.path = path
         self.repairs: list[str] = []
-        self.captures = 0  # recorded since it was opened
+        self.captures = 0  # exchanges recorded by this writer
         self.profile = profile
-        self.rules: Any = None  # what sealing found, as `RuleSet.to_json` gives it
+        self.rules: Any = None  # the rules found by sealing, in the form of `RuleSet.to_json`
         self._software = software
         self._settings = settings
         self._lock = threading.RLock()
@@ -74,9 +75,9 @@ class Writer:
         self._packer = Packer(software, path / "archive")
         self._recorded = recorded
         self._views: dict[str, View] = {}
-        self._listed = 0  # the size of the archive file up to which each record has its line
-        self._unlisted = False  # whether one was stored before that has none: Ctrl-C comes at any place
-        self._hashes: Hashes = {}  # of archive files as they were when the index was built
+        self._listed = 0  # offset in the archive file up to which every record has an index line
+        self._unlisted = False  # True if an earlier record has no index line: Ctrl-C can interrupt anywhere
+        self._hashes: Hashes = {}  # hashes of the archive files when the index was built
         self._guard = lock_directory(path, "is being recorded into by another process")
 
     @classmethod
@@ -91,11 +92,11 @@ class Writer:
         progress: indexing.Progress | None = None,
         recorded: Recorded | None = None,
     ) -> Writer:
-        """Makes a snapshot directory, or goes on with an open one; `repairs` says what had to be mended.
+        """Create a snapshot directory, or continue an open one; `repairs` lists what had to be repaired.
 
-        `keep_text` says whether sealing freezes the text of pages and PDFs (it does, unless told not to when
-        the snapshot was made). `progress` is told of building an index that was lost. `recorded`: keeps what is
-        known of captures. Raises UsageError for a path that is something else, or is being written by another process.
+        `keep_text` decides if sealing freezes the text of pages and PDFs (by default as when the snapshot was
+        made, else True). `progress` is called while a lost index is rebuilt. `recorded` stores the captures'
+        index data. Raises UsageError if the path is no snapshot, or another process is writing it.
         """
         root = Path(path)
         if root.exists() and not root.is_dir():
@@ -125,10 +126,10 @@ class Writer:
         LIVE[str(writer.path)] = writer
         return writer
 
-    # -- what was there before
+    # -- existing content
 
     def _load(self, progress: indexing.Progress | None) -> None:
-        """Mends the files and takes up what they hold."""
+        """Repair the files and load their index lines, views, settings and rules."""
         archive = self.path / "archive"
         files = sorted(p for p in archive.iterdir() if p.is_file() and not p.name.startswith("."))
         if not files:
@@ -144,7 +145,7 @@ class Writer:
                 lines, known = built.lines, built
                 self.repairs += built.notes
                 self._hashes = built.hashes
-            # as `indexing.other_key` names them
+            # keys made by `indexing.other_key`
             others = [line for line in lines if line.startswith(b"urn:")]
             self._recorded.load([line for line in lines if not line.startswith(b"urn:")], others)
             for line in others:
@@ -152,18 +153,21 @@ class Writer:
                 if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
                     place = entry["filename"], int(entry["offset"]), int(entry["length"])
                     block = Archives(container.archives).record(*place).block
-                    with contextlib.suppress(ValueError, RecursionError):  # `verify` names it
+                    with contextlib.suppress(ValueError, RecursionError):  # `verify` reports a damaged view
                         self._views[target_of(entry)] = view_from_json(json.loads(block))
             self._settings = {**known.settings, **self._settings}
             self.rules = container.own.get("rules")
             if self.profile is None:
                 self.profile = known.profile
-            self._packer.serial = itertools.count(container.size)  # no number is given twice
+            self._packer.serial = itertools.count(container.size)  # so that no serial number is used twice
         finally:
             container.close()
 
     def _begin_file(self, date: str = "") -> None:
-        """Opens the last archive file, or begins the next one with its warcinfo record, if it is to get a record of `date`."""
+        """Open the last archive file, or start the next one.
+
+        A new file is started only for a record of `date`, once the last file has reached `ROTATE` bytes.
+        """
         files = sorted(p for p in (self.path / "archive").iterdir() if OURS.fullmatch(p.name))
         number = int(files[-1].name[5:10]) if files else 0
         if date and files and files[-1].stat().st_size >= ROTATE:
@@ -175,7 +179,10 @@ class Writer:
             self._introduce(date)
 
     def _introduce(self, date: str = "") -> None:
-        """Says in the file who writes into it, and how; dated as what follows, so that sealing is the same at any time."""
+        """Write a warcinfo record: the software, settings and profile.
+
+        It has the date of the record after it, so that sealing gives the same bytes at any time.
+        """
         self._unlisted |= self._file.size != self._listed
         self._file.append(self._packer.warcinfo(self._file.path.name, date, self._settings, self.profile))
         self._listed = self._file.size
@@ -185,27 +192,30 @@ class Writer:
 
     @property
     def place(self) -> Place:
-        """Where the next record goes."""
+        """Return the file and offset of the next record."""
         return self._file.path.name, self._file.size
 
     def adopt(self, profile: Profile) -> None:
-        """Takes the profile of recordings that are taken in for the snapshot's own."""
+        """Set the snapshot's profile to that of imported recordings."""
         with self._lock:
             self.profile = profile
             self._introduce()
 
     def event(self, session: str) -> int:
-        """The next event number of a session: taken when a request starts and when its answer is complete."""
+        """Return the next event number of a session.
+
+        Call it when a request starts and when its response is complete.
+        """
         return self._recorded.event(session)
 
     def last_event(self, session: str) -> int:
-        """The last event number that was given out or stored for a session, 0 for a new one."""
+        """Return the last event number issued or stored for a session; 0 for a new session."""
         return self._recorded.last_event(session)
 
     def exchange(self, exchange: Exchange) -> Capture:
-        """Stores an exchange and returns its capture (without state, which is known at the end).
+        """Store an exchange and return its capture. States are not set; they are assigned at the end.
 
-        Raises MissingCapability when the disk is full; the archive then is as it was before.
+        Raises MissingCapability when the disk is full; the archive is then unchanged.
         """
         with contextlib.ExitStack() as stack:
             packed = self._packer.exchange(exchange, self._recorded.payload, stack)
@@ -218,10 +228,10 @@ class Writer:
         return capture
 
     def _append(self, first: bytes, second: bytes | BinaryIO, date: str) -> tuple[tuple[str, int, int], int]:
-        """Appends a request and its answer; the place of the answer and the offset of the request.
+        """Append a request and its response; return the response's place and the request's offset.
 
-        The request comes first: a kill between the two leaves a request without answer, never an answer
-        that could pass for that of another request.
+        The request comes first: a kill between the two leaves a request without response, never a response
+        that could be paired with another request.
         """
         if self._closed:
             raise UsageError(f"{self.path}: the writer is closed")
@@ -229,7 +239,8 @@ class Writer:
         if self._file.size >= ROTATE:
             self._file.end()
             self._begin_file(date)
-        if not self._introduced:  # who goes on with an older file says so, once there is something to say
+        # an older file that is continued gets a new warcinfo, but only once there is a record to write
+        if not self._introduced:
             self._introduce(date)
         name = self._file.path.name
         at, offset = self._file.append(first, second)
@@ -239,7 +250,7 @@ class Writer:
     def _other(
         self, kind: str, uri: str, date: str, media: str, block: bytes, extra: list[tuple[str, str]]
     ) -> str:
-        """Stores a record that is no exchange; returns its payload digest."""
+        """Store a record that is no exchange; return its payload digest."""
         packed, value = self._packer.plain(kind, uri, date, media, block, extra)
         with self._lock:
             place, _ = self._append(b"", packed, date)
@@ -257,9 +268,10 @@ class Writer:
         timestamp: datetime | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> str:
-        """Stores what belongs to a view under `urn:{kind}:{address}`; returns its digest.
+        """Store a view's resource under `urn:{kind}:{address}`; return its digest.
 
-        `kind` is a key of `view.RESOURCES`; `extra` are further WARC fields.
+        `kind` is a key of `view.RESOURCES`; `extra` are further WARC fields. Raises UsageError for any other
+        kind.
         """
         if kind not in RESOURCES:
             raise UsageError(f"no kind of resource: {kind!r}; known are {', '.join(RESOURCES)}")
@@ -269,7 +281,7 @@ class Writer:
         )
 
     def view(self, view: View, resources: Mapping[str, bytes]) -> None:
-        """Stores a view: its resources (kind -> bytes), then what it is; the page list follows at close."""
+        """Store a view: its resources (kind -> bytes), its metadata record and its line in the page list."""
         moment = parse_timestamp(view.timestamp)
         for kind, data in resources.items():
             self.resource(kind, view.address, data, timestamp=moment)
@@ -280,12 +292,12 @@ class Writer:
             self._add_page(page_line(view))
 
     def _add_page(self, line: bytes) -> None:
-        """A page is listed at once, for who looks at an open snapshot; the list is written anew at close."""
+        """Append a line to the page list, for readers of the open snapshot. `close` rewrites the list."""
         with contextlib.closing(AppendFile(self.path / PAGES)) as pages:
             pages.append(b"" if pages.size else PAGES_HEADER, line)
 
     def metadata(self, uri: str, value: Any, media: str = "application/json", date: str = "") -> None:
-        """Stores a JSON value as a metadata record, of now without a date."""
+        """Store a JSON value as a metadata record, dated now by default."""
         block = json.dumps(value, sort_keys=True, ensure_ascii=False).encode(errors="surrogatepass")
         self._other("metadata", uri, date or iso_date(None), media, block, [])
 
@@ -301,9 +313,10 @@ class Writer:
         media: str = "text/markdown;charset=utf-8",
         timestamp: str = "",
     ) -> None:
-        """Stores a frozen text of a page or document; dated as its source, so that sealing again changes nothing.
+        """Store the frozen text of a page or document.
 
-        The source is the capture that it refers to, else what was made at `timestamp` (a view).
+        It is dated like its source, so that sealing again changes nothing. The source is the capture
+        `refers_to`, or else a view made at `timestamp`.
         """
         date = iso_date(refers_to.timestamp) if refers_to else page_time(timestamp)
         extra = [
@@ -317,31 +330,31 @@ class Writer:
             extra.insert(0, ("WARC-Refers-To", source.fields.get("warc-record-id", "")))
         self._other("conversion", target_uri, date, media, text.encode(errors="surrogatepass"), extra)
 
-    # -- what was recorded so far
+    # -- index and closing
 
     @property
     def keep_text(self) -> bool:
-        """Whether sealing freezes the texts."""
+        """Return True if sealing freezes the texts."""
         return bool(self._settings.get("keep_text", True))
 
     def lines(self) -> list[bytes]:
-        """The sorted index lines of all that was recorded so far, states included."""
+        """Return the sorted index lines of everything recorded so far, states included."""
         with self._lock:
             now = self._recorded.now()
         with contextlib.closing(open_directory(self.path)) as container:
             return list(self._recorded.lines(now, Archives(container.archives)))
 
     def _write_index(self) -> list[bytes] | None:
-        """Gives its lines where they are in memory."""
+        """Write the index; return its lines if they are in memory."""
         with contextlib.closing(open_directory(self.path)) as container:
             lines = self._recorded.lines(self._recorded.now(), Archives(container.archives))
             write_whole(self.path / INDEX, (line + b"\n" for line in lines))
         return lines if isinstance(lines, list) else None
 
     def close(self) -> None:
-        """Writes the index, the page list and datapackage.json. Closing twice does nothing.
+        """Write the index, the page list and datapackage.json. Closing twice does nothing.
 
-        Where what it knows is not all that it stored, the index is built from the archives.
+        If a stored record has no index line, the index is rebuilt from the archives.
         """
         with self._lock:
             if self._closed:
@@ -351,7 +364,7 @@ class Writer:
         try:
             self._file.end()
             if unlisted:
-                self._release()  # to be opened again
+                self._release()  # `reindex` opens a writer on the same directory
                 reindex(self.path)
                 return
             lines = self._write_index()
@@ -387,9 +400,9 @@ class Writer:
 
 
 def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = None) -> int:
-    """Builds the index of an open snapshot anew from its archives alone; returns the number of captures.
+    """Rebuild the index of an open snapshot from its archives; return the number of captures.
 
-    Raises UsageError for what is no open snapshot.
+    Raises UsageError if `path` is no open snapshot.
     """
     root = Path(path)
     if not (root / "archive").is_dir():

@@ -1,1 +1,1 @@
-"""One module for each command of the command line, with a click command named `command`; beside them, what some of them share."""
+"""Commands of the command line: one module for each, with a click command named `command`, and shared helpers."""

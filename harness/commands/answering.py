@@ -1,4 +1,4 @@
-"""Options that commands share: what of a snapshot they answer with."""
+"""Options shared by commands that answer from a snapshot."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
             click.echo(f"the certificate that lay with the run, {before}, was made by other code than this")
         summary = summarise(run)
         for sentence in filter(None, (*left_out(files, summary), failed_attempts(summary))):
-            click.echo(sentence)  # what repeats is not for that the whole of it
+            click.echo(sentence)  # a run that repeats may still be incomplete
         if outcome.holds:
             click.echo(f"{counted(times, 'repetition')} in fresh processes: the same")
     return 0 if outcome.holds else 1

@@ -94,7 +94,7 @@ def command(
 
 
 def _why_not(report: CheckReport, least: dict[str, float]) -> list[str]:
-    """Which bars the views are below; none where there are no views."""
+    """Return the reasons why the check failed; empty if there are no views."""
     if not report.views:
         return []
     failed = sum(view.error is not None for view in report.views)

@@ -14,7 +14,7 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.harness.compare.compare import Comparison
 
-MOST_TOLD = 10  # tasks that got worse, with what was answered and asked otherwise
+MOST_TOLD = 10  # tasks that got worse and are shown with their differing answers and requests
 
 
 @click.command("compare")
@@ -63,7 +63,7 @@ def command(
     if metric is not None and not metric.strip():
         raise click.UsageError("--metric names no metric")
     for gate in gates:
-        parse_gate(gate)  # a misspelt one is told before the work
+        parse_gate(gate)  # report a misspelt gate before the work
     first, second = read_outcomes(a), read_outcomes(b) if b is not None else []
     parts = parts_of(first, second, metric)
     found: list[Comparison] = []
@@ -78,7 +78,7 @@ def command(
         except UsageError as error:
             untold.append(error)
     repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
-    # What two runs are gated by must be comparable in all of them; of one run not all tasks need have two forms.
+    # With gates, two runs must be comparable in every part; within one run, not every task needs two forms.
     if b is None:
         may_lack = bool(found) or (repeated > 0 and not gates and page is None)
     else:
@@ -141,7 +141,7 @@ def _told(comparison: Comparison, sides: tuple[str, str]) -> None:
     ]
     if rows:
         click.echo(table(["worse", *sides, "change", f"trace of {sides[1]}"], rows))
-    if sides == ("A", "B"):  # two forms of a task are asked otherwise, and so answered otherwise
+    if sides == ("A", "B"):  # two forms of a task differ in question and answer anyway
         from stillweb.harness.compare.compare import apart
 
         for pair in comparison.worse[:MOST_TOLD]:

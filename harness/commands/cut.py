@@ -47,7 +47,7 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     from stillweb.snapshots.upkeep import late
     from stillweb.snapshots.upkeep.cut import Needs, cut
 
-    late.refuse(snapshot)  # before the work
+    late.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened:
         found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]
     needs = Needs(

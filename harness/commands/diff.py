@@ -34,7 +34,7 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")
 def command(a: str, b: str, source: str | None, with_text: bool, as_json: bool) -> int:
-    """What differs from snapshot A to snapshot B; exit code 1 if anything does.
+    """Show what differs from snapshot A to snapshot B; exit code 1 if anything does.
 
     \b
     stillweb diff v1.wacz v2.wacz

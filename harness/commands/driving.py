@@ -1,6 +1,7 @@
-"""What a library says to the browser that it drives (or to its driver) and sends through the proxy, where none can replay it.
+"""Detect requests of automation libraries (Selenium, CDP) to their local browser or driver.
 
-The port is another one each time, and what is said starts a browser: it must go past the proxy.
+Such a request can't be replayed: its port changes each time, and it starts or controls a real browser. It must
+bypass the proxy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stillweb.proxy.wire.addresses import on_this_machine
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
 
-MOST = 1 << 16  # bytes of an answer; a driver says less of a session
+MOST = 1 << 16  # bytes of an answer to read; a driver's answer to a new session is shorter
 
 ADVICE = (
     "let this machine go past the proxy: --direct 127.0.0.1 --direct localhost "
@@ -25,12 +26,12 @@ ADVICE = (
 
 
 def drives(method: str, url: str, body: str) -> bool:
-    """Whether a request is for a browser, or its driver, on this machine."""
+    """Return True if a request is for a browser, or its driver, on this machine."""
     return _may(method, url) and (_socket(url) or _has_member(body.encode(), "capabilities"))
 
 
 def drove(out: Path, captures: Iterable[Capture]) -> bool:
-    """Whether one of the captures in a directory is such a request."""
+    """Return True if one of the captures is a request to a browser or driver on this machine."""
     from stillweb.snapshots import Snapshot
 
     likely = [capture for capture in captures if _may(capture.method, capture.url)]
@@ -45,7 +46,10 @@ def drove(out: Path, captures: Iterable[Capture]) -> bool:
 
 
 def _may(method: str, url: str) -> bool:
-    """Applications have a POST /session, too: of WebDriver's (Selenium) the JSON has members of its own."""
+    """Return True if a request may be for a browser or driver on this machine.
+
+    Web applications may have a POST /session, too, so the caller checks the JSON body for WebDriver's members.
+    """
     begins = method == "POST" and urlsplit(url).path.endswith("/session")
     return (begins or _socket(url)) and on_this_machine(urlsplit(url).hostname or "")
 
@@ -55,7 +59,7 @@ def _socket(url: str) -> bool:
 
 
 def _has_member(body: bytes, member: str) -> bool:
-    """Whether an object of JSON has it, also within `value`, where WebDriver's answers have all of theirs."""
+    """Return True if a JSON object has a member, also inside `value`, where WebDriver's answers have theirs."""
     try:
         said = json.loads(body)
     except ValueError:

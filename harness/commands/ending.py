@@ -1,4 +1,4 @@
-"""How a command that serves is ended."""
+"""Wait for the end of a command that serves, and its exit code."""
 
 from __future__ import annotations
 
@@ -11,26 +11,21 @@ from stillweb.snapshots.machine.signals import heard_signals, hearing
 
 
 class Until:
-    """How a server ends: 130 for Ctrl-C, 129 for a terminal that closes, 0 for SIGTERM, which is how a script ends one,
-    or with a process of its own."""
+    """End of a server: exit code 130 for Ctrl-C, 129 for a closed terminal, 0 for SIGTERM (sent by scripts)."""
 
     def __init__(self) -> None:
-        # one that a signal's handler may fill while it is looked at: setting an Event then waits for itself
+        # SimpleQueue.put is reentrant: in a signal handler, Event.set could deadlock with wait
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._code = 0
 
-    def lost(self, _: str) -> None:
-        """A process has gone with its sessions; closing the gateway says it."""
-        self._ended.put(None)
-
     def wait(self) -> int:
-        """The exit code, at the end."""
+        """Wait for a signal; return the exit code."""
         self._ended.get()
         return self._code
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """While the signals count."""
+        """Handle the signals while the context is open."""
 
         def end(number: int, _: object) -> None:
             self._code = 0 if number == signal.SIGTERM else 128 + number

@@ -1,4 +1,4 @@
-"""What `stillweb record --explore` does and says."""
+"""Work and output of `stillweb record --explore`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 
-MOST_FILES = 5  # that were not fetched, named
+MOST_FILES = 5  # linked files named that were not fetched
 
 
 def explore_all(
@@ -31,7 +31,7 @@ def explore_all(
     pdfs: bool,
     show: Callable[[str], None],
 ) -> int:
-    """Explores each URL; with `pdfs` fetches the PDFs that were found linked. 1 where a URL has no view or a PDF failed."""
+    """Explore each URL; with `pdfs` fetch linked PDFs. Return 1 if a URL has no view or a PDF failed, else 0."""
     from stillweb.proxy.explore.explorer import Explorer
     from stillweb.proxy.explore.moves import FILE
 
@@ -70,7 +70,7 @@ def _is_pdf(address: str) -> bool:
 def _fetch(
     recorder: Recorder, writer: Writer, profile: Profile, urls: list[str], show: Callable[[str], None]
 ) -> int:
-    """Fetches linked PDFs and says how many; how many failed."""
+    """Fetch linked PDFs and print how many; return the number that failed."""
     if not urls:
         return 0
     from stillweb.proxy.pages.views import Fetcher

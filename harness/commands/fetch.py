@@ -73,7 +73,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
 
 
 def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
-    """A view's text by any of its addresses, else that of the page which a client gets; extracted now where none is frozen."""
+    """Return the text of a view, by any of its addresses, or of the page that a new client gets; None if missed."""
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.view import id_in
 
@@ -87,7 +87,7 @@ def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
 
 
 def _as_asked(snapshot: Snapshot, frozen: FrozenText) -> FrozenText:
-    """The text of what a client that begins anew gets at the address: the first whole answer may be of a later state."""
+    """Return the text of the page that a new client gets: the frozen text may be of a later server state."""
     from stillweb.harness.tools.store import Store
 
     if "#" in frozen.address or "digest" not in frozen.meta:
@@ -113,7 +113,7 @@ def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
 
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
-    """The tables of a view's DOM, or of the page that a client gets at the address."""
+    """Print or write the tables of a view's DOM, or of the page that a new client gets; return the exit code."""
     from stillweb.snapshots.archives.appending import write_whole
     from stillweb.snapshots.texts.tables import tables_of
 
@@ -152,7 +152,7 @@ def _html(snapshot: Snapshot, address: str) -> str | None:
     if dom is not None:
         return dom.decode("utf-8", "replace")
     if id_in(address) is not None:
-        return None  # the page without the view's steps is no answer
+        return None  # the page without the view's steps would be another view
     found = Store(snapshot).session("fetch").follow(address)
     if found.capture is None or found.redirects:
         return None

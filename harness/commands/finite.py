@@ -1,4 +1,4 @@
-"""Options that are numbers."""
+"""Option type for finite numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 
 
 class FiniteRange(click.FloatRange):
-    """A number within limits, and none of those that float() also reads: nan is below and above nothing."""
+    """Float range without nan and infinity: float() parses them, and nan passes every limit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; usage error."""
+        """Return the number. Fail with a usage error if it is not finite."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number that can be counted to", param, ctx)

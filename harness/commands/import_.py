@@ -57,7 +57,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
 
 
 def _twice(snapshot: Snapshot) -> int:
-    """How many captures say what another one says: the same request, at the same moment, with the same answer."""
+    """Count the captures that repeat another one: same request, time and answer."""
     seen: set[int] = set()
     count = 0
     for capture in snapshot.captures():

@@ -1,4 +1,4 @@
-"""Isolation of a command and all that it starts, and what is said of the ways that are left."""
+"""Network isolation of a command and all its child processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from stillweb.proxy.wire.certificates import Authority
 
 
 def isolate_program(let_in: Sequence[tuple[str, int]]) -> None:
-    """Enters a namespace that has only loopback; says which ports of this machine are let in. Raises MissingCapability.
+    """Enter a network namespace that has only loopback, and print which ports of this machine are reachable.
 
-    In it the system's list of authorities is ours, for programs that no variable tells.
+    The system's list of CA certificates is replaced by ours, for programs that ignore the environment variables.
+    Raise MissingCapability if this machine can't do it.
     """
     enter_isolation(let_in)
     ours = Authority.load_or_create().certificate_path

@@ -104,7 +104,7 @@ def command(
 
 
 def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:
-    """What the ledger of a replay would say of the request, and the capture that the answer is made of."""
+    """Return the ledger entry that a replay would write for the request, and the capture behind the answer."""
     from stillweb.proxy.serving.answering import Answerer
     from stillweb.proxy.serving.ledger import Ledger
 

@@ -1,16 +1,17 @@
-"""What to do where a certificate was not taken: an origin's by the recorder, or ours by a client."""
+"""Advice on certificates that were refused: an origin's by the recorder, or ours by a client."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_CLIENT = "TLS with the client failed"  # as mitmproxy says it
-_BY_NOBODY = re.compile(r"expired|not yet valid|hostname mismatch|not valid for", re.I)  # whoever signed it
+_CLIENT = "TLS with the client failed"  # part of the recorder's reason
+# reasons that trusting a CA does not repair
+_BY_NOBODY = re.compile(r"expired|not yet valid|hostname mismatch|not valid for", re.I)
 
 
 def advice(reasons: Iterable[str]) -> list[str]:
-    """Lines for people, by why something could not be recorded."""
+    """Return lines of advice for the reasons why requests could not be recorded."""
     told = [reason for reason in reasons if "certificate" in reason.lower() or _CLIENT in reason]
     lines = []
     if any(_CLIENT in reason for reason in told):

@@ -1,4 +1,4 @@
-"""A command line that ends in `-- PROGRAM ARGS…`."""
+"""Command lines that end in `-- PROGRAM ARGS…`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEY = "stillweb.program"
 
 
 class WithProgram(click.Command):
-    """Takes what stands after the first `--` as a program to run, and the rest as its own options."""
+    """Command that takes the words after the first `--` as a program to run."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -26,13 +26,13 @@ class WithProgram(click.Command):
 
 
 def program_of(ctx: click.Context) -> list[str]:
-    """The words after `--`, none if there was no `--`."""
+    """Return the words after `--`; empty if there was no `--`."""
     words: list[str] = ctx.meta.get(_KEY, [])
     return words
 
 
 def only_with_program(program: list[str], given: Mapping[str, object]) -> None:
-    """Raises UsageError for an option that is given without a program to be for."""
+    """Raise UsageError for a given option that needs a program, if there is none."""
     for option, value in given.items():
         if value and not program:
             raise click.UsageError(f"{option} is for a program after '--'")

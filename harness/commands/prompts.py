@@ -42,7 +42,7 @@ def command() -> None:
 def build(
     snapshots: tuple[str, ...], source: str, budget: str, tokenizer: str, seed: str, algorithm: str, out: Path
 ) -> int:
-    """One line for each row: the prompt with its certificate, or why there is none. No row is left out.
+    """Write one line for each row: the prompt with its certificate, or why there is none. No row is left out.
 
     \b
     stillweb prompts build pages.wacz --tasks rows.jsonl --budget 128k -o prompts.jsonl
@@ -92,7 +92,7 @@ def build(
 
 
 def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
-    """What of their pages the prompts lack, and which look wrong: each with how often and the first of its kind."""
+    """Yield a line for each kind of bad page (left out, dead, looking wrong), with the count and the first page."""
     from stillweb.snapshots.texts.text import doubts
 
     kinds: dict[str, list[str]] = {

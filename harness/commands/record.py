@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Place, Writer
 
-MOST_LATE = 10  # records with late secrets that are named
+MOST_LATE = 10  # records with late secrets named in the output
 
 
 @click.command("record", cls=WithProgram)
@@ -224,9 +224,9 @@ def command(
                     code = _browse(
                         recorder, writer, profile or Profile(), wanted, flows, pdfs, parallel, show
                     )
-        if not misses:  # which has said so
+        if not misses:  # `record_misses` has printed them
             say_failures(recorder.failures)
-        if program:  # a browser leaves what its page no longer needs
+        if program:  # a browser cancels requests that its page no longer needs
             for url, count in Counter(recorder.given_up).items():
                 say(f"given up by the client: {url}{f' ({count} times)' if count > 1 else ''}")
         if recorder.errands:
@@ -259,7 +259,7 @@ def command(
 
 
 def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explore: bool) -> None:
-    """Raises UsageError for what would be left out in silence, before a directory is made."""
+    """Raise UsageError for arguments that would have no effect, before a directory is made."""
     if explore and flows:
         raise click.UsageError("--explore finds its own steps: no --steps beside it")
     if explore and not urls:
@@ -269,15 +269,14 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
             f"{steps}: these steps are for no URL; give one, or name it in the file (url: …)"
         )
     if urls or flows:
-        from stillweb.proxy.pages.views import (
-            plan,  # which brings the browser's library along: a program needs none
-        )
+        # imported here because it loads the browser's library, which a program does not need
+        from stillweb.proxy.pages.views import plan
 
         plan(urls, flows)
 
 
 def _say_changed(out: Path, since: Place) -> None:
-    """Says that what was there before is answered otherwise now, as the earlier answers stay in force."""
+    """Print which requests have a new answer: both are kept, and a replay gives the earlier one first."""
     from stillweb.harness.commands.recorded_again import answered_otherwise
     from stillweb.snapshots import Snapshot
 
@@ -293,19 +292,19 @@ def _say_changed(out: Path, since: Place) -> None:
 
 @contextmanager
 def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
-    """What was stored by a recording that is broken off may be sealed, too: it is looked through for late secrets."""
+    """Look for late secrets also after an interrupted recording, because it may be sealed, too."""
     try:
         yield
     except BaseException:
         try:
             _late(out, recorder)
-        except (OSError, StillwebError) as error:  # such as a full disk, of which is told anyway
+        except (OSError, StillwebError) as error:  # e.g. a full disk; the first error is raised anyway
             say(f"{out}: not looked through for secrets that became known late: {error}")
         raise
 
 
 def _late(out: Path, recorder: Recorder) -> int:
-    """Says which records hold a secret that was learned after they were written, and notes it for `seal`."""
+    """Print the records with a secret that was learned after they were written; note them for `seal`; count them."""
     from stillweb.snapshots.upkeep import late
 
     if recorder.redactor is None:
@@ -356,7 +355,7 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
 
 
 def _profile(out: Path) -> Profile:
-    """The profile of the snapshot that is gone on with, else the default one, complete with this browser."""
+    """Return the profile of the snapshot that is continued, or the default one completed for this browser."""
     from stillweb.proxy.pages.browser import complete
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.profile import Profile
@@ -393,7 +392,7 @@ def _browse(
                     str(r["captures"]),
                     str(r["documents"]),
                     r["url"],
-                    (r["why"] or "").removeprefix(f"{r['url']}: "),  # which stands beside it
+                    (r["why"] or "").removeprefix(f"{r['url']}: "),  # the URL is in its own column
                 ]
                 for r in rows
             ],
@@ -403,7 +402,7 @@ def _browse(
 
 
 def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:
-    """Asks again, through the recorder, for each request that a replay did not have."""
+    """Send each request that a replay missed through the recorder; return the exit code."""
     from stillweb.harness.curation.missing import record_misses
 
     recorded, missing = record_misses(recorder, entries, say)

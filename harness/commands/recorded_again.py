@@ -1,4 +1,4 @@
-"""A recording that goes on with an earlier one: what it was answered otherwise."""
+"""Requests whose answer changed between two recordings in one snapshot."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from stillweb.snapshots.writer import OURS, Place
 
 
 def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
-    """The first capture since then of each request that was known in the same state, and answered otherwise.
+    """Return the first new capture of each request that has another answer than before, in the same state.
 
-    `since` is the writer's `place` when it was opened. Both answers stay in the snapshot, so that a replay may give the
-    earlier one; whoever wanted the site as it is now must hear of it.
+    `since` is the writer's `place` when it was opened. Both answers stay in the snapshot, and a replay may give the
+    earlier one; the user, who may want the site as it is now, must be told.
     """
     known: dict[tuple[str, str], set[tuple[int, str]]] = {}
     later: list[Capture] = []
@@ -29,11 +29,11 @@ def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
 
 
 def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
-    """Of each request that was answered otherwise on another day, in the same state: its first answer, and the last other one.
+    """Return (first capture, last differing one) for each request with another answer on another day, same state.
 
-    Archives of several years in one snapshot hold several sites, of which a replay gives the earliest.
+    Archives of several years in one snapshot hold several versions of a site; a replay gives the earliest.
     """
-    # of most requests there is one answer: of the others alone captures are kept in memory
+    # most requests have one answer: keep only the captures of the others in memory
     answers: dict[int, int] = {}
     several: set[int] = set()
     for capture in snapshot.captures():
@@ -54,16 +54,18 @@ def answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
 
 
 def _is_since(place: Place, since: Place) -> bool:
-    """Whether a record at `place` was written when the writer stood at `since`, or later."""
+    """Return True if the record at `place` was written at or after the writer's place `since`."""
     return OURS.fullmatch(place[0]) is not None and place >= since
 
 
 def _asked(capture: Capture) -> int:
-    """A number for what was asked in which state; that others may have the same one is of no harm."""
+    """Return a hash of the request and its state; collisions do no harm."""
     return hash((capture.key, _state(capture)))
 
 
 def _state(capture: Capture) -> str:
-    """The state without its place in a series, and what was asked before: a site that changed looks like an answer that
-    changes by itself or with that."""
+    """Return the state without its items for series (`#`) and previous requests (`%`).
+
+    A site that changed looks like an answer that changes by itself or with the previous requests.
+    """
     return " ".join(item for item in capture.state.split(" ") if not item.startswith(("#", "%")))

@@ -24,12 +24,6 @@ from stillweb.snapshots.words import counted
     "--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one."
 )
 @accept_option
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    help="Processes that answer; a session stays in one. By default one for a PROGRAM, else as many as there are "
-    "cores to use, at most 4.",
-)
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option(
     "--direct",
@@ -63,7 +57,6 @@ def command(
     snapshots: tuple[Path, ...],
     port: int,
     accept: str,
-    workers: int | None,
     isolate: bool,
     direct: tuple[str, ...],
     clock: str | None,
@@ -80,12 +73,11 @@ def command(
     stillweb replay site.wacz --max-misses 0 -- pytest           a gate: exit code 1 on a miss
     stillweb replay site.wacz --clock recorded -- python agent.py    as on the day of the recording
     """
+    from stillweb.harness.servers.replaying import make_hosts
     from stillweb.proxy import Gateway, Ledger, client_environment
     from stillweb.proxy.clients import run_command
     from stillweb.proxy.clock import moment_of, with_clock
     from stillweb.proxy.direct import direct_hosts, let_in, let_past
-    from stillweb.proxy.serving.hosting import MadeHosts
-    from stillweb.proxy.serving.workers import default_count
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.dates import iso_date
     from stillweb.snapshots.errors import MissingCapability
@@ -111,17 +103,13 @@ def command(
             from stillweb.harness.commands.search_ready import make_search_ready
 
             make_search_ready(snapshot)
-        options = {"accept": accept, "synthetic_search": synthetic_search}
         until = Until()
         with Gateway(
             snapshot,
             port=port,
             accept=accept,
             ledger=book,
-            workers=workers or (1 if program else default_count()),
-            virtual_hosts=MadeHosts("stillweb.harness.servers.replaying:make_hosts", options),
-            on_loss=until.lost,
-            forks=True,
+            virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
         ) as gateway:
             if program:
                 gateway.nameless_are(session)
@@ -146,7 +134,7 @@ def command(
                     code = until.wait()
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
         failed = [one for one in book if one["verdict"].startswith("failed:") and not one["irrelevant"]]
-        # a browser that goes past the proxy with its page still asks it for what it needs itself
+        # a browser whose pages bypass the proxy may still use it for its own requests
         unasked = bool(program) and all(entry.get("irrelevant") for entry in book)
     if unasked:
         say(
@@ -172,12 +160,12 @@ def command(
     if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
-        return 1  # what went past the proxy would be missed by nobody
+        return 1  # requests that bypassed the proxy are in no ledger
     return code
 
 
 def _reason(miss: Mapping[str, Any]) -> str:
-    """Why the snapshot has no answer to a request: its nearest capture and what differs. "" where there is none."""
+    """Return why the snapshot has no answer to a request, or its nearest capture and the differences; else ""."""
     if "why" in miss:
         return f"why: {miss['why']}"
     for near in miss.get("nearest", ()):
@@ -186,13 +174,13 @@ def _reason(miss: Mapping[str, Any]) -> str:
 
 
 def _today() -> set[str]:
-    """The day as programs write it, here and in UTC."""
+    """Return today's date in the formats that programs use, in local time and UTC."""
     moments = (datetime.now(), datetime.now(UTC))
     return {moment.strftime(form) for moment in moments for form in ("%Y-%m-%d", "%Y%m%d", "%Y/%m/%d")}
 
 
 def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
-    """Raises UsageError for a snapshot that is not there, which may be a program in a wrong place."""
+    """Raise UsageError for a missing snapshot; it may be a program given without `--`."""
     gone = next((path for path in snapshots if not path.exists()), None)
     if gone is None:
         return

@@ -45,7 +45,7 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
         from stillweb.harness.report import write_report
 
         path = write_report(run, out).resolve()
-    if not path.is_file():  # a pipe or /dev/stdout, in which a line more would be one of the report
+    if not path.is_file():  # a pipe or /dev/stdout: another line would become part of the report
         return
     click.echo(str(path))
     if show:

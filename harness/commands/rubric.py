@@ -11,7 +11,7 @@ from stillweb.snapshots.words import counted
 
 @click.group("rubric")
 def command() -> None:
-    """Side-cars: the scoring rules of a task set, compiled from its rubrics, in a file that a person edits.
+    """Compile and lint side-cars: a task set's scoring rules, compiled from its rubrics, in a file to edit.
 
     \b
     stillweb rubric compile goal.jsonl -o rubrics.json

@@ -14,7 +14,7 @@ from stillweb.harness.commands.show import show_summary
 from stillweb.harness.commands.unset import say_unset
 from stillweb.harness.console import say, say_damage
 
-# The documented variables of the benchmarks that are settings; keys stay in the environment.
+# The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
 _SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
 _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
@@ -202,8 +202,8 @@ def command(
     from stillweb.snapshots.matching.accepting import check_accept
 
     tasks = read_tasks(source, split)
-    made_agent = load_agent(agent)  # what is wrong with it is said before there is a directory
-    # of one's own: its code runs within, so that what it asks itself could not be let in before
+    made_agent = load_agent(agent)  # report its errors before a directory is made
+    # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
     shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
     if shut:
         ports = ", ".join(host_port(*port) for port in sorted(shut))
@@ -277,7 +277,7 @@ def command(
 
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
-    """Prices by model. UsageError names what is wrong, and a limit of money that nothing could be counted against."""
+    """Return the prices by model. Raise UsageError for a wrong file, or for a limit of money without prices."""
     from stillweb.harness._parsing import read_yaml
     from stillweb.snapshots.errors import UsageError
 

@@ -11,7 +11,7 @@ from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
 
-MOST = 10  # attempts that are named
+MOST = 10  # attempts named in the output
 
 
 @click.command("score")

@@ -1,4 +1,4 @@
-"""The search index of a large snapshot, made before it is needed, and with a word about it."""
+"""Build the search index of a snapshot before it is needed, with progress output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def search_index(snapshot: Snapshot) -> SearchIndex:
-    """The index over all frozen texts; where it takes its time to build, a bar shows how far it is."""
+    """Return the index over all frozen texts; build it with a progress bar if it is not ready."""
     from stillweb.snapshots.searching import index_of, is_ready
 
     say_unfrozen(snapshot)
@@ -27,7 +27,7 @@ def search_index(snapshot: Snapshot) -> SearchIndex:
 
 
 def make_search_ready(snapshot: Snapshot) -> None:
-    """Sees to it that no search has to wait for the index."""
+    """Build the search index if it is not ready, so that no search has to wait."""
     from stillweb.snapshots.searching import is_ready
 
     if not is_ready(snapshot):
@@ -37,7 +37,7 @@ def make_search_ready(snapshot: Snapshot) -> None:
 
 
 def say_unfrozen(snapshot: Snapshot) -> None:
-    """Says where nothing can be found because no text is frozen: in a snapshot that is not sealed, and an archive of others."""
+    """Print a note if no text is frozen: the snapshot is not sealed, or is an archive from elsewhere."""
     if not snapshot.count_texts():
         say(
             "no text is frozen in it, so no search finds anything: 'stillweb seal DIR' freezes them, after "

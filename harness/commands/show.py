@@ -1,4 +1,4 @@
-"""How a run's scores are shown, by `run` and by `score`."""
+"""Output of a run's scores, for `run` and `score`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from stillweb.harness.results.summary import Summary
 
 
-MOST_METRICS = 8  # told of each attempt
+MOST_METRICS = 8  # metrics shown for each attempt
 
 
 def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
-    """Prints the scores of each attempt, their means, and what they stand on (None: scores that nothing vouches for)."""
+    """Print each attempt's scores, their means and the certificate (None: the scores are not certified)."""
     from stillweb.harness.results.left_out import left_out
     from stillweb.harness.results.summary import summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles

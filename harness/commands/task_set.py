@@ -1,4 +1,4 @@
-"""A task set, as commands read it."""
+"""Task sets for commands, with their problems printed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def read_tasks(source: str, split: str | None = None) -> TaskSet:
-    """The set; which of its records could not be read, and which fields nothing reads, is said.
+    """Return a task set; print which records could not be read, and which fields are not used.
 
-    Whoever leaves out a record for that ends with exit code 1: a misspelt field must not look like a task that went well.
+    A command that leaves out a record must end with exit code 1: a misspelt field must not look like a success.
     """
     from stillweb.harness.datasets import load_tasks
 

@@ -32,7 +32,7 @@ def command(
     workers: int | None,
     as_json: bool,
 ) -> int:
-    """The frozen texts of SNAPSHOT, and what newer extractors would make of its pages.
+    """Count the frozen texts of SNAPSHOT, and show what newer extractors would make of its pages.
 
     A snapshot's texts stay as they were frozen, whatever is installed. --upgrade shows what would change, with exit
     code 1 if anything would; only --accept writes it, beside the snapshot.
@@ -55,7 +55,7 @@ def command(
     if accept:
         from stillweb.snapshots.upkeep import late
 
-        late.refuse(snapshot)  # before the work
+        late.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
         found = list(changes(opened, workers=workers, progress=advance))
     made = take_over(snapshot, found, out, layer=layer) if accept and out else None

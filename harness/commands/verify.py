@@ -60,14 +60,14 @@ def _say_left_out(path: Path) -> None:
 
 
 def _signature(path: Path) -> str | None:
-    """What can be said of the signature of an archive made by others."""
+    """Return a text about the signature of an archive from elsewhere, or None."""
     from stillweb.snapshots.errors import DamagedInput
     from stillweb.snapshots.upkeep.signatures import signature_of
 
     try:
         found = signature_of(path)
     except DamagedInput:
-        return None  # that is among the problems
+        return None  # `verify` reports it
     return None if found is None else found.words
 
 

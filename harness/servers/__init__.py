@@ -1,1 +1,1 @@
-"""Servers that put a toolset on the wire: MCP over stdio and streamable HTTP."""
+"""Servers of a toolset: MCP over stdio and streamable HTTP."""

@@ -1,7 +1,8 @@
-"""Requests that a client takes back (`notifications/cancelled`), without the SDK's own way of doing it.
+"""Cancel MCP requests (`notifications/cancelled`) in place of the SDK.
 
-The SDK ends the whole connection where the notification comes while the answer is being written, which is when it comes
-to a tool that answers at once. So it never hears of one: a handler's work is ended here, and what has its answer keeps it.
+The SDK ends the whole connection if the notification comes while the answer is being written, which is the usual
+moment for a tool that answers at once. So the SDK never receives the notification. A running handler is cancelled
+here; a request that was already answered keeps its answer.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ if TYPE_CHECKING:
     from mcp.types import RequestId
 
 T = TypeVar("T")
-CANCELLED = "Request cancelled"  # as the SDK says it, with code 0
+CANCELLED = "Request cancelled"  # the SDK's message, with code 0
 
-# of the connection that a task belongs to
+# running requests of the connection that a task belongs to
 _at_work: ContextVar[dict[RequestId, anyio.CancelScope]] = ContextVar("_at_work")
 
 
 async def sifted(run: Callable[..., Awaitable[None]], read: Any, *rest: Any, **more: Any) -> None:
-    """Runs the SDK's loop of a connection, with what `read` gives but the notifications that are acted on here."""
+    """Run the SDK's loop of a connection on the messages of `read`, without the cancel notifications."""
     import anyio
 
     _at_work.set({})
     into, out = anyio.create_memory_object_stream[Any](0)
 
     async def sift() -> None:
-        # a client that ends its session (DELETE) has its stream closed under us: what it asked for is ended likewise
+        # a client's DELETE closes this stream: its running requests end with it
         with contextlib.suppress(anyio.ClosedResourceError):
             async with into, read:
                 async for item in read:
@@ -47,7 +48,7 @@ async def sifted(run: Callable[..., Awaitable[None]], read: Any, *rest: Any, **m
 
 
 async def until_taken_back(request: RequestId, work: Callable[[], Awaitable[T]]) -> T:
-    """The work's result. Raises McpError, with the SDK's words, where the client takes the request back first."""
+    """Return the result of `work`. Raise McpError, with the SDK's message, if the client cancels the request first."""
     import anyio
     from mcp.shared.exceptions import McpError
     from mcp.types import ErrorData
@@ -62,7 +63,7 @@ async def until_taken_back(request: RequestId, work: Callable[[], Awaitable[T]])
 
 
 def _taken_back(item: Any) -> RequestId | None:
-    """The request that a message takes back; None for every other message."""
+    """Return the id of the request that a message cancels, or None."""
     from mcp.types import JSONRPCNotification
 
     message = getattr(getattr(item, "message", None), "root", None)

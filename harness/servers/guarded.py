@@ -1,4 +1,4 @@
-"""Servers of our own on HTTP: who may ask, how much, how deep and how slowly. Applications are ASGI, uvicorn serves them."""
+"""Access checks and limits (size, nesting, time) for our HTTP servers: ASGI applications served by uvicorn."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from stillweb.proxy.serving.http1 import has_bare_break
 from stillweb.proxy.wire.own_pages import page_fields, refused, same_token
 from stillweb.snapshots.errors import MissingCapability
 
-MOST_BODY = 4 << 20  # bytes of a request
-DEEPEST = 64  # levels of a JSON request
+MOST_BODY = 4 << 20  # most bytes of a request's body
+DEEPEST = 64  # most levels of a JSON request
 MOST_CONNECTIONS = 512
-IDLE = 75  # seconds that a connection may rest: more than clients do, so that none is closed while it asks
-LINGER = 1.0  # seconds in which a client may go on sending what is refused
+IDLE = 75  # keep-alive seconds: longer than clients', so that none is closed while it sends a request
+LINGER = 1.0  # seconds for which the rest of a refused request is read
 _OPENING = (b"[", b"{")
 _CR_ALONE = re.compile(rb"\r[^\n]")
 
 
 class Guarded:
-    """An ASGI application before another one, which hears of no request that it should not.
+    """ASGI middleware that refuses requests with a wrong host, origin or token, or a too large body.
 
-    `names` are hosts beside addresses and localhost. With a `token` every request must bring it, as
-    `Authorization: Bearer …` or as `?token=…`. `pages` False leaves the answers' fields alone.
+    `names` are the allowed hosts in addition to IP addresses and localhost. With a `token` every request must have
+    it, as `Authorization: Bearer …` or as `?token=…`. `pages=False` adds no header fields to the answers.
     """
 
     def __init__(
@@ -49,7 +49,6 @@ class Guarded:
         self._app, self._names, self._token, self._most, self._pages = app, names, token, most, pages
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """See ASGI."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -76,7 +75,7 @@ class Guarded:
         return same_token(given.strip(), self._token)
 
     async def _body(self, receive: Any, send: Any) -> bytes | None:
-        """Return the whole body; None where the client was told that it can't be had, or has gone."""
+        """Return the whole body; None if the request was refused (413, 408) or the client disconnected."""
         body = bytearray()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -107,7 +106,7 @@ class Guarded:
 
 
 def _given(body: bytes, receive: Any) -> Any:
-    """Return what an application receives of a request whose body was read."""
+    """Return an ASGI `receive` that gives the body which was already read."""
     left = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Any:
@@ -124,7 +123,7 @@ def _too_deep(body: bytes, fields: dict[str, str]) -> bool:
     except RecursionError:
         return True
     except ValueError:
-        return False  # none, as the application will say
+        return False  # not JSON: the application will refuse it
     for _ in range(DEEPEST + 1):
         level = [
             inner
@@ -136,9 +135,10 @@ def _too_deep(body: bytes, fields: dict[str, str]) -> bool:
 
 
 async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:
-    """Answer a request by a sentence, and end its connection; with `receive`, after what more comes in a while.
+    """Answer a request with one sentence and close its connection.
 
-    A client that sends more meanwhile would see a broken connection, and no answer.
+    With `receive`, read the rest of the request first, for at most LINGER seconds: a client that is still sending
+    would see a broken connection instead of the answer.
     """
     body = f"stillweb: {why}.\n".encode()
     fields = [
@@ -159,35 +159,32 @@ async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:
 
 
 class _Timely(H11Protocol):
-    """uvicorn's HTTP/1.1, which ends a connection on which the head of a request does not arrive in time."""
+    """uvicorn's HTTP/1.1 protocol, with a time limit for request heads and a check for bare CR or LF."""
 
     _late: asyncio.TimerHandle | None = None
-    _last = b""  # byte that came
+    _last = b""  # the last byte received
 
     def connection_made(self, transport: Any) -> None:
-        """See asyncio.Protocol."""
         super().connection_made(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._wait(over=True)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         before = self.conn.their_state
         super().data_received(data)
         after = self.conn.their_state
         bare = before is after is h11.IDLE and _CR_ALONE.search(self._last + data)
-        # in a body what is left of the bytes is the beginning of a chunk's line
+        # in a body, the unparsed bytes are the beginning of a chunk-size line
         if bare or (after is h11.SEND_BODY and has_bare_break(self.conn.trailing_data[0])):
-            self.send_400_response("Lines must end in CR LF.")  # h11 would wait for more
+            self.send_400_response("Lines must end in CR LF.")  # h11 would wait for more bytes
         self._last = data[-1:]
         self._wait(over=after is not h11.IDLE)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request; an application that waits for the rest of it hears that its client is gone."""
+        """Refuse an invalid request; an application that waits for its rest gets a disconnect."""
         if self.cycle is not None and not self.cycle.response_complete:
             started, self.cycle.disconnected = self.cycle.response_started, True
             self.cycle.message_event.set()
@@ -207,7 +204,7 @@ class _Timely(H11Protocol):
 def configured(
     app: Any, *, level: str = "error", leave: int = 1, idle: int = IDLE, **more: Any
 ) -> uvicorn.Config:
-    """Return uvicorn's settings for a guarded application, which may take `leave` seconds to end."""
+    """Return uvicorn's settings for a guarded application, which may take `leave` seconds to shut down."""
     logging.getLogger("uvicorn.error").addFilter(_worth_telling)
     return uvicorn.Config(
         app,
@@ -224,12 +221,12 @@ def configured(
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Return False for uvicorn's word on what was no request: whoever sent it was told."""
+    """Return False for uvicorn's log records of invalid requests, because the client got an answer."""
     return "Invalid HTTP request" not in record.getMessage()
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises MissingCapability when the port is taken."""
+    """Return a listening socket. Raise MissingCapability if the port is taken."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,7 +1,7 @@
-"""A toolset as an MCP server, by the official SDK: stdio and streamable HTTP, each connection its own session.
+"""MCP server of a toolset, on the official SDK: stdio and streamable HTTP, one session for each connection.
 
-`tools/list`, prompts and errors are those of the contract's real server. With one contract the server also has its
-name and version. Revisions of the initialize era are the SDK's work; that of 2026-07-28 is answered by `stateless`.
+`tools/list`, prompts and errors are those of the contract's real server. With one contract the server also has that
+server's name and version. The SDK handles the protocol revisions with `initialize`; `stateless` handles 2026-07-28.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 TRANSPORTS = ("stdio", "http")
 PATH = "/mcp"
 INTERNAL_ERROR = -32603
-GONE = (
-    "ClosedResourceError",
-    "BrokenResourceError",
-    "ClientDisconnect",
-)  # what the SDK meets when a client leaves
+# names of the SDK's exceptions when a client disconnects
+GONE = ("ClosedResourceError", "BrokenResourceError", "ClientDisconnect")
 
 
 def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
-    """The SDK's server. Its lifespan is a connection's, so that each one has its own tool session."""
+    """Return the SDK's server. Its lifespan is that of a connection, so each connection has its own tool session."""
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.shared.exceptions import McpError
@@ -52,7 +49,7 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
             await session.close()
 
     class Sifting(Server[ToolSession, Any]):
-        """The SDK's server, which hears of no request that is taken back."""
+        """The SDK's server, with cancelling done by `sifted`."""
 
         async def run(self, read: Any, *rest: Any, **more: Any) -> None:  # type: ignore[override]
             await sifted(super().run, read, *rest, **more)
@@ -78,7 +75,7 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
             )
         return types.ServerResult(types.CallToolResult.model_validate(call_result(result)))
 
-    # set by hand: the SDK's decorators check arguments in their own words, where ours are each contract's
+    # set by hand: the SDK's decorators check arguments with error texts of their own, not the contract's
     server.request_handlers[types.ListToolsRequest] = list_tools
     server.request_handlers[types.CallToolRequest] = call_tool
     if any(contract.prompts for contract in toolset.contracts):
@@ -116,10 +113,11 @@ def serve(
     ready: Callable[[str], None] | None = None,
     writes: bool = False,
 ) -> None:
-    """Serve until the client goes (stdio) or the process is told to end (http).
+    """Serve until the client disconnects (stdio) or the process is asked to end (http).
 
-    `ready` is given the address once clients can connect; where calls `writes` something, it holds a token that each
-    request must bring. Raises UsageError for an unknown transport, MissingCapability when the port is taken.
+    `ready` is called with the address once clients can connect. With `writes` (calls store something) the address
+    contains a token that each request must have. Raise UsageError for an unknown transport, MissingCapability if the
+    port is taken.
     """
     import anyio
 
@@ -150,7 +148,7 @@ async def _stdio(toolset: Toolset) -> None:
         stdin: Any = Lines(sys.stdin.fileno())
         async with (
             stdio_server(stdin) as (read, write),
-            write.clone() as ours,  # the SDK closes its own when the client's ends, with answers on their way
+            write.clone() as ours,  # the SDK closes its copy when stdin ends, before all answers are written
             anyio.create_task_group() as tasks,
         ):
 
@@ -160,7 +158,7 @@ async def _stdio(toolset: Toolset) -> None:
                     await ours.send(SessionMessage(types.JSONRPCMessage.model_validate(reply)))
 
             async def sort() -> None:
-                """Requests of the stateless era are answered here, all others by the SDK."""
+                """Answer requests of revision 2026-07-28 here, and pass all others to the SDK."""
                 async with older_in:
                     async for item in read:
                         if isinstance(item, SessionMessage):
@@ -172,7 +170,7 @@ async def _stdio(toolset: Toolset) -> None:
 
             tasks.start_soon(sort)
             await server.run(older, write, server.create_initialization_options())
-    # the client has gone, and with it the streams on which answers were on their way to it
+    # the client disconnected while answers were being written
     except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     finally:
@@ -182,7 +180,7 @@ async def _stdio(toolset: Toolset) -> None:
 
 
 def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> Any:
-    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP); see `Guarded`."""
+    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP), behind `Guarded`."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -212,13 +210,13 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
 
 
 def address_of(listener: socket.socket, token: str = "") -> str:
-    """Return the URL of the server that has this listener."""
+    """Return the URL of the server on this listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://{host_port(host, port)}{PATH}" + (f"?token={token}" if token else "")
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Whether a line of the SDK's log tells of more than a client that left, for which it has a traceback."""
+    """Return False for the SDK's log records (with traceback) of a client that disconnected."""
     error = record.exc_info[0] if record.exc_info else None
     return error is None or error.__name__ not in GONE
 

@@ -1,4 +1,4 @@
-"""What an MCP server of a toolset says, in the words of each contract's real server, whatever revision carries it."""
+"""MCP messages in the words of each contract's real server, the same for all protocol revisions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ META = "stillweb"  # the member of `_meta` with a result's verdict and evidence
 
 
 def listed(toolset: Toolset) -> list[dict[str, Any]]:
-    """`tools/list` as the real servers send it, in their order."""
+    """Return the tools for `tools/list` as the real servers send them, in their order."""
     offered = {spec.name for spec in toolset.specs}
     return [tool for contract in toolset.contracts for tool in contract.raw_tools if tool["name"] in offered]
 
 
 def contract_of(toolset: Toolset, tool: str) -> Contract | None:
-    """The contract that a tool belongs to."""
+    """Return the contract of a tool, or None."""
     names = {spec.name: spec.contract for spec in toolset.specs}
     return next((c for c in toolset.contracts if c.name == names.get(tool)), None)
 
 
 def identity(toolset: Toolset) -> tuple[str, str, str | None]:
-    """Name, version and instructions of the server."""
+    """Return name, version and instructions of the server."""
     if len(toolset.contracts) == 1:
         contract = toolset.contracts[0]
         return contract.server["name"], contract.server["version"], contract.instructions
@@ -33,7 +33,7 @@ def identity(toolset: Toolset) -> tuple[str, str, str | None]:
 
 
 def call_result(result: ToolResult) -> dict[str, Any]:
-    """A `tools/call` result on the wire."""
+    """Return the JSON result of a `tools/call`."""
     value: dict[str, Any] = {"content": result.content, "isError": result.is_error}
     if result.meta:
         value["_meta"] = {META: result.meta}
@@ -43,7 +43,7 @@ def call_result(result: ToolResult) -> dict[str, Any]:
 async def prompt(
     toolset: Toolset, session: ToolSession, name: str, arguments: dict[str, str]
 ) -> dict[str, Any]:
-    """The prompt `fetch(url)`: the whole page as a user's message. Raises ValueError with the real server's words."""
+    """Return the prompt `fetch(url)`: the page as a user message. Raise ValueError with the real server's text."""
     from stillweb.harness.tools.fetch import FetchTool
 
     tool = toolset.tool("fetch")

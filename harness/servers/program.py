@@ -1,6 +1,6 @@
-"""The MCP server of one attempt's program: the run's contracts, the attempt's session, its calls noted for the trace.
+"""MCP server for the program of one attempt: serves the run's contracts and records calls for the trace.
 
-It listens at once, but starts (and loads the MCP SDK) only when somebody connects, as most programs never do.
+It listens at once, but loads the MCP SDK and starts only when a client connects, because most programs never do.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from stillweb.snapshots.errors import MissingCapability
 
 T = TypeVar("T")
 
-# A loopback address of its own, so that NO_PROXY can name it for clients that know no ports there, without opening
-# a way round the gateway to sites recorded at 127.0.0.1. Where only that one exists, its port is named, too.
+# A loopback address of its own: many clients know no ports in NO_PROXY, and 127.0.0.1 without a port would let them
+# bypass the gateway for sites recorded at 127.0.0.1. If only 127.0.0.1 exists, NO_PROXY names the port, too.
 _OWN = "127.0.83.87"
 _COMMON = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramServer:
-    """`url` for STILLWEB_MCP_URL, `no_proxy` so that clients go there directly, `calls` as members of tool calls."""
+    """Running server: `url` for STILLWEB_MCP_URL, its host for `no_proxy`, and `calls` as trace members."""
 
     url: str
     no_proxy: str
@@ -41,7 +41,7 @@ class ProgramServer:
 
 
 class AttemptTools:
-    """A toolset whose every connection is one session, which outlives them; notes what is called."""
+    """Toolset that gives every connection the attempt's session, and records the calls."""
 
     def __init__(self, toolset: Toolset, session: ToolSession) -> None:
         self._toolset = toolset
@@ -52,40 +52,34 @@ class AttemptTools:
 
     @property
     def specs(self) -> list[ToolSpec]:
-        """See Toolset."""
         return self._toolset.specs
 
     @property
     def contracts(self) -> Sequence[Contract]:
-        """See Toolset."""
         return self._toolset.contracts
 
     def tool(self, name: str) -> Tool | None:
-        """See Toolset."""
         return self._toolset.tool(name)
 
     def unknown(self, name: str) -> ToolResult:
-        """See Toolset."""
         return self._toolset.unknown(name)
 
     def unknown_code(self, name: str) -> int | None:
-        """See Toolset."""
         return self._toolset.unknown_code(name)
 
     def session(self, name: str) -> AttemptTools:
-        """The one session, whoever connects."""
+        """Return the attempt's session for every connection."""
         return self
 
     async def do(self, work: Callable[[Visit], T]) -> T:
-        """See ToolSession."""
         return await self._session.do(work)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Calls a tool and notes the call."""
+        """Call a tool and record the call."""
         begin = time.perf_counter()
         try:
             result = await self._session.call(name, arguments)
-        except MissingCapability as error:  # the program is told of an error, which is no fault of its own
+        except MissingCapability as error:  # not the program's fault: `calls` raises it again
             self._lacking = error
             raise
         seconds = time.perf_counter() - begin
@@ -95,9 +89,12 @@ class AttemptTools:
         return result
 
     def calls(self) -> list[dict[str, Any]]:
-        """What was called. A program may call several tools at once, in an order that no two runs share; so calls are
-        in the order of what was asked, and when it happened is aside. Those of a tool that goes from state to state
-        (a browser), which come one by one, follow in their own order. Raises MissingCapability where one was missing."""
+        """Return the recorded calls, in an order that is the same in every run.
+
+        A program may call several tools at once, in an order that differs from run to run. So calls are sorted by
+        tool and arguments; the real order is in `aside`. Calls of tools with state (a browser) come last, in
+        their real order. Raise MissingCapability if a call lacked something on this machine.
+        """
         if self._lacking is not None:
             raise self._lacking
         return sorted(self._noted, key=self._place)
@@ -109,12 +106,12 @@ class AttemptTools:
         return False, members["tool"], canonical(members["arguments"]), order
 
     async def close(self) -> None:
-        """Nothing: whoever made the session ends it."""
+        """Do nothing: the attempt ends its session."""
 
 
 @asynccontextmanager
 async def serve_program(toolset: Toolset, session: ToolSession) -> AsyncIterator[ProgramServer]:
-    """Serves while it is open, in the running event loop."""
+    """Serve while the context is open, in the running event loop."""
     tools = AttemptTools(toolset, session)
     token = secrets.token_urlsafe(16)  # other attempts' programs run on this machine, too
     with _listen() as listener:
@@ -125,7 +122,7 @@ async def serve_program(toolset: Toolset, session: ToolSession) -> AsyncIterator
             yield ProgramServer(address_of(listener, token), bypass, tools.calls)
         finally:
             at_work.cancel()
-            await asyncio.wait([at_work])  # not itself: its end would look like one of ours, and hide that
+            await asyncio.wait([at_work])  # not `await at_work`: its CancelledError would look like our own
             if not at_work.cancelled():
                 at_work.result()
 
@@ -142,19 +139,19 @@ def _listen() -> socket.socket:
 
 
 async def _serve(tools: AttemptTools, listener: socket.socket, token: str) -> None:
-    """Waits for somebody, and then serves until it is cancelled."""
+    """Wait for the first connection, then serve until cancelled."""
     await _readable(listener)
-    app = await asyncio.to_thread(make_app, tools, token)  # type: ignore[arg-type]  # what it uses of a toolset
+    app = await asyncio.to_thread(make_app, tools, token)  # type: ignore[arg-type]  # AttemptTools has the methods that make_app uses
     import uvicorn
 
     from stillweb.harness.servers.guarded import configured
 
-    # a client that leaves its stream open when it ends is nothing that a run should speak of
+    # a run's log should not mention a client that ends with an open stream
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
     config = configured(app, lifespan="on")
     config.load()
     server = uvicorn.Server(config)
-    # not server.serve(): that would take the run's signals, and look up only ten times a second whether to end
+    # not server.serve(): it would take over the run's signals, and poll for its end only ten times a second
     server.lifespan = config.lifespan_class(config)
     await server.startup(sockets=[listener])
     try:

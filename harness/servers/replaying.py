@@ -1,4 +1,4 @@
-"""The virtual hosts of `stillweb replay`, made by name in each of its processes (`stillweb.proxy.serving.hosting.MadeHosts`)."""
+"""Virtual hosts of `stillweb replay`: search and reader services at their real addresses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ HOSTS = ("google.serper.dev", "scrape.serper.dev", "r.jina.ai", "api.tavily.com"
 
 
 def make_hosts(snapshot: Snapshot, *, accept: str, synthetic_search: bool) -> dict[str, VirtualHost]:
-    """Serper and the like, and Jina's reader, at their real addresses: a program with a hard-wired URL works.
+    """Return host -> handler for HOSTS, so that a program with a hard-coded URL works.
 
-    What answers them is loaded when one is asked: a third of the time to start, and most programs ask none.
+    The handlers are loaded at the first request: loading takes a third of the start-up time, and most programs use
+    none of these hosts.
     """
     lock = threading.Lock()
     made: dict[str, VirtualHost] = {}
@@ -41,7 +42,7 @@ def make_hosts(snapshot: Snapshot, *, accept: str, synthetic_search: bool) -> di
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """A host that is made with all the others when one of them is asked."""
+    """Host whose handler is loaded, with those of all others, at the first request."""
 
     name: str
     made: dict[str, VirtualHost]
@@ -51,5 +52,5 @@ class _Late:
         return self.make()[self.name](request, session)
 
     def reset(self, session: str) -> None:
-        """A session begins anew."""
+        """Forget a session's state, if the handlers are loaded."""
         reset_in([self.made[self.name]] if self.made else [], session)

@@ -1,10 +1,10 @@
-"""MCP revision 2026-07-28, beside an SDK that doesn't know it yet: requests that carry all they need.
+"""MCP revision 2026-07-28, which the installed SDK does not know: stateless requests.
 
-There is no initialize and no session header; each request names its revision in `params._meta`, and is answered by
-itself. Read from the wire of the official SDK 2.3.0. What such a client does not say, which of its requests belong
-together, matters to a snapshot with server states: the session is the one named in `_meta["stillweb/session"]` or
-in the header `Stillweb-Session`, else the client's name. Not done: subscriptions and streamed notifications,
-which a frozen web has none of.
+There is no initialize and no session header; each request names its revision in `params._meta` and is answered on
+its own. Modelled on the traffic of the official SDK 2.3.0. Such a client does not say which of its requests belong
+together, but a snapshot with server states must know. The session is named in `_meta["stillweb/session"]` or in the
+header `Stillweb-Session`; by default it is the client's name. Subscriptions and streamed notifications are not
+implemented, because a snapshot has none.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ STATUS = {
     METHOD_NOT_FOUND: 404,
 }
 MOST_SESSIONS = 1024
-_NAMED = {"tools/call": "name", "prompts/get": "name"}  # methods whose header Mcp-Name repeats a member
+# method -> the member that the header Mcp-Name repeats
+_NAMED = {"tools/call": "name", "prompts/get": "name"}
 
 
 class Refusal(Exception):
-    """A JSON-RPC error."""
+    """JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code, self.data = code, data
 
     def reply(self, request_id: Any) -> dict[str, Any]:
-        """The error response."""
+        """Return the error response to a request."""
         error: dict[str, Any] = {"code": self.code, "message": str(self)}
         if self.data is not None:
             error["data"] = self.data
@@ -53,14 +54,14 @@ class Refusal(Exception):
 
 
 def envelope(message: Any) -> dict[str, Any] | None:
-    """The `_meta` of a message of this era; None for what belongs to the initialize era."""
+    """Return the `_meta` of a message of this revision; None for older revisions."""
     params = message.get("params") if isinstance(message, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta if isinstance(meta, dict) and VERSION_KEY in meta else None
 
 
 class Stateless:
-    """Answers messages of this era for one toolset."""
+    """Handler of this revision's messages for one toolset."""
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
@@ -71,7 +72,7 @@ class Stateless:
     async def answer(
         self, message: dict[str, Any], *, headers: dict[str, str] | None = None
     ) -> dict[str, Any] | None:
-        """The response to a request, None to a notification. `headers` (lower case) are checked against the body."""
+        """Return the response to a request, None for a notification; check `headers` (lower case) against the body."""
         if "id" not in message:
             return None
         try:
@@ -79,9 +80,9 @@ class Stateless:
             result = await self._result(message, meta, headers or {})
         except Refusal as refusal:
             return refusal.reply(message.get("id"))
-        except StillwebError as error:  # no browser on this machine, say: the others are served all the same
+        except StillwebError as error:  # e.g. no browser on this machine: the other tools still work
             return Refusal(INTERNAL_ERROR, str(error)).reply(message.get("id"))
-        except Exception as error:  # a tool's bug, often of one's own: the client hears of it
+        except Exception as error:  # a bug in a tool, often a custom one: the client gets an error
             logging.getLogger(__name__).exception("a tool failed")
             return Refusal(INTERNAL_ERROR, str(error) or type(error).__name__).reply(message.get("id"))
         result["resultType"] = "complete"
@@ -166,21 +167,20 @@ class Stateless:
         return self._sessions[key]
 
     async def close(self) -> None:
-        """Ends all sessions."""
+        """End all sessions."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
 
 
 class HttpFront:
-    """An ASGI application before the SDK's: takes requests of this era by their header, hands on all others."""
+    """ASGI application in front of the SDK's: answers requests of this revision or later, and passes on all others."""
 
     def __init__(self, stateless: Stateless, behind: Any) -> None:
         self._stateless = stateless
         self._behind = behind
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """See ASGI."""
         headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in scope.get("headers", ())}
         modern = headers.get("mcp-protocol-version", "") >= REVISION
         if scope["type"] != "http" or scope["method"] != "POST" or not modern:

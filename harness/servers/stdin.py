@@ -1,7 +1,7 @@
-"""Standard input line by line, without a thread that has to be waited for.
+"""Read standard input line by line on a daemon thread.
 
-A read of standard input can't be taken back, so that a server which reads it on a worker thread of its event loop does
-not end before its client does, whatever signal comes. This thread is the process's own affair: it ends with it.
+A read of standard input can't be interrupted. A server that reads on a worker thread of its event loop would not end
+before its client does, whatever signal comes. A daemon thread ends with the process.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import threading
 from typing import Self
 
 _PIECE = 65536
-_AHEAD = 256  # lines read before they are asked for
+_AHEAD = 256  # most lines read ahead
 
 
 class Lines:
-    """The lines of a descriptor as text, each with its end; wrong bytes are replaced, as the SDK does."""
+    """Async iterator of a descriptor's lines with their ends; invalid UTF-8 is replaced, as in the SDK."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -33,14 +33,14 @@ class Lines:
     async def __anext__(self) -> str:
         line = await self._lines.get()
         if line is None:
-            self._lines.put_nowait(None)  # it has ended for whoever asks again
+            self._lines.put_nowait(None)  # a later __anext__ must end, too
             raise StopAsyncIteration
         self._room.release()
         return line.decode("utf-8", "replace")
 
     def _read(self) -> None:
         rest: list[bytes] = []
-        with contextlib.suppress(OSError):  # a terminal that has gone
+        with contextlib.suppress(OSError):  # the terminal was closed
             while piece := self._piece():
                 first, *others = piece.split(b"\n")
                 rest.append(first)
@@ -53,14 +53,14 @@ class Lines:
         self._tell(None)
 
     def _piece(self) -> bytes:
-        """What comes next; b"" at the end."""
+        """Read the next bytes; b"" at the end."""
         while True:
             try:
-                # not the buffer of sys.stdin: that has a lock, which an interpreter that ends would wait for
+                # not sys.stdin's buffer: the interpreter would wait for its lock when it ends
                 return os.read(self._descriptor, _PIECE)
-            except BlockingIOError:  # whoever shares the descriptor made it so
+            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                 select.select([self._descriptor], [], [])
 
     def _tell(self, line: bytes | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)

@@ -1,1 +1,1 @@
-"""What a test marked `snapshot` is given: answers in this process, and no network."""
+"""Support for tests marked `snapshot`: answers from a snapshot in this process, and a blocked network."""

@@ -1,9 +1,10 @@
-"""No network from this process: sockets connect to named addresses only, and names are not looked up.
+"""Block the network for Python's sockets in this process, except for allowed addresses and names.
 
-The interpreter's audit events tell of every connection and look-up that Python's sockets make, also those of code that
-imported a function of `socket` before, or that uses `_socket`. Every refused attempt is kept, so that code which swallows
-the error can't hide it. A library in C that connects by itself is not kept from it: only a connection to another machine that
-it still has when the test is looked at counts as an attempt. `guard` stops those that heed a proxy, a network namespace all.
+The interpreter's audit events report every connection and look-up by Python's sockets, also in code that imported a
+function of `socket` earlier or uses `_socket`. Every refused attempt is recorded, so that code which swallows the
+error can't hide it. A library in C that connects by itself is not blocked. Its connection to another machine counts
+as an attempt only if it is still open when `attempts` is read. `guard` stops libraries that obey a proxy; a network
+namespace stops all.
 """
 
 from __future__ import annotations
@@ -25,27 +26,28 @@ _LOCAL_NAMES = {"localhost", "localhost.localdomain", "ip6-localhost", ""}
 
 
 class NetworkBlocked(ConnectionError):
-    """A connection that a test marked `snapshot` may not make."""
+    """Error for a connection or look-up that a test marked `snapshot` may not make."""
 
 
 class Blocked:
-    """A context manager; while it is entered only `allowed` addresses can be connected to.
+    """Context manager that blocks connections to all but the `allowed` addresses.
 
-    `allowed`: "host:port", "host", or "loopback" for all of this machine; what a name among them is found to stand for
-    is allowed with it. Unix sockets are free. A connection to another machine that was open before is not to be sent on.
+    `allowed` holds "host:port", "host", or "loopback" for this machine. The addresses that an allowed name resolves to
+    are allowed, too. Unix sockets are not blocked. Sending on a connection to another machine that was open before
+    is refused.
     """
 
     _lock = threading.Lock()
-    _active: list[Blocked] = []  # noqa: RUF012 - one for the process: sockets are
+    _active: list[Blocked] = []  # noqa: RUF012 - shared by the process, as sockets are
     _real: dict[tuple[Any, str], Callable[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         self.allowed = {address.lower() for address in allowed}
-        self._found: set[str] = set()  # what the names among them stand for
+        self._found: set[str] = set()  # addresses that allowed names resolved to
         self._attempts: list[str] = []
         self._process = os.getpid()
-        self._of_children: Any = None  # a file, to which processes forked off write theirs
-        self.before: set[tuple[int, Any]] = set()  # connections to other machines that were open
+        self._of_children: Any = None  # file to which forked processes write their attempts
+        self.before: set[tuple[int, Any]] = set()  # connections to other machines that were open at the start
 
     def __enter__(self) -> Self:
         self._of_children = tempfile.TemporaryFile("a+", encoding="utf-8")
@@ -70,7 +72,7 @@ class Blocked:
 
     @property
     def attempts(self) -> list[str]:
-        """What was refused, here and in processes forked off, and connections that were made past Python."""
+        """Refused attempts of this and forked processes, and connections that bypassed Python's sockets."""
         if self._of_children is None:
             return self._attempts
         if os.getpid() == self._process:
@@ -80,18 +82,18 @@ class Blocked:
         return self._attempts + told.splitlines()
 
     def permits(self, host: str, port: int) -> bool:
-        """Whether an address may be connected to."""
+        """Return True if a connection to this address is allowed."""
         host = host.strip("[]").lower()
         if (self.allowed | self._found) & {host, f"{host}:{port}"}:
             return True
         return "loopback" in self.allowed and is_loopback(host)
 
     def permits_name(self, name: str) -> bool:
-        """Whether a name may be looked up."""
+        """Return True if this name may be looked up."""
         return name.lower() in {allowed.rpartition(":")[0] or allowed for allowed in self.allowed}
 
     def found(self, name: str, addresses: Iterable[str]) -> None:
-        """A name was looked up: where it is allowed, so are the addresses that it stands for."""
+        """Allow the addresses that an allowed name resolved to."""
         for allowed in list(self.allowed):
             host, _, port = allowed.rpartition(":")
             if allowed == name:
@@ -100,7 +102,7 @@ class Blocked:
                 self._found |= {f"{address}:{port}" for address in addresses}
 
     def tried(self, what: str) -> None:
-        """Keeps an attempt."""
+        """Record an attempt."""
         if os.getpid() == self._process:
             self._attempts.append(what)
         else:
@@ -108,10 +110,10 @@ class Blocked:
             self._of_children.flush()
 
     def _see_connections(self) -> None:
-        """Keep what is connected to another machine that was not, and that no name in `allowed` stands for."""
+        """Record new connections to other machines, except to addresses of allowed names."""
         if not set(_connections(self)) - self.before:
             return
-        for allowed in self.allowed:  # a driver of a database looks its host up by itself
+        for allowed in self.allowed:  # a library in C (a database driver) resolves names by itself
             with contextlib.suppress(OSError):
                 socket.getaddrinfo(allowed.rpartition(":")[0] or allowed, None)
         for _, peer in sorted(set(_connections(self)) - self.before):
@@ -120,7 +122,7 @@ class Blocked:
                 self._attempts.append(what)
 
     def refuse(self, what: str) -> NetworkBlocked:
-        """Keeps an attempt and gives the error for it."""
+        """Record an attempt and return the error to raise for it."""
         self.tried(what)
         return NetworkBlocked(
             f"the network is blocked in this test: {what}; go through the stillweb fixtures, or name the address "
@@ -129,7 +131,7 @@ class Blocked:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by address or by its usual names."""
+    """Return True if a host is this machine, by a loopback address or a usual name."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -142,7 +144,7 @@ def _name(host: Any) -> str:
 
 def _check_address(address: Any) -> None:
     if not isinstance(address, tuple) or len(address) < 2:
-        return  # unix, netlink and the like lead to no other machine
+        return  # Unix, netlink and similar sockets reach no other machine
     text, port = _name(address[0]), address[1]
     for blocked in Blocked._active:
         if not blocked.permits(text, port):
@@ -164,7 +166,7 @@ def _check_name(host: Any) -> None:
 
 
 def _check_owner(host: Any) -> None:
-    """The name that belongs to an address is asked of the network, too; servers ask for their own."""
+    """Refuse a reverse look-up, which asks the network; servers may look up this machine's own addresses."""
     text = _name(host)
     if is_loopback(text.lower()) or text in ("0.0.0.0", "::", socket.gethostname()):
         return
@@ -173,9 +175,8 @@ def _check_owner(host: Any) -> None:
             raise blocked.refuse(f"looking up {text}")
 
 
-_as_number = (
-    threading.local()
-)  # whether this thread asks `getnameinfo` for no name, which its event does not tell
+# per thread: True during `getnameinfo` with NI_NUMERICHOST, because the audit event has no flags
+_as_number = threading.local()
 
 
 def _check_nameinfo(address: Any) -> None:
@@ -183,7 +184,7 @@ def _check_nameinfo(address: Any) -> None:
         _check_owner(address[0])
 
 
-_EVENTS: dict[str, Callable[..., None]] = {  # of the interpreter -> what checks its arguments
+_EVENTS: dict[str, Callable[..., None]] = {  # audit event -> check of its arguments
     "socket.connect": lambda sock, address: _check_address(address),
     "socket.sendto": lambda sock, address: _check_address(address),
     "socket.sendmsg": lambda sock, address: (
@@ -206,12 +207,12 @@ def _listen_to_the_interpreter() -> None:
         if Blocked._active and event in _EVENTS:
             _EVENTS[event](*arguments)
 
-    sys.addaudithook(heard)  # for as long as the process lives: there is no way to take one back
+    sys.addaudithook(heard)  # an audit hook can't be removed
     _listening = True
 
 
 def _connections(blocked: Blocked) -> Iterator[tuple[int, Any]]:
-    """Descriptors that are connected to another machine, with the address, where the system lists them."""
+    """Yield each descriptor connected to another machine, with the address; empty if /dev/fd is missing."""
     with contextlib.suppress(OSError):
         for entry in os.listdir("/dev/fd"):
             with contextlib.suppress(OSError):
@@ -221,7 +222,7 @@ def _connections(blocked: Blocked) -> Iterator[tuple[int, Any]]:
 
 
 def _peer(descriptor: int) -> Any:
-    """The internet address that a descriptor is connected to. OSError where it is no such socket."""
+    """Return the internet address that a descriptor is connected to. Raise OSError if it is not connected."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return None
     with socket.socket(fileno=os.dup(descriptor)) as sock:
@@ -229,13 +230,13 @@ def _peer(descriptor: int) -> Any:
 
 
 def _check_old(sock: socket.socket) -> None:
-    """No event tells of what is sent on an open connection: a client may have kept one of an earlier test."""
+    """Refuse to send on a connection of an earlier test, which a client kept open: sending has no audit event."""
     for blocked in Blocked._active:
         if not blocked.before:
             continue
         try:
             here = (sock.fileno(), sock.getpeername())
-        except OSError:  # not connected: the caller will hear of it
+        except OSError:  # not connected: send will raise
             continue
         if here in blocked.before:
             raise blocked.refuse(
@@ -244,7 +245,7 @@ def _check_old(sock: socket.socket) -> None:
 
 
 _SENDS = [(kind, name) for kind in (socket.socket, ssl.SSLSocket) for name in ("send", "sendall")]
-_ADDRESSES: dict[str, Callable[[Any], list[str]]] = {  # function -> the addresses in what it gives
+_ADDRESSES: dict[str, Callable[[Any], list[str]]] = {  # function -> the addresses in its result
     "getaddrinfo": lambda answer: [str(entry[4][0]) for entry in answer],
     "gethostbyname": lambda answer: [answer],
     "gethostbyname_ex": lambda answer: list(answer[2]),
@@ -289,7 +290,7 @@ def _install() -> None:
 def _restore() -> None:
     for (owner, name), function in Blocked._real.items():
         setattr(owner, name, function)
-    # The class inherits these from _socket; deleting ours uncovers them, unless someone else had put theirs there.
+    # The class inherits these from _socket; deleting ours restores them, unless another library had patched them.
     for name in ("send", "sendall"):
         delattr(socket.socket, name)
         if getattr(socket.socket, name) is not Blocked._real[socket.socket, name]:

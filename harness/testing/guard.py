@@ -1,7 +1,7 @@
-"""A proxy that refuses: where libraries in C and programs that a test starts would go round the block of sockets.
+"""Proxy that refuses every request, for libraries in C and programs that bypass the block of Python's sockets.
 
-curl and all that is made of it, Node, Git, Go and the like go where the environment's proxy variables say. These lead
-here while a test runs, and what is asked for counts as the test's attempt to reach the network.
+curl, everything built on libcurl, Node, Git and Go obey the proxy variables of the environment. While a test runs
+these variables name this proxy, and each request counts as the test's attempt to reach the network.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stillweb.harness.testing.blocking import Blocked, is_loopback
 
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _LOOPBACK = ("localhost", "127.0.0.1", "127.0.0.0/8", "::1")
-_LONGEST = 65536  # bytes of a request's head
-_PATIENCE = 5.0  # seconds for it to come
+_LONGEST = 65536  # most bytes of a request's head
+_PATIENCE = 5.0  # seconds to wait for the head
 
 
 @contextlib.contextmanager
 def guarded(blocked: Blocked) -> Iterator[None]:
-    """While it is entered, the environment's proxy is one that refuses, but for what `blocked` allows."""
+    """Set the proxy variables to a refusing proxy while the context is open, and NO_PROXY to the allowed hosts."""
     names = [name for upper in _VARIABLES for name in (upper, upper.lower())]
     before = {name: os.environ.get(name) for name in names}
     with _Refusing(blocked) as port:
@@ -42,7 +42,7 @@ def guarded(blocked: Blocked) -> Iterator[None]:
 
 
 def _direct(allowed: set[str]) -> str:
-    """What is allowed, as `NO_PROXY` names it."""
+    """Return the value of `NO_PROXY` for the allowed addresses."""
     hosts = {
         host.strip("[]")
         for one in allowed
@@ -55,7 +55,7 @@ def _direct(allowed: set[str]) -> str:
 
 
 class _Refusing:
-    """Listens on loopback, reads what it is asked for, tells `blocked` of it, and hangs up."""
+    """Proxy on loopback that reads each request line, reports it to `blocked`, and closes the connection."""
 
     def __init__(self, blocked: Blocked) -> None:
         self._blocked = blocked
@@ -72,7 +72,7 @@ class _Refusing:
     def __exit__(self, *_: object) -> None:
         self._wake.send(b"x")
         self._thread.join()
-        for thread, client in self._asking:  # what they have sent counts, more isn't waited for
+        for thread, client in self._asking:  # bytes already sent count; more are not awaited
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RD)
             thread.join()
@@ -82,7 +82,7 @@ class _Refusing:
     def _listen(self) -> None:
         while self._listener in select.select([self._listener, self._awake], [], [])[0]:
             client, _ = self._listener.accept()
-            # one that says nothing holds up no other
+            # one thread for each client, so that a silent client does not block the others
             thread = threading.Thread(target=self._refuse, args=(client,), daemon=True)
             self._asking = [one for one in self._asking if one[0].is_alive()] + [(thread, client)]
             thread.start()

@@ -1,4 +1,4 @@
-"""What a test marked `snapshot` is given."""
+"""Fixture of a test marked `snapshot`: session, gateway, transports and tools."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ REMEDY = (
     "env=stillweb.environment for a program; for code that makes its own client, set those variables in this process "
     "(docs/pytest.md)"
 )
-BROWSER = "playwright-mcp@"  # the contract whose session asks the gateway
+BROWSER = "playwright-mcp@"  # the contract whose tools send requests to the gateway
 
 
 class Case:
-    """The frozen web of one test. Its session is its own; nothing is started before it is used.
+    """Snapshot as one test sees it, with a session of its own; everything is started at first use.
 
     `proxy_url`, `ca_path` and `environment` are for programs and browsers, `transport()` and `mount()` for clients
-    in this process, `tools()` for the tools agents call. While recording all of them go through the recorder.
+    in this process, `tools()` for the tools that agents call. While recording, all but `tools()` use the recorder.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class Case:
         self._answer: Callable[[Request], Reply] | None = None
 
     def start(self) -> None:
-        """Blocks the network. Recording needs it, so then only what goes past the fixtures is not recorded."""
+        """Block the network. While recording it stays open; requests that bypass the fixtures are then not recorded."""
         if not self.shelf.recording:
             self._stack.enter_context(self.blocked)
             self._stack.enter_context(guarded(self.blocked))
 
     def close(self) -> None:
-        """Ends the gateway and frees the network."""
+        """Close the gateway and unblock the network."""
         self._stack.close()
 
     @property
     def recording(self) -> bool:
-        """Whether requests of this test reach the real web."""
+        """True if requests of this test reach the real web."""
         return self.shelf.recording
 
     @property
     def ledger(self) -> Any:
-        """The ledger of this test."""
+        """The test's ledger."""
         if self._ledger is None:
             from stillweb.proxy.serving.ledger import Ledger
 
@@ -92,16 +92,16 @@ class Case:
 
     @cached_property
     def _hosts(self) -> Any:
-        """Search and reader services at their real addresses, for programs and for clients in this process alike."""
+        """Virtual hosts of search and reader services, for the gateway and for in-process clients."""
         from stillweb.harness.tools import Toolset, http_hosts
 
         return http_hosts(self._kept(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept)))
 
     def _kept(self, toolset: Toolset) -> Toolset:
-        """Closes it with the test: a browser would go on, and the gateway that it asks."""
+        """Close the toolset, its browser and its gateway at the end of the test; return the toolset."""
 
         def close() -> None:
-            # on a thread: who ends the test may have an event loop, and asyncio.run would put it away
+            # on a thread: asyncio.run would replace an event loop of the test's thread
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(asyncio.run, toolset.close()).result()
 
@@ -110,33 +110,33 @@ class Case:
 
     @property
     def proxy_url(self) -> str:
-        """The proxy's address, for this test's session."""
+        """The proxy's URL with the credentials of this test's session."""
         return str(self._server.proxy_url(self.name))
 
     @property
     def ca_path(self) -> Path:
-        """The authority that clients of the proxy must trust (PEM)."""
+        """PEM file of the CA certificate that the proxy's clients must trust."""
         return Path(self._server.ca_path)
 
     @property
     def environment(self) -> dict[str, str]:
-        """A copy of this process's environment that sends a program through the proxy."""
+        """Copy of this process's environment that makes a program use the proxy."""
         from stillweb.proxy.clients import client_environment
 
         return client_environment(self.proxy_url, self.ca_path)
 
     def answer(self, request: Request) -> Reply:
-        """The answer to a request in this process."""
+        """Return the answer to a request, made in this process."""
         if self._answer is None:
             from stillweb.harness.testing.transports import in_process
 
-            # while recording, what those services say is to be heard from them
+            # while recording, the real services answer
             hosts = None if self.recording else self._hosts
             self._answer = in_process(self.shelf.snapshot, self.ledger, self.name, self.accept, hosts)
         return self._answer(request)
 
     def transport(self) -> Any:
-        """An httpx transport, for Client and AsyncClient."""
+        """Return an httpx transport for Client and AsyncClient."""
         from stillweb.harness.testing.transports import SnapshotTransport
 
         if not self.recording:
@@ -146,7 +146,7 @@ class Case:
         return _Both(self.proxy_url, ssl.create_default_context(cafile=str(self.ca_path)))
 
     def mount(self, session: Any) -> Any:
-        """Makes a requests.Session answer from here; returns it."""
+        """Make a requests.Session use the snapshot, or the recorder; return the session."""
         from stillweb.harness.testing.transports import requests_adapter
 
         if self.recording and not (self.shelf.mode == "new_episodes" and self.shelf.target.exists()):
@@ -185,7 +185,7 @@ class Case:
         return Reply(answer.status_code, answer.reason_phrase, tuple(fields), body)
 
     def tools(self, *contracts: str, **options: Any) -> Any:
-        """A tool session over the snapshot (contracts: fetch, …). UsageError while recording."""
+        """Return a tool session over the snapshot (default contract: fetch). Raise UsageError while recording."""
         if self.recording:
             raise UsageError(
                 "tools answer from a snapshot; record with `stillweb mcp --record` or through the proxy"
@@ -194,24 +194,24 @@ class Case:
 
         chosen = contracts or ("fetch",)
         if any(":" not in name and load(name).name.startswith(BROWSER) for name in chosen):
-            # by it, what pages miss comes into the test's ledger, and a client of the proxy is the same one
+            # the test's gateway writes the pages' misses into its ledger, and has the same session
             options.setdefault("gateway", self._server)
         toolset = self._kept(Toolset(self.shelf.snapshot, chosen, accept=self.accept, **options))
         return _Watched(toolset.session(self.name), self)
 
     def misses(self) -> list[Mapping[str, Any]]:
-        """What was asked for and is not in the snapshot, noise left out; while recording there is none."""
+        """Return the ledger entries of relevant misses; empty while recording."""
         if self._ledger is None or self.recording:
             return []
         return [entry for entry in self.ledger.misses() if not entry.get("irrelevant")]
 
     @property
     def faults(self) -> int:
-        """Misses and ways round the snapshot so far."""
+        """Number of misses and refused network attempts so far."""
         return len(self.misses()) + len(self.blocked.attempts)
 
     def complaint(self) -> str | None:
-        """Why the test fails, whatever it asserts itself: too many misses, or a way round the snapshot."""
+        """Return why the test must fail (too many misses, or a network attempt), or None."""
         misses = self.misses()
         if len(misses) > self.max_misses:
             many = f"{counted(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
@@ -221,12 +221,12 @@ class Case:
         return None
 
     def tried(self) -> str:
-        """What went past the snapshot, and how it is sent there instead, for a person; "" where nothing did."""
+        """Return a text with the refused network attempts and the remedy; "" if there are none."""
         attempts = self.blocked.attempts
         return "\n".join([*attempts, REMEDY]) if attempts else ""
 
     def told(self) -> str:
-        """The misses with their nearest captures and what differs, for a person."""
+        """Return a text with the misses, their nearest captures and the differences."""
         lines: list[str] = []
         for entry in self.misses():
             lines.append(f"miss: {entry['method']} {entry['url']}")
@@ -241,13 +241,13 @@ class Case:
 
 
 class _Both:
-    """A transport through a proxy, for Client and AsyncClient alike."""
+    """Factory of an httpx transport through a proxy, for Client and AsyncClient."""
 
     def __new__(cls, proxy_url: str, context: Any) -> Any:
         import httpx
 
         class Through(httpx.HTTPTransport):
-            """Sync by itself, async by a transport made for it."""
+            """Sync transport; an async request gets an async transport of its own."""
 
             async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
                 inner = httpx.AsyncHTTPTransport(proxy=proxy_url, verify=context)
@@ -265,17 +265,16 @@ class _Both:
 
 
 class _Watched:
-    """A tool session whose misses are the test's."""
+    """Tool session that writes its misses into the test's ledger."""
 
     def __init__(self, session: Any, case: Case) -> None:
         self._session, self._case = session, case
 
     def list(self) -> Any:
-        """The tools."""
         return self._session.list()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Calls a tool; a miss is counted."""
+        """Call a tool; write a miss into the ledger."""
         result = await self._session.call(name, arguments)
         by_gateway = str(result.meta.get("contract", "")).startswith(BROWSER) and result.meta.get("missed")
         if result.meta.get("verdict") == "miss" and not by_gateway:
@@ -293,7 +292,7 @@ class _Watched:
         return result
 
     async def close(self) -> None:
-        """Ends the session."""
+        """End the session."""
         await self._session.close()
 
 

@@ -1,4 +1,4 @@
-"""The snapshots that the tests of one process share: replayed, or recorded and put in place at the end."""
+"""Snapshots shared by the tests of one process: replayed, or recorded and moved into place at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MODES = ("none", "once", "new_episodes", "all", "rewrite")
 
 
 class Shelf:
-    """One snapshot (with those that lie over it) in one process: replayed, or recorded and put in place at the end."""
+    """Snapshot, in layers, of one process: replayed, or recorded and moved into place at the end.
+
+    The last of `paths` is the top layer and the target of a recording.
+    """
 
     def __init__(self, paths: Sequence[Path], mode: str, upstream_ca: Path | None = None) -> None:
         self.paths, self.mode = list(paths), mode
@@ -25,8 +28,8 @@ class Shelf:
         self.recording = mode in ("new_episodes", "all", "rewrite") or (
             mode == "once" and not self.target.exists()
         )
-        self.sessions: set[str] = set()  # recorded anew as a whole
-        self.replayed: set[str] = set()  # of which something was answered from the snapshot as it was
+        self.sessions: set[str] = set()  # sessions that are recorded anew
+        self.replayed: set[str] = set()  # sessions with an answer from the old snapshot
         self._upstream_ca = upstream_ca
         self._stack = ExitStack()
         self._snapshot: Any = None
@@ -36,7 +39,7 @@ class Shelf:
 
     @property
     def snapshot(self) -> Any:
-        """The snapshot as it was before this run. UsageError where there is none."""
+        """The snapshot as it was before this run. Raises UsageError if there is none."""
         if self._snapshot is None:
             from stillweb.snapshots.snapshot import Snapshot
 
@@ -48,9 +51,9 @@ class Shelf:
 
     @property
     def recorder(self) -> Any:
-        """The recorder of this process, writing beside the target."""
+        """The recorder of this process, which writes to `<target>.recording`."""
         if self._recorder is None:
-            with warnings.catch_warnings():  # what old packages say on import is not the test's affair
+            with warnings.catch_warnings():  # some packages warn on import, which must not fail the test
                 warnings.simplefilter("ignore", DeprecationWarning)
                 from stillweb.proxy.recording.recorder import Recorder
 
@@ -62,7 +65,7 @@ class Shelf:
         return self._recorder
 
     def close(self) -> None:
-        """Ends recording and puts the result in place; a snapshot that was only read is closed."""
+        """End recording and move the result into place; close the snapshot."""
         if self._recorder is not None:
             self._recorder.close()
             if self._keeps_old:
@@ -84,11 +87,15 @@ class Shelf:
 
     @property
     def _keeps_old(self) -> bool:
-        """Whether what is recorded comes to what is there; it is asked for without those that it lies over."""
+        """True if the recording is merged with the old target (the lower layers are not merged)."""
         return self.mode in ("all", "new_episodes") and self.target.exists()
 
     def _keep_old(self) -> None:
-        """Takes over what belongs to sessions that were not recorded anew, and the captures of those that used both."""
+        """Copy old records into the recording.
+
+        These are the records of sessions that were not recorded anew. For sessions that were answered from both, they
+        are the captures whose exact request was not recorded anew.
+        """
         from stillweb.snapshots.index.cdxj import capture_of
         from stillweb.snapshots.snapshot import Snapshot
         from stillweb.snapshots.upkeep.importing import copy_capture, copy_view
@@ -109,7 +116,7 @@ class Shelf:
                     copy_view(old, view, self._writer)
 
     def _put_in_place(self) -> None:
-        """Raises GateFailed where a secret that became known late stands in what was recorded, which stays beside the target."""
+        """Move the recording to the target. Raise GateFailed, and leave it, if it holds a secret that was learned late."""
         if self.target.suffix == ".wacz":
             from stillweb.snapshots.wacz import seal
 
@@ -125,14 +132,14 @@ class Shelf:
 
 
 def read_mode(text: str) -> str:
-    """A mode by its name. UsageError lists the names."""
+    """Return the mode. Raise UsageError, which lists the modes, if it is unknown."""
     if text not in MODES:
         raise UsageError(f"--stillweb-mode: {text!r} is none of {', '.join(MODES)}")
     return text
 
 
 def close_all(shelves: Sequence[Shelf]) -> list[str]:
-    """Closes every shelf, even where one can't be; returns what could not be put in place, and why."""
+    """Close every shelf, even if one fails; return the errors."""
     told: list[str] = []
 
     def close(shelf: Shelf) -> None:

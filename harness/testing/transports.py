@@ -1,9 +1,9 @@
-"""In-process transports: httpx and requests answered from a snapshot without a socket, as the gateway would.
+"""In-process transports: httpx and requests answered from a snapshot without a socket, like the gateway does.
 
     httpx.Client(transport=SnapshotTransport(answer))
     session.mount("https://", requests_adapter(answer)); session.mount("http://", …)
 
-`answer` is a function from Request to Reply (`in_process`), the gateway's own code under a lock.
+`answer` is a function from Request to Reply (see `in_process`): the gateway's own code under a lock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def in_process(
     accept: str,
     hosts: Mapping[str, VirtualHost] | None = None,
 ) -> Answer:
-    """Answers the requests of one session; safe for threads. `hosts` as for `Gateway(virtual_hosts=…)`."""
+    """Return a thread-safe function that answers one session's requests; `hosts` as in `Gateway(virtual_hosts=…)`."""
     answerer = Answerer(snapshot, ledger, accept=accept, virtual_hosts=hosts)
     line = answerer.line(session)
     lock = threading.Lock()
@@ -57,7 +57,7 @@ def in_process(
             return reply
         try:
             made = host(request, line.name)
-        except Exception as error:  # noqa: BLE001 -- others' code: the client hears of it, as from a gateway
+        except Exception as error:  # noqa: BLE001 -- custom code: the client gets an error, as from a gateway
             made = broken_host(name, error)
         with lock:
             return answerer.virtual(request, line, made)
@@ -66,17 +66,17 @@ def in_process(
 
 
 def body_of(reply: Reply) -> bytes:
-    """The whole body of a reply."""
+    """Return the whole body of a reply."""
     return reply.body if reply.pieces is None else b"".join(reply.pieces())
 
 
 def _leaves(held: Held, patience: Any) -> bool:
-    """Whether a client of so many seconds' patience is one that leaves, which nobody has to wait for here."""
+    """Return True if a client with this time-out (seconds) gives up before the reply; no need to wait for it."""
     return isinstance(patience, (int, float)) and patience < held.seconds
 
 
 def _reason(reply: Reply) -> bytes:
-    """The words of the status line."""
+    """Return the reason phrase of the status line."""
     return reply.wire_head.partition(b"\r\n")[0].split(b" ", 2)[2].strip()
 
 
@@ -85,17 +85,15 @@ def _request(method: str, url: str, headers: list[tuple[str, str]], body: bytes)
 
 
 class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """For httpx.Client and httpx.AsyncClient."""
+    """Transport for httpx.Client and httpx.AsyncClient; a miss is answered by a 504."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answers from the snapshot; a miss is a 504 that says so."""
         return self._respond(request, request.read())
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The same."""
         return self._respond(request, await request.aread())
 
     def _respond(self, request: httpx.Request, body: bytes) -> httpx.Response:
@@ -117,7 +115,7 @@ class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 class _Read:
-    """What stands where urllib3 keeps the response of http.client: its header, for cookies."""
+    """Stand-in for the http.client response that urllib3 keeps; requests reads cookies from its header."""
 
     def __init__(self, fields: Headers) -> None:
         self.msg = Message()
@@ -125,21 +123,21 @@ class _Read:
             self.msg[name] = value
 
     def isclosed(self) -> bool:
-        """No connection is behind it."""
+        """Return True: there is no connection."""
         return True
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
 
 def requests_adapter(answer: Answer) -> Any:
-    """An adapter for `requests.Session.mount`; needs the package requests."""
+    """Return an adapter for `requests.Session.mount`; needs the package requests."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3 import HTTPHeaderDict, HTTPResponse
 
     class SnapshotAdapter(HTTPAdapter):
-        """Answers from the snapshot; a miss is a 504 that says so."""
+        """Adapter that answers from the snapshot."""
 
         def send(
             self, request: Any, stream: bool = False, timeout: Any = None, *_: Any, **__: Any
@@ -161,7 +159,7 @@ def requests_adapter(answer: Answer) -> Any:
                 reason=_reason(reply).decode("latin-1"),
                 preload_content=False,
                 request_method=request.method,
-                # requests takes cookies from the message that http.client has read, and from nowhere else
+                # requests reads cookies only from the message that http.client parsed
                 original_response=_Read(reply.fields),  # type: ignore[arg-type]
             )
             return self.build_response(request, raw)

@@ -1,7 +1,8 @@
-"""Tools that agents already call, answered from a frozen web.
+"""Tools that agents already call, answered from a snapshot.
 
-Toolset (tools of some contracts over a snapshot) · ToolSession · ToolSpec · ToolResult · Limits ·
-contract_names · read_contract (of a tool of one's own) · http_hosts (the HTTP APIs at their real addresses, for the gateway). See docs/tools.md.
+Toolset (the tools of some contracts over a snapshot) · ToolSession · ToolSpec · ToolResult · Limits ·
+contract_names · read_contract (the contract of a custom tool) · http_hosts (search and reader APIs at their
+real addresses, for the gateway). See docs/tools.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which of several captures is named as evidence: the first that says the same.
+"""Choose the capture that a trace names as evidence: the first of several with the same content.
 
-A page that was recorded often is answered by the capture that comes next to what its session asked before, which of
-calls under way at once is another one each time. What they say is the same, so a trace names the first recorded.
+If a page was recorded often, the matcher chooses the capture that comes after the session's previous request. With
+concurrent calls that choice differs from run to run. The content is the same, so a trace names the first recorded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from stillweb.snapshots.capture import Capture
 
 
 def first_alike(snapshot: Snapshot, capture: Capture) -> Capture:
-    """The first capture of the very same request with the same status, media type, payload and, of a redirect, aim."""
+    """Return the first capture of the same exact request with the same status, media type, payload and `Location`."""
     near = snapshot.candidates(capture.urlkey)
     if len(near) < 2 or not capture.exact:
         return capture

@@ -1,7 +1,7 @@
-"""Playwright MCP's browser tools on a frozen web: one context for each session, its network the gateway's.
+"""Playwright MCP's browser tools on a snapshot: one browser context for each session, connected to the gateway.
 
-Names, schemas, sections and error forms are the real server's (contracts/playwright-mcp.json). Where it writes the
-page's snapshot into a file named by the clock, the snapshot itself is in the result.
+Names, schemas, sections and error texts are the real server's (contracts/playwright-mcp.json). The real server
+writes the page's snapshot into a file named by the clock; here the snapshot itself is in the result.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ CONTRACT = "playwright-mcp@0.0.79"
 
 @dataclass(eq=False)
 class BrowserSession(Browsing):
-    """One agent's browser and its tools.
+    """Browser of one agent, with its tools.
 
-    `call` and `close` may be awaited in any event loop; calls of one session are done one after the other.
+    `call` and `close` may be awaited in any event loop. The calls of a session run one after the other.
     """
 
     _digests: dict[str, str] | None = None
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Run a tool. Every failure is an answer with `is_error`; only a missing browser raises."""
+        """Run a tool. Every failure is a result with `is_error`; only a missing browser raises."""
         return await self.shared.run(self._call(name, dict(arguments)))
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -119,7 +119,7 @@ class BrowserSession(Browsing):
         return ToolResult([{"type": "text", "text": reply.sections.text()}, *reply.images], is_error, meta)
 
     def _place(self, header: str) -> dict[str, Any] | None:
-        """The evidence behind an answer: where its capture lies, and its payload digest."""
+        """Return the file, offset and payload digest of the capture named in a header, or None."""
         name, _, offset = header.rpartition(":")
         if not name or not offset.isdigit():
             return None
@@ -132,7 +132,7 @@ class BrowserSession(Browsing):
         return place
 
     async def _state(self) -> dict[str, Any] | None:
-        """The retrieval state: URL, fragment, form values, chosen filters, page number, sort."""
+        """Return the retrieval state: URL, fragment, form values, chosen filters, page number, sort."""
         if not self.tabs or self.tab.dialog is not None or self.tab.page.is_closed():
             return None
         try:
@@ -141,26 +141,25 @@ class BrowserSession(Browsing):
             return None
 
     def _refuse_held(self, name: str) -> None:
-        """A dialog or a file chooser is answered before anything else is done."""
+        """Raise Problem if a dialog or file chooser must be answered before this tool may run."""
         if name in CLEARS:
             if getattr(self.tab, CLEARS[name]) is None:
                 raise Problem(said("no_modal", name=name))
             return
-        held = self.tab.dialog is not None and name not in NOT_HELD - {
-            "browser_navigate"
-        }  # which a dialog stops
+        # a dialog stops navigation, a file chooser does not
+        held = self.tab.dialog is not None and name not in NOT_HELD - {"browser_navigate"}
         if held or (self.tab.chooser is not None and name not in NOT_HELD):
             raise Problem(said("modal", name=name))
 
     def _refuse_outside(self, filename: str | None) -> None:
-        """Nothing is saved under the name that an argument gives; one that leads out of the workspace is refused."""
+        """Raise Problem if a `filename` leads out of the workspace. No file is written in any case."""
         try:
             self.workspace.resolve(filename or "", OUTPUT)
         except Outside as outside:
             raise denied(outside) from None
 
     def _refuse_missed_page(self, since: int) -> None:
-        """A document that the snapshot lacks, or that failed, is the tool's own network error, never a page."""
+        """Raise Problem (a network error) if the tab's document was missed or failed while recording."""
         assert self.traffic is not None
         for one in self.traffic.answers[since:]:
             reason = (
@@ -181,7 +180,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _renamed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Older names of arguments (`ref`, before April 2026) in today's."""
+    """Rename arguments from before April 2026 (`ref`) to today's names."""
     names = {"ref": "target", "startRef": "startTarget", "endRef": "endTarget"}
     for old, new in names.items():
         if old in arguments and new not in arguments:
@@ -194,13 +193,16 @@ def _renamed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def profile_of(snapshot: Snapshot | None) -> Profile:
-    """The profile that a snapshot's pages are to be seen with."""
+    """Return the browser profile for a snapshot's pages."""
     return complete((snapshot.profile if snapshot is not None else None) or Profile())
 
 
 class BrowserTool:
-    """The contract's tools for a toolset. Its options may have a `gateway` and a `browser` (SharedBrowser); what is
-    not given is made when first needed, and closed with the tool."""
+    """Tools of the contract for one toolset.
+
+    The toolset's options may have a `gateway` and a `browser` (SharedBrowser). A missing one is started when first
+    needed and closed with the tool.
+    """
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
@@ -210,7 +212,7 @@ class BrowserTool:
         self._profile: Profile | None = None
 
     def open(self, session: str) -> BrowserSession:
-        """A session's own browser context, opened with its first call."""
+        """Return the browser of a session; its context opens with the first call."""
         from stillweb.harness.tools.http_hosts import http_hosts
         from stillweb.proxy.serving.gateway import Gateway
 
@@ -227,14 +229,14 @@ class BrowserTool:
         return BrowserSession(self._browser, self._gateway, snapshot, session, self._profile)
 
     async def call(self, name: str, arguments: dict[str, Any], visit: object) -> ToolResult:
-        """Not used: a session calls what `open` gave it."""
+        """Raise NotImplementedError: calls go to the BrowserSession that `open` returned."""
         raise NotImplementedError(name)
 
     async def close(self) -> None:
-        """End what was made here."""
+        """Close the gateway and the browser that this tool started."""
         await asyncio.to_thread(self._own.close)
 
 
 def make_tool(toolset: Toolset) -> BrowserTool:
-    """See toolset.MAKERS."""
+    """Return the tool; named in `toolset.MAKERS`."""
     return BrowserTool(toolset)

@@ -1,4 +1,4 @@
-"""What each browser tool does. An action gets the session, checked arguments and the reply that it builds up."""
+"""Actions of the browser tools. Each gets the session, the checked arguments and the reply to build."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from stillweb.proxy.pages.freeze import begin_step, pass_time, step
 from stillweb.proxy.pages.sight import STILL, readable
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
-CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # what a tool answers
-NOT_HELD = {"browser_close", "browser_tabs", "browser_navigate"}  # the real server asks these for no tab
+CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # tool -> the Tab's member
+# tools that run despite an open dialog or chooser, since the real server binds them to no tab
+NOT_HELD = {"browser_close", "browser_tabs", "browser_navigate"}
 EVALUATE_SECONDS = 30.0
-# keys that copy, cut or paste
+# key combinations that copy, cut or paste
 _CLIPS = re.compile(r"(?:\w+\+)+(?:Key[CVX]|[CVX]|Insert|Delete|Numpad0|NumpadDecimal)", re.I)
-# as the real server's code names them, in its order
+# modifiers as the real server writes them in its code lines, in its order
 _MODIFIERS = (
     ({"Alt"}, "Alt"),
     ({"Control", "ControlOrMeta"}, "ControlOrMeta"),
@@ -33,7 +34,7 @@ _MODIFIERS = (
 
 
 async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_navigate."""
+    """Load a URL or a view: `browser_navigate`."""
     url = full_url(given["url"])
     reply.address = await session.navigate(url)
     reply.with_snapshot = True
@@ -41,7 +42,7 @@ async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
 
 
 async def navigate_back(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_navigate_back."""
+    """Go back in the history: `browser_navigate_back`."""
     await session.page.go_back(wait_until="commit")
     await session.rest()
     reply.with_snapshot = True
@@ -49,7 +50,7 @@ async def navigate_back(session: Browsing, given: dict[str, Any], reply: Reply) 
 
 
 async def snapshot(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_snapshot."""
+    """Show the accessibility snapshot of the page or an element: `browser_snapshot`."""
     root = (await session.locate(given["target"]))[0] if given.get("target") else None
     await session.rest()
     depth = int(given["depth"]) if "depth" in given else None
@@ -57,7 +58,7 @@ async def snapshot(session: Browsing, given: dict[str, Any], reply: Reply) -> No
 
 
 async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_click."""
+    """Click or double-click an element: `browser_click`."""
     locator, code = await session.locate(given["target"], given.get("element"))
     button, modifiers = given.get("button"), given.get("modifiers")
     options: dict[str, Any] = {"timeout": GIVEN_MS}
@@ -82,7 +83,7 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 
 
 async def hover(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_hover."""
+    """Move the mouse over an element: `browser_hover`."""
     locator, code = await session.locate(given["target"], given.get("element"))
     reply.with_snapshot = True
     reply.code(f"await page.{code}.hover();")
@@ -91,7 +92,7 @@ async def hover(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 
 
 async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_drag."""
+    """Drag one element onto another: `browser_drag`."""
     start, start_code = await session.locate(given["startTarget"], given.get("startElement"))
     end, end_code = await session.locate(given["endTarget"], given.get("endElement"))
     reply.with_snapshot = True
@@ -101,7 +102,7 @@ async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 
 
 async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_type."""
+    """Type text into an element: `browser_type`."""
     locator, code = await session.locate(given["target"], given.get("element"))
     text = given["text"]
     if given.get("slowly"):
@@ -119,7 +120,7 @@ async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> N
 
 
 async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_press_key."""
+    """Press a key; lend the session's clipboard for keys that copy, cut or paste: `browser_press_key`."""
     key = given["key"]
     reply.code(f"// Press {key}")
     reply.code(f"await page.keyboard.press({quoted(key)});")
@@ -133,7 +134,7 @@ async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> N
 
 
 async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_select_option."""
+    """Select options of a list: `browser_select_option`."""
     locator, code = await session.locate(given["target"], given.get("element"))
     values = given["values"]
     shown = quoted(values[0]) if len(values) == 1 else f"[{', '.join(map(quoted, values))}]"
@@ -144,7 +145,7 @@ async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) 
 
 
 async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_fill_form."""
+    """Fill several form fields: `browser_fill_form`."""
     for one in given["fields"]:
         locator, code = await session.locate(one["target"], one["name"])
         kind, value = one["type"], one["value"]
@@ -161,7 +162,7 @@ async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> N
 
 
 async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_wait_for: the page's own time passes, not this machine's."""
+    """Wait for a time or a text, by the page's clock and not the machine's: `browser_wait_for`."""
     assert session.traffic is not None
     time, text, gone = given.get("time"), given.get("text"), given.get("textGone")
     if not time and not text and not gone:
@@ -182,7 +183,7 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
             if seen == (state == "visible"):
                 break
             await session.until_dialog(pass_time(session.page, session.traffic, 0.25, session.patience))
-            if session.tab.dialog is not None:  # behind which the page shows nothing new
+            if session.tab.dialog is not None:  # the page does not change behind a dialog
                 raise Problem(said("timeout", ms=ACTION_MS))
             await begin_step(session.page, session.traffic)
         else:
@@ -197,7 +198,7 @@ def _number(value: Any) -> str:
 
 
 async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_find."""
+    """Search the page's accessibility snapshot for a text or pattern: `browser_find`."""
     text, regex = given.get("text"), given.get("regex")
     if not text and not regex:
         reply.error(said("find_neither"))
@@ -218,7 +219,7 @@ async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> Non
 
 
 async def tabs(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_tabs."""
+    """List, open, select or close tabs: `browser_tabs`."""
     action, index = given["action"], given.get("index")
     if action == "new":
         await session.new_tab()
@@ -242,7 +243,7 @@ def _index(session: Browsing, index: float) -> int:
 
 
 async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_evaluate; time passes for the page while it is evaluated."""
+    """Evaluate JavaScript, while the page's clock goes on: `browser_evaluate`."""
     assert session.traffic is not None
     expression = given["function"]
     wrapper = """async (%s) => {
@@ -279,7 +280,7 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
         task.cancel()
     await session.rest()
     if answer is None:
-        return  # a dialog holds it
+        return  # a dialog blocks the evaluation
     text, called = answer
     shown = expression if called else f"() => ({expression})"
     reply.code(
@@ -289,7 +290,7 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
 
 
 async def network_requests(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_network_requests."""
+    """List the tab's requests: `browser_network_requests`."""
     pattern = given.get("filter")
     try:
         matches = re.compile(pattern) if pattern else None
@@ -300,7 +301,7 @@ async def network_requests(session: Browsing, given: dict[str, Any], reply: Repl
 
 
 async def network_request(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_network_request."""
+    """Show one request of the list: `browser_network_request`."""
     text = await session.tab.request(int(given["index"]), given.get("part"))
     if text is None:
         reply.error(said("no_request", index=int(given["index"])))
@@ -309,12 +310,12 @@ async def network_request(session: Browsing, given: dict[str, Any], reply: Reply
 
 
 async def console_messages(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_console_messages."""
+    """List the console's messages: `browser_console_messages`."""
     reply.result(session.tab.console(given.get("level", "info"), bool(given.get("all"))))
 
 
 async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_take_screenshot: the picture is in the result, under a name that doesn't depend on the clock."""
+    """Take a screenshot, which is in the result under a name without a time: `browser_take_screenshot`."""
     if given.get("fullPage") and given.get("target"):
         raise Problem("Error: fullPage cannot be used with element screenshots.")
     kind = given.get("type") or ("jpeg" if re.search(r"\.jpe?g$", given.get("filename") or "") else "png")
@@ -342,7 +343,7 @@ async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply
 
 
 async def handle_dialog(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_handle_dialog."""
+    """Accept or dismiss the dialog: `browser_handle_dialog`."""
     dialog = session.tab.dialog
     assert dialog is not None
     session.tab.answered()
@@ -354,7 +355,7 @@ async def handle_dialog(session: Browsing, given: dict[str, Any], reply: Reply) 
 
 
 async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_resize."""
+    """Set the size of the viewport: `browser_resize`."""
     width, height = int(given["width"]), int(given["height"])
     reply.code(f"await page.setViewportSize({{ width: {width}, height: {height} }});")
     await session.page.set_viewport_size({"width": width, "height": height})
@@ -362,7 +363,7 @@ async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None
 
 
 async def close(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_close."""
+    """Close the browser context: `browser_close`."""
     await session._close()
     reply.closed = True
     reply.result(said("no_tabs"))

@@ -1,7 +1,7 @@
-"""Files given to a page: those of the session's workspace, as the page of a frozen web may see them.
+"""File uploads and drops: files of the session's workspace that are given to a page.
 
-The page gets name, type and bytes, and a time of its own clock: what a path alone would tell it (when the file was
-written) is of this machine.
+The page gets name, type and bytes, and a time of its own clock. It gets no path, because the file's own time belongs
+to this machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stillweb.harness.tools.browser_text import quoted, said
 from stillweb.harness.tools.workspace import ROOT, Outside, Workspace
 from stillweb.proxy.pages.uploads import Given, put, type_of
 
-OUTPUT = ROOT / ".playwright-mcp"  # where the real server writes, which it names among the allowed roots
+OUTPUT = ROOT / ".playwright-mcp"  # the real server's output folder, which it lists among the allowed roots
 _OPENS = """(e) => { const field = e.closest("label")?.control || e;
   return field.localName === "input" && field.type === "file" && !field.disabled; }"""
 
@@ -34,7 +34,7 @@ def denied(outside: Outside) -> Problem:
 
 
 def read_files(paths: list[str], workspace: Workspace, folder: str) -> list[FilePayload]:
-    """Return the files of a workspace. Raise Problem; `folder` names the words for a directory."""
+    """Return the files with these paths. Raise Problem; `folder` is the key of the error text for a directory."""
     found: list[FilePayload] = []
     try:
         full = [workspace.resolve(path) for path in paths]
@@ -54,20 +54,20 @@ def read_files(paths: list[str], workspace: Workspace, folder: str) -> list[File
 
 
 def described(files: list[FilePayload]) -> list[dict[str, Any]]:
-    """Return name and digest of files, as the trace tells of what a page was given."""
+    """Return name and digest of each file, for the trace."""
     return [{"name": one["name"], "digest": f"sha256:{sha256(one['buffer']).hexdigest()}"} for one in files]
 
 
 async def opens_chooser(locator: Locator) -> bool:
-    """Whether a click on the element opens a file chooser, of which the browser tells when it likes."""
+    """Return True if a click on the element opens a file chooser; the browser may report the chooser late."""
     try:
         return bool(await locator.evaluate(_OPENS, timeout=GIVEN_MS))
     except PlaywrightError:
-        return False  # the click will say why
+        return False  # the click will report the error
 
 
 async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_file_upload."""
+    """Give files to the open file chooser, or cancel it: `browser_file_upload`."""
     paths: list[str] | None = given.get("paths")
     reply.with_snapshot = True
     shown = "undefined" if paths is None else json.dumps(paths, ensure_ascii=False, separators=(",", ":"))
@@ -75,7 +75,7 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
     try:
         files = await asyncio.to_thread(read_files, paths or [], session.workspace, "upload_folder")
     except Problem as problem:
-        if not problem.bare:  # the real server looks for the file when the chooser is already gone
+        if not problem.bare:  # the real server closes the chooser before it looks for the file
             session.tab.took()
         raise
     chooser = session.tab.took()
@@ -93,7 +93,7 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
 
 
 async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """browser_drop."""
+    """Drop files or data onto an element: `browser_drop`."""
     paths, data = given.get("paths"), given.get("data")
     if not paths and data is None:
         raise Problem(said("drop_neither"))
@@ -110,7 +110,7 @@ async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 
 
 def _object(value: Any) -> str:
-    """A value as the real server writes it in code: keys sorted and bare, nested ones not indented."""
+    """Write a value as the real server does in its code: keys sorted, without quotes, nested ones not indented."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a browser tool answers, built up by its action and finished with the sections about the page."""
+"""Answer of a browser tool: built up by its action, then completed with the sections about the page."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from stillweb.proxy.serving.misses import Missed
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-MOST_MISSES = 25  # named in one result
+MOST_MISSES = 25  # misses named in one result
 
 
 class Reply:
-    """What an action builds up."""
+    """Answer under construction: sections, images and files."""
 
     def __init__(self, session: Browsing) -> None:
         self.session = session
         self.sections = Sections()
         self.images: list[dict[str, Any]] = []
-        self.files: list[dict[str, Any]] = []  # given to the page: name and digest
+        self.files: list[dict[str, Any]] = []  # files given to the page: name and digest
         self.address: str | None = None
         self.with_snapshot = False
         self.explicit: tuple[Locator | None, int | None, bool | None] | None = None
         self.closed = False
 
     def code(self, line: str) -> None:
-        """A line of what was done."""
+        """Add a line to the "Ran Playwright code" section."""
         self.sections.code.append(line)
 
     def result(self, text: str) -> None:
-        """A part of the "Result" section."""
+        """Add a text to the "Result" section."""
         self.sections.results.append(text)
 
     def error(self, text: str) -> None:
-        """A part of the "Error" section."""
+        """Add a text to the "Error" section."""
         self.sections.errors.append(text)
 
     async def finish(self) -> None:
-        """Add the sections about the page."""
+        """Add the sections about the tabs, the page and its snapshot."""
         session = self.session
         if self.closed or not session.tabs:
             return
@@ -66,7 +66,7 @@ class Reply:
             )
 
     def missed(self, missed: Iterable[Missed]) -> None:
-        """Name what the page lacks, as far as it matters, so that nobody takes it for whole."""
+        """List the requests of the page that were missed and matter, so that the page is not taken for complete."""
         said_already = "\n".join(self.sections.errors)
         lines = [
             f"- Failed to load: {one.url} ({one.kind})"
@@ -79,7 +79,7 @@ class Reply:
 
 
 async def tab_lines(session: Browsing) -> list[str]:
-    """The list of open tabs."""
+    """Return the lines of the "Open tabs" section."""
     if not session.tabs:
         return [said("no_tabs")]
     lines = []

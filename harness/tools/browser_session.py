@@ -1,6 +1,6 @@
-"""One agent's browser on a frozen web: its context, its tabs, and the hand that moves them. Knows no tool.
+"""Browser of one agent on a snapshot: its context, its tabs, and navigation.
 
-The calls are in browser.py, what each does in browser_actions.py.
+The tool calls are in browser.py, their actions in browser_actions.py.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ if TYPE_CHECKING:
 
     from stillweb.snapshots.snapshot import Snapshot
 
-ACTION_MS = 5_000  # what the contract gives an action, and its error names
-GIVEN_MS = 30_000  # what it gets: no machine may be so slow that it changes an answer
-NO_PAGE = "chrome-error://chromewebdata/"  # what Chromium shows of an address that it could not load
-NEVER_MISSED = {"ping", "beacon", "cspviolationreport", "manifest"}  # nothing of a page hangs on them
+ACTION_MS = 5_000  # the contract's time limit of an action, which its error names
+GIVEN_MS = 30_000  # the time that an action really gets, so that a slow machine does not change an answer
+NO_PAGE = "chrome-error://chromewebdata/"  # Chromium's page for an address that it could not load
+NEVER_MISSED = {"ping", "beacon", "cspviolationreport", "manifest"}  # kinds that don't change a page
 
 
 class Problem(Exception):
-    """A tool failed; the text is the whole "Error" section. A `bare` one is told without what holds the page; a
-    `miss` is the address of what the snapshot lacks where nobody has asked the gateway for it; `verdict` is that of a page
-    which failed while recording, too."""
+    """Error of a tool; the text is the whole "Error" section.
+
+    With `bare` the "Modal state" section is left out. `miss` is an address that the snapshot lacks and that was not
+    requested from the gateway. `verdict` is the verdict of the page; only `failed:…` is kept.
+    """
 
     def __init__(self, text: str, *, bare: bool = False, miss: str | None = None, verdict: str = "") -> None:
         super().__init__(text)
@@ -54,15 +56,15 @@ class Problem(Exception):
 
 
 class Serves(Renames, Protocol):
-    """What is needed of a gateway."""
+    """Interface of the gateway that a browser session needs."""
 
     def missed(self, session: str = ...) -> list[Missed]:
-        """What a session asked for in vain so far."""
+        """Return the requests of a session that were missed so far."""
 
 
 @dataclass(eq=False)
 class Browsing:
-    """A context and its tabs. Everything but `prepare` and `close` belongs to the browser's own event loop."""
+    """Browser context and its tabs. All methods but `prepare` and `close` must run in the browser's event loop."""
 
     shared: SharedBrowser
     gateway: Serves
@@ -74,18 +76,18 @@ class Browsing:
     current: int = 0
     context: BrowserContext | None = None
     traffic: Traffic | None = None
-    told: int = 0  # answers that calls have told of
-    told_missed: int = 0  # and of the gateway's misses
-    doubted: bool = False  # whether the gateway called an answer ambiguous that no call has told of
-    ahead: Counter[str] = field(default_factory=Counter)  # of these, what the browser has not told of yet
-    workspace: Workspace = field(default_factory=Workspace)  # whose files may be given to pages
-    copied: str = ""  # what is on its clipboard
-    downloads: list[str] = field(default_factory=list)  # names of files, of which no call has told
-    _kept: asyncio.Event = field(default_factory=asyncio.Event)  # whether there is one
+    told: int = 0  # number of answers that calls have reported
+    told_missed: int = 0  # number of the gateway's misses that calls have reported
+    doubted: bool = False  # True if an answer was ambiguous and no call has reported it
+    ahead: Counter[str] = field(default_factory=Counter)  # reported misses that the browser has not seen yet
+    workspace: Workspace = field(default_factory=Workspace)  # its files may be given to pages
+    copied: str = ""  # text on the session's clipboard
+    downloads: list[str] = field(default_factory=list)  # names of downloaded files that no call has reported
+    _kept: asyncio.Event = field(default_factory=asyncio.Event)  # set if `downloads` is not empty
     _lock: asyncio.Lock | None = None
 
     async def prepare(self) -> None:
-        """Open context and page ahead of the first call, which waits for it. Raises what that call would raise."""
+        """Open context and page before the first call, which waits for it. Raise what that call would raise."""
         await self.shared.run(self._prepare())
 
     async def _prepare(self) -> None:
@@ -94,7 +96,7 @@ class Browsing:
             await self._tab_ready()
 
     async def close(self) -> None:
-        """Drop the context with all that it holds."""
+        """Close the context with all its tabs."""
         await self.shared.run(self._close())
 
     async def _close(self) -> None:
@@ -106,7 +108,7 @@ class Browsing:
             await context.close()
 
     def new_misses(self) -> list[Missed]:
-        """All that was missed since the last call, by URL: a page's requests come in no order that can be told."""
+        """Return the misses since the last call, sorted by URL, because the order of a page's requests varies."""
         assert self.traffic is not None
         found: dict[str, Missed] = {}
         all_of_them = self.gateway.missed(self.name)
@@ -115,7 +117,7 @@ class Browsing:
             if answer.verdict != "miss":
                 continue
             name = one_name(answer.url)
-            if not fresh[name] and self.ahead[name]:  # the call before told of it
+            if not fresh[name] and self.ahead[name]:  # the previous call reported it
                 self.ahead[name] -= 1
                 continue
             fresh[name] -= fresh[name] > 0
@@ -131,7 +133,7 @@ class Browsing:
         ]
 
     def modal(self) -> list[str]:
-        """What holds the current tab, as the "Modal state" section says it."""
+        """Return the lines of the "Modal state" section: the dialog or file chooser that blocks the current tab."""
         if not self.tabs:
             return []
         lines = [said("chooser")] if self.tab.chooser is not None else []
@@ -180,12 +182,12 @@ class Browsing:
         self._kept.set()
 
     async def _file_kept(self) -> None:
-        """Wait until the browser tells of the file that it keeps."""
-        with contextlib.suppress(TimeoutError):  # a page may have gone on elsewhere meanwhile
+        """Wait up to 10 seconds until the browser reports a download."""
+        with contextlib.suppress(TimeoutError):  # the page may have navigated away meanwhile
             await asyncio.wait_for(self._kept.wait(), 10)
 
     def told_downloads(self) -> list[str]:
-        """The files that were kept since the last call, in order."""
+        """Return the names of the files downloaded since the last call, in order, and forget them."""
         names, self.downloads = self.downloads, []
         self._kept.clear()
         return names
@@ -204,7 +206,7 @@ class Browsing:
         self.current = len(self.tabs) - 1
 
     async def until_dialog(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do the work, but don't wait for it once a dialog holds the page."""
+        """Run `work`; return None without waiting for its end if a dialog blocks the page."""
         task = asyncio.ensure_future(work)
         held = asyncio.ensure_future(self.tab.held.wait())
         try:
@@ -214,11 +216,11 @@ class Browsing:
             return None
         finally:
             held.cancel()
-            if not task.done():  # a dialog holds it, or the call was given up
+            if not task.done():  # a dialog blocks it, or the call was cancelled
                 task.add_done_callback(_forget)
 
     async def rest(self) -> None:
-        """Wait until the current page is quiet, or a dialog holds it."""
+        """Wait until the current page is quiet, or a dialog blocks it."""
         assert self.traffic is not None
         if self.tab.dialog is None:
             await self.until_dialog(settle(self.page, self.traffic, self.patience))
@@ -226,7 +228,7 @@ class Browsing:
             await self._file_kept()
 
     async def locate(self, target: str, element: str | None = None) -> tuple[Locator, str]:
-        """The element of a reference or selector, and how it is written in code. Raises Problem."""
+        """Return the element of a reference or selector, and its JavaScript. Raise Problem if none matches."""
         if re.fullmatch(r"(f\d+)?e\d+", target):
             locator = self.page.locator(f"aria-ref={target}")
             try:
@@ -243,7 +245,7 @@ class Browsing:
         return locator.first, code_of(target)
 
     async def leave_forbidden(self) -> None:
-        """Empty the tabs that show an address which is never opened. Raises Problem where there is one."""
+        """Replace the first tab with a forbidden scheme by about:blank, and raise Problem."""
         for tab in self.tabs:
             url = tab.url
             if url != NO_PAGE and (scheme := forbidden_scheme(url)):
@@ -251,7 +253,7 @@ class Browsing:
                 raise Problem(said("protocol", scheme=scheme, url=url))
 
     async def navigate(self, url: str) -> str | None:
-        """Load a URL, or a view by its address, which is returned. Raises Problem for what the snapshot lacks."""
+        """Load a URL or a view. Return a view's address, None for a page. Raise Problem if the snapshot lacks it."""
         assert self.traffic is not None
         assert self.context is not None
         if scheme := forbidden_scheme(url):
@@ -259,7 +261,7 @@ class Browsing:
         view = None
         if self.snapshot is not None and id_in(url) is not None:
             view = self.snapshot.view(url)
-            if view is None:  # the page without its steps is another view, and no answer
+            if view is None:  # the page without the steps would be another view
                 raise Problem(said("network", reason=OFFLINE, url=url), miss=url)
         files = contents_of(self.snapshot, view) if self.snapshot is not None and view is not None else {}
         driver = Driver(
@@ -267,7 +269,7 @@ class Browsing:
         )
         try:
             if view is not None:
-                if "#" in view.url:  # else a page that is there already would stay as it is
+                if "#" in view.url:  # navigation to a fragment of the current page would not reload it
                     await self.page.goto("about:blank")
                 await self.until_dialog(driver.begin(view.url))
                 for number, step in enumerate(view.steps, start=1):
@@ -276,12 +278,12 @@ class Browsing:
             await self.until_dialog(driver.open(url))
         except Failed as error:
             text = str(error)
-            if "Download is starting" in text:  # as the real server has it, no failure: the page stays
+            if "Download is starting" in text:  # no failure in the real server either: the page stays
                 await self._file_kept()
                 self.tab.came_as_file()
                 return None
             verdict = verdict_in(text, url, self.snapshot)
-            if verdict:  # an answer that is no page stays unseen
+            if verdict:  # hide the gateway's error text
                 with contextlib.suppress(PlaywrightError):
                     await self.page.set_content("")
             reason = of_verdict(verdict) or text.rpartition("net::")[2]
@@ -298,4 +300,4 @@ class Browsing:
 
 def _forget(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
-        task.exception()  # what a dialog interrupted is told by the page, not here
+        task.exception()  # mark it as read: the page shows the dialog's outcome

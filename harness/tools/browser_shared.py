@@ -1,4 +1,4 @@
-"""One browser for all sessions of a process, whatever event loop they live in."""
+"""Browser shared by all sessions of a process, usable from any event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COPY = """(text) => {
 
 
 class Clipboard:
-    """The one clipboard of a browser, lent to one session at a time, so that none finds what another left there."""
+    """Clipboard of the browser, lent to one session at a time so that no session reads another's text."""
 
     def __init__(self, host: BrowserHost) -> None:
         self._host = host
@@ -31,7 +31,7 @@ class Clipboard:
         self._lock = asyncio.Lock()
 
     async def during(self, work: Coroutine[Any, Any, Any], text: str) -> str:
-        """Do the work with `text` on the clipboard; return what is on it then, and empty it."""
+        """Run `work` with `text` on the clipboard; return the clipboard's text afterwards, and empty it."""
         async with self._lock:
             if self._page is None or self._page.is_closed():
                 context = await self._host.context("clipboard", "http://127.0.0.1:9", Profile())
@@ -50,7 +50,7 @@ class Clipboard:
 
 
 class SharedBrowser:
-    """A BrowserHost on a thread and event loop of its own, usable from any other; started when first needed."""
+    """BrowserHost on its own thread and event loop, started when first needed."""
 
     def __init__(self, *, ca: Path | None = None, host: BrowserHost | None = None) -> None:
         self.host = host or BrowserHost(ca=ca)
@@ -71,11 +71,11 @@ class SharedBrowser:
             return self._loop
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work on the browser's loop, from any loop."""
+        """Run `work` on the browser's event loop; may be awaited in any loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._running()))
 
     def close(self) -> None:
-        """End the browser and its thread."""
+        """Close the browser and end its thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:

@@ -1,4 +1,4 @@
-"""The tabs of one browser session: what happened in each, and how it is told."""
+"""Tab of a browser session: its console, its requests and its dialog, and their texts in results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEVELS = ("error", "warning", "info", "debug")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line of the console, or an uncaught error of the page."""
+    """Message of the console, or an uncaught error of the page."""
 
     kind: str
     text: str
@@ -28,7 +28,7 @@ class Message:
 
     @property
     def level(self) -> str:
-        """One of LEVELS."""
+        """Severity of the message, one of LEVELS."""
         if self.kind in ("error", "assert", "pageerror"):
             return "error"
         return self.kind if self.kind in ("warning", "debug") else "info"
@@ -41,19 +41,19 @@ class Message:
 
 @dataclass(eq=False)
 class Tab:
-    """One page with its console, its requests since the last load, and the dialog that holds it."""
+    """Page with its console, its requests since the last load, and the dialog that blocks it."""
 
     page: Page
     messages: list[Message] = field(default_factory=list)
     older: list[Message] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     dialog: Dialog | None = None
-    held: asyncio.Event = field(default_factory=asyncio.Event)  # by the dialog
+    held: asyncio.Event = field(default_factory=asyncio.Event)  # set while a dialog is open
     chooser: FileChooser | None = None
     choosing: asyncio.Event = field(default_factory=asyncio.Event)
     status: tuple[int, str] | None = None
-    landed: Request | None = None  # the last document that came for the tab
-    header: list[str] = field(default_factory=list)  # what was last told of it
+    landed: Request | None = None  # the last document request that was answered
+    header: list[str] = field(default_factory=list)  # the lines of the "Page" section in the last result
 
     def __post_init__(self) -> None:
         self.page.on("console", self._console)
@@ -98,35 +98,35 @@ class Tab:
             await asyncio.wait_for(self.choosing.wait(), 10)
 
     def took(self) -> FileChooser | None:
-        """The file chooser, which is gone by that."""
+        """Return the file chooser and forget it."""
         chooser, self.chooser = self.chooser, None
         self.choosing.clear()
         return chooser
 
     @property
     def is_held(self) -> bool:
-        """Whether a dialog or a file chooser is to be answered first."""
+        """True if a dialog or a file chooser must be answered first."""
         return self.dialog is not None or self.chooser is not None
 
     def came_as_file(self) -> bool:
-        """Whether the last document that came became no page, which is asked once: the browser keeps it as a file."""
+        """Return True, once, if the last document became a download instead of a page."""
         if self.landed is None or self.landed.failure is None:
             return False
         self.landed = None
         return True
 
     def answered(self) -> None:
-        """The dialog is gone."""
+        """Forget the dialog after it was answered."""
         self.dialog = None
         self.held.clear()
 
     @property
     def url(self) -> str:
-        """What the address bar says."""
+        """The URL in the address bar."""
         return self.page.url
 
     async def title(self) -> str:
-        """The page's title, "" while a dialog or a file chooser is open."""
+        """Return the page's title; "" while a dialog or a file chooser is open."""
         if self.is_held:
             return ""
         try:
@@ -135,12 +135,12 @@ class Tab:
             return ""
 
     def counts(self) -> tuple[int, int]:
-        """(errors, warnings) of the console since the last load."""
+        """Return the numbers of errors and warnings on the console since the last load."""
         levels = [message.level for message in self.messages]
         return levels.count("error"), levels.count("warning")
 
     async def lines(self) -> list[str]:
-        """The "Page" section."""
+        """Return the lines of the "Page" section."""
         title = await self.title()
         errors, warnings = self.counts()
         lines = [f"- Page URL: {self.url}"]
@@ -153,7 +153,7 @@ class Tab:
         return lines
 
     def console(self, level: str, everything: bool) -> str:
-        """What `browser_console_messages` says."""
+        """Return the result of `browser_console_messages`."""
         errors, warnings = self.counts()
         all_messages = self.older + self.messages if everything else self.messages
         shown = [m for m in all_messages if LEVELS.index(m.level) <= LEVELS.index(level)]
@@ -163,7 +163,7 @@ class Tab:
         return "\n".join([*head, "", *map(str, shown)])
 
     async def network(self, static: bool, matches: Any) -> str:
-        """What `browser_network_requests` says."""
+        """Return the result of `browser_network_requests`."""
         lines: list[str] = []
         hidden = 0
         for number, request in enumerate(self.requests, start=1):
@@ -181,7 +181,7 @@ class Tab:
         return "\n".join(lines)
 
     async def request(self, number: int, part: str | None) -> str | None:
-        """What `browser_network_request` says; None when there is no such request."""
+        """Return the result of `browser_network_request`; None if there is no such request."""
         if not 1 <= number <= len(self.requests):
             return None
         request = self.requests[number - 1]

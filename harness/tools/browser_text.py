@@ -1,6 +1,6 @@
-"""The words of the browser tools: sections, code lines, search in a snapshot, argument errors.
+"""Texts of the browser tools: sections, code lines, search in a page's snapshot, argument errors.
 
-Forms and strings are the contract's (contracts/playwright-mcp.json), which names its source.
+All strings are in the contract (contracts/playwright-mcp.json), which names its source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTEXT_LINES = 3
 
 @functools.cache
 def contract() -> dict[str, Any]:
-    """The contract file: `tools`, `strings`, `server` and where they come from."""
+    """Return the contract file: `tools`, `strings`, `server` and their source."""
     text = (
         files("stillweb.harness.tools").joinpath("contracts/playwright-mcp.json").read_text(encoding="utf-8")
     )
@@ -27,13 +27,13 @@ def contract() -> dict[str, Any]:
 
 
 def said(key: str, /, **values: object) -> str:
-    """A string of the contract with its values."""
+    """Return a string of the contract with its values filled in."""
     return str(contract()["strings"][key]).format(**values)
 
 
 @dataclass(slots=True)
 class Sections:
-    """The parts of a result, in the order in which they are shown."""
+    """Sections of a result, in the order in which they are shown."""
 
     errors: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Sections:
     events: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """As markdown."""
+        """Return the sections as Markdown."""
         parts: list[str] = []
         for title, lines, fence in (
             ("Error", self.errors, ""),
@@ -64,7 +64,7 @@ class Sections:
 
 
 def full_url(url: str) -> str:
-    """An address as the real tool completes it."""
+    """Complete a URL without a scheme as the real tool does."""
     if re.match(r"^[a-zA-Z][a-zA-Z0-9+.-]*:", url) and not re.match(r"^[\w.-]+:\d+(/|$)", url):
         return url
     return f"http://{url}" if url.startswith("localhost") else f"https://{url}"
@@ -74,12 +74,12 @@ def full_url(url: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A JavaScript string in single quotes."""
+    """Return a text as a JavaScript string in single quotes."""
     return "'" + json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
 
 
 def _pieces(selector: str) -> list[str]:
-    """A selector's parts between `>>`, not looking into quotes."""
+    """Split a selector at `>>`, except inside quotes."""
     parts, current, quote = [], "", ""
     index = 0
     while index < len(selector):
@@ -116,7 +116,7 @@ _BY = {
 
 
 def code_of(selector: str) -> str:
-    """How a Playwright selector is written in JavaScript, as the real tool shows it."""
+    """Write a Playwright selector as a JavaScript locator, as the real tool does."""
     out: list[str] = []
     for piece in _pieces(selector):
         if found := _ROLE.fullmatch(piece):
@@ -162,7 +162,7 @@ def _pattern(source: str) -> re.Pattern[str]:
 
 
 def is_pattern(source: str) -> bool:
-    """Whether a regular expression can be used."""
+    """Return True if a regular expression is valid."""
     try:
         _pattern(source)
     except re.error:
@@ -171,7 +171,7 @@ def is_pattern(source: str) -> bool:
 
 
 def find(snapshot: str, text: str | None, regex: str | None) -> str:
-    """What `browser_find` says: the matching lines, each with some around it and its path from the root."""
+    """Return the result of `browser_find`: the matching lines with context and their path from the root."""
     matches: Callable[[str], bool]
     if regex:
         pattern = _pattern(regex)
@@ -229,7 +229,7 @@ def _received(value: object) -> str:
 
 
 def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tuple[str, str]]:
-    """(message, path) of what doesn't fit the JSON schema; only the keywords that the contract uses."""
+    """Yield (message, path) for each violation of the JSON schema; only keywords that the contract uses."""
     if "enum" in schema and value not in schema["enum"]:
         yield said("wrong_option", options="|".join(f'"{one}"' for one in schema["enum"])), path
         return
@@ -252,7 +252,7 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
         lacking = [
             n for n in schema.get("required", ()) if n not in value and "default" not in known.get(n, {})
         ]
-        # in the order of the schema, whatever that of the arguments
+        # in the order of the schema, not of the arguments
         for name, one in (known | {n: {} for n in lacking if n not in known}).items():
             inner = f"{path}.{name}" if path else name
             if name in value:
@@ -271,7 +271,7 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
 
 
 def argument_error(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
-    """What the real tool says of arguments that don't fit its schema; None when they do."""
+    """Return the real tool's error for arguments that don't fit its schema, or None."""
     problems = list(_problems(dict(arguments), schema, ""))
     if not problems:
         return None

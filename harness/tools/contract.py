@@ -1,7 +1,7 @@
-"""Contracts: what a real tool calls itself, what it takes, and the words in which it answers.
+"""Contracts: the names, schemas and texts of the real tools.
 
-Each is one file of `contracts/`, named with its version and the source of its texts; nothing else in the code holds
-them. A tool's answers are byte-stable for a contract.
+Each contract is one file of `contracts/`, which names its version and the source of its texts. The texts stand
+nowhere else in the code. A tool's answers are byte-stable for a contract.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import Any
 
 from stillweb.snapshots.errors import UsageError
 
-Part = dict[
-    str, Any
-]  # an MCP content part: {"type": "text", "text": …} or {"type": "image", "data", "mimeType"}
+# an MCP content part: {"type": "text", "text": …} or {"type": "image", "data", "mimeType"}
+Part = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What a model is told of a tool, to the letter."""
+    """Description of a tool, exactly as the model receives it."""
 
     name: str
     description: str
@@ -33,11 +32,11 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave.
+    """Result of a tool call.
 
-    `content` are MCP parts. `meta` is for machines and never shown to a model: `verdict`, `captures` (file, offset,
-    digest of what was read), `address` of the text, `url` it ended at, `slice` [from, to, of], `nearest` on a miss,
-    `limit` on a breach.
+    `content` holds MCP parts. `meta` is for programs and never shown to a model: `verdict`, `captures` (file, offset
+    and digest of each capture read), `address` of the text, `url` after redirects, `slice` [start, end, length],
+    `nearest` on a miss, `limit` if a limit was exceeded.
     """
 
     content: list[Part]
@@ -46,18 +45,18 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All text parts, a line break between."""
+        """All text parts, joined by line breaks."""
         return "\n".join(part["text"] for part in self.content if part["type"] == "text")
 
 
 def said(text: str, *, error: bool = False, **meta: Any) -> ToolResult:
-    """A result of one text part."""
+    """Return a result with one text part."""
     return ToolResult([{"type": "text", "text": text}], error, meta)
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One contract file. `strings` are templates; `prompts` are MCP prompts; `raw_tools` is `tools/list` as sent."""
+    """Contract file. `strings` are templates, `prompts` are MCP prompts, `raw_tools` is `tools/list` as sent."""
 
     name: str
     server: Mapping[str, str]
@@ -77,16 +76,16 @@ class Contract:
         ]
 
     def say(self, key: str, /, **values: object) -> str:
-        """A string of the contract with its values filled in."""
+        """Return a string of the contract with its values filled in."""
         return self.strings[key].format(**values)
 
 
 @functools.cache
 def _known() -> tuple[dict[str, str], dict[str, str]]:
-    """Contract name -> file name, and alias -> contract name."""
+    """Return two maps: contract name -> file name, and alias -> contract name."""
     names: dict[str, str] = {}
     aliases: dict[str, str] = {}
-    chosen: dict[str, str] = {}  # of several versions, the one whose file says so goes by the short names
+    chosen: dict[str, str] = {}  # aliases named in a contract file: they win if there are several versions
     for file in sorted(files("stillweb.harness.tools").joinpath("contracts").iterdir(), key=lambda f: f.name):
         if not file.name.endswith(".json"):
             continue
@@ -99,13 +98,13 @@ def _known() -> tuple[dict[str, str], dict[str, str]]:
 
 
 def contract_names() -> list[str]:
-    """All known contracts, sorted."""
+    """Return the names of all known contracts, sorted."""
     return sorted(_known()[0])
 
 
 @functools.cache
 def load(name: str) -> Contract:
-    """The contract of this name, version or alias. UsageError lists the known ones when there is none."""
+    """Return the contract with this name or alias. Raise UsageError, which lists the known ones, if there is none."""
     names, aliases = _known()
     full = aliases.get(name, name)
     if full not in names:
@@ -115,7 +114,7 @@ def load(name: str) -> Contract:
 
 
 def read_contract(path: Path) -> Contract:
-    """The contract that a file of one's own holds. UsageError says what is wrong with it."""
+    """Return the contract in a custom file. Raise UsageError, which names the problem, if it is not valid."""
     try:
         return _contract(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -143,7 +142,7 @@ def _contract(value: dict[str, Any]) -> Contract:
 
 
 class Checker:
-    """Checks arguments against a JSON schema; says what is wrong as the MCP SDK's servers do."""
+    """Checker of arguments against a JSON schema, with the error texts of the MCP SDK's servers."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         from jsonschema.validators import validator_for
@@ -152,7 +151,7 @@ class Checker:
         self._validator = made(schema)
 
     def problem(self, arguments: Any) -> str | None:
-        """The SDK's words for the most relevant violation; None when there is none."""
+        """Return the SDK's message for the most relevant violation, or None."""
         if self._validator.is_valid(arguments):
             return None
         from jsonschema.exceptions import best_match
@@ -163,5 +162,5 @@ class Checker:
 
 @functools.cache
 def checker(contract: str, tool: str) -> Checker:
-    """The checker of a tool's arguments."""
+    """Return the checker of a tool's arguments."""
     return Checker(next(t["inputSchema"] for t in load(contract).raw_tools if t["name"] == tool))

@@ -1,6 +1,7 @@
-"""The cookies of one call: what a redirect sets, the pages that it leads to are asked with.
+"""Cookie jar of one tool call: cookies that a redirect sets are sent with the requests after it.
 
-The real tools begin each call without any. No cookie expires by this machine's clock: what was recorded is of its day.
+The real tools begin each call without cookies. No cookie expires by this machine's clock, because the recording is
+of an earlier day.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TAKEN_BACK = re.compile(r"max-age=\s*(?:0|-\d+)\s*|expires=.*\b19\d\d\b.*", re.
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where a cookie is sent to. `domain` is a host, or with `below` those below it, too."""
+    """Scope of a cookie. `domain` is a host; with `below` its subdomains are included."""
 
     name: str
     domain: str
@@ -34,13 +35,13 @@ class _Scope:
 
 
 class Cookies:
-    """What a client without a past is given on its way."""
+    """Cookie jar that begins empty."""
 
     def __init__(self) -> None:
         self._values: dict[_Scope, str] = {}
 
     def take(self, url: str, headers: Headers) -> None:
-        """Keeps what an answer sets, and drops what it takes back."""
+        """Store the cookies that an answer sets, and drop those that it deletes."""
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
         for field in set_cookies(headers):
@@ -49,7 +50,7 @@ class Cookies:
             told = {k.strip().lower(): v.strip() for k, _, v in (one.partition("=") for one in attributes)}
             domain = told.get("domain", "").lower().removeprefix(".")
             if domain and host != domain and not host.endswith(f".{domain}"):
-                continue  # another's
+                continue  # a cookie of another host
             path = told.get("path", "")
             if not path.startswith("/"):
                 path = (parts.path or "/").rpartition("/")[0] or "/"
@@ -62,6 +63,6 @@ class Cookies:
                 self._values[scope] = value.strip()
 
     def fields(self, url: str) -> Headers:
-        """The header field of a request; none where there is nothing to send."""
+        """Return the Cookie field of a request to `url`; empty if no cookie matches."""
         pairs = [f"{scope.name}={value}" for scope, value in self._values.items() if scope.holds(url)]
         return (("Cookie", "; ".join(pairs)),) if pairs else ()

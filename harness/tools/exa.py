@@ -1,7 +1,7 @@
-"""Exa's search and contents by HTTP. Recorded answers first; pages by address from their frozen texts.
+"""Exa's search and contents APIs. Recorded answers come first; pages are answered from their frozen texts.
 
-A search that was not recorded is a miss, unless synthetic search is allowed. What only Exa could know (summaries by a
-model, authors, publishing dates) is left out. No clock, no random id.
+An unrecorded search is a miss, unless synthetic search is allowed. Fields that only Exa could fill (summaries by a
+model, authors, publishing dates) are left out. Answers have no time and no random id.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stillweb.snapshots.texts.search import SNIPPET, plain, snippet, tokens
 from stillweb.snapshots.texts.text import FrozenText
 
 HOST = "api.exa.ai"
-RESULTS = 10  # when no number is asked for
+RESULTS = 10  # default number of results
 MOST_RESULTS = 100
 
 
 def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
-    """The answer to a request to api.exa.ai. Raises SearchLimit, for a recorded search, too."""
+    """Answer a request to api.exa.ai. Raise SearchLimit, also for a recorded search."""
     path = urlsplit(request.url).path.rstrip("/")
     body = parse_object(request.body) or {}
     count = min(max(1, whole(body.get("numResults"), RESULTS)), MOST_RESULTS)
@@ -62,7 +62,7 @@ def _refused(request: Request) -> Response:
 
 
 def _asked_for(text: FrozenText | None, wanted: dict[str, Any], query: str) -> dict[str, Any]:
-    """The members `text` and `highlights`, as far as they are asked for."""
+    """Return the members `text` and `highlights`, if the request asks for them."""
     if text is None:
         return {}
     found: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def _asked_for(text: FrozenText | None, wanted: dict[str, Any], query: str) -> d
 
 
 def _contents(request: Request, body: dict[str, Any], visit: Visit) -> Response:
-    """Each page from its frozen text; what is not there has the status of a page that could not be crawled."""
+    """Answer `/contents` from frozen texts; a missing page has the status of a page that could not be crawled."""
     urls = names(body.get("urls")) or names(body.get("ids"))
     if not urls:
         return _refused(request)

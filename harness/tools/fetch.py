@@ -1,4 +1,4 @@
-"""`fetch`, as mcp-server-fetch has it, from frozen text; beyond it, PDFs and addresses of views are read, too."""
+"""`fetch` of mcp-server-fetch, answered from frozen texts; it also reads PDFs and the addresses of views."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PYDANTIC = re.compile(r"https://errors\.pydantic\.dev/[0-9.]+/")
 
 @functools.cache
 def _model(strict: str | None) -> Any:
-    """The real server checks its arguments with pydantic, whose words are part of its errors.
+    """Return the pydantic model of the arguments, because the real server's errors contain pydantic's messages.
 
-    `strict` is the name of the model of those versions that leave all of the checking to it.
+    `strict` is the model's name in server versions that leave all checks to pydantic, else None.
     """
     from pydantic import AnyUrl, Field, create_model
 
@@ -46,14 +46,14 @@ def _model(strict: str | None) -> Any:
 
 
 class FetchTool:
-    """The tool of the contracts mcp-fetch."""
+    """Tool of the contracts `mcp-fetch`."""
 
     def __init__(self, contract: Contract | None = None) -> None:
         self.contract = contract or load(CONTRACT)
         self._strict: str | None = self.contract.more.get("arguments", {}).get("model")
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:
-        """See the contract; every slice of a document is cut from the same frozen text."""
+        """Fetch a page; every slice of a document is cut from the same frozen text."""
         result = self._call(name, arguments, visit)
         if result.is_error and "error" in self.contract.strings:
             return said(self.contract.say("error", message=result.text), error=True, **result.meta)
@@ -63,7 +63,7 @@ class FetchTool:
         from pydantic import ValidationError
 
         contract = self.contract
-        # the real server's SDK checks what it lists only, and the server itself looks at no name
+        # the real server's SDK checks listed tools only, and the server itself ignores the name
         if self._strict is None and name == "fetch" and not plainly_valid(arguments):
             problem = checker(contract.name, "fetch").problem(arguments)
             if problem is not None:
@@ -71,7 +71,7 @@ class FetchTool:
         try:
             given = _model(self._strict)(**arguments)
         except ValidationError as error:
-            # its release is in its words: the contract's stands there, whichever is installed
+            # pydantic's message names its release: write the contract's, whichever is installed
             return said(_PYDANTIC.sub(contract.strings["pydantic"], str(error)), error=True)
         url, start, most = str(given.url), given.start_index, given.max_length
         document = self.document(url, given.raw, visit)
@@ -85,14 +85,14 @@ class FetchTool:
     def document(
         self, url: str, raw: bool, visit: Visit, *, for_user: bool = False
     ) -> tuple[str, str, dict[str, Any]] | ToolResult:
-        """The whole content of an address, its prefix and meta; or the error that the real tool would give.
+        """Return the whole content of an address, its prefix and meta, or the error of the real tool.
 
-        `for_user`: for the prompt, which a person asks for: no robots.txt holds, and the web is told so.
+        `for_user` is for the MCP prompt, which a person requests: robots.txt is ignored, and the User-Agent says so.
         """
         contract = self.contract
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            # the real tool asks for robots.txt first, which fails for the same reason, unless a person asks
+            # the real tool requests robots.txt first, which fails for the same reason, unless a person asks
             robots = urlunsplit((parts.scheme, parts.netloc, "/robots.txt", "", ""))
             text = contract.say("robots_failed", robots=robots)
             if for_user:
@@ -131,11 +131,11 @@ class FetchTool:
             if frozen is not None and any(
                 w.startswith(BROKEN) and "ends early" not in w for w in frozen.warnings
             ):
-                httpx_text(visit.read(found))  # fails as it fails the real tool
+                httpx_text(visit.read(found))  # raises where the real tool fails
             readable = frozen is not None and frozen.meta.get("readable") is not False
             if frozen is not None and ("text/html" in label or (frozen.media == PDF and readable)):
-                # no text at all: the real tool tells an empty answer from a page that it can't read
-                told = self._strict is None  # whether this version does
+                # without any text, the real tool distinguishes an empty body from a page that it can't simplify
+                told = self._strict is None  # True if this version distinguishes them
                 empty = told and not frozen.markdown and not visit.read(found).body
                 content = "" if empty else self._frozen(frozen.markdown, frozen.media)
                 return content, "", found.meta(address=frozen.address)
@@ -151,11 +151,11 @@ class FetchTool:
         return text, self.contract.say("raw", content_type=content_type), found.meta(address=capture.url)
 
     def _frozen(self, markdown: str, media: str) -> str:
-        # a PDF without text is an empty document; a page without text is one that could not be simplified
+        # a PDF without text is an empty document; an HTML page without text could not be simplified
         return markdown if markdown or media == PDF else self.contract.strings["not_simplified"]
 
     def _stored(self, url: str, raw: bool, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult:
-        """A view, or one of several answers of a URL, by the address that search and traces name it by."""
+        """Return a view, or one of several answers of a URL, by its address in search results and traces."""
         store = visit.store
         if id_in(url) is not None:
             seen = store.view_text(url)
@@ -185,7 +185,7 @@ class FetchTool:
         return self._missed(url, Found(url), visit)
 
     def _read_for(self, url: str, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult | None:
-        """What Jina's reader, at its real address, makes of a frozen page; None where it would be a miss."""
+        """Return the answer of Jina's reader for its real address; None if it is another host or a miss."""
         if visit.live or urlsplit(url).hostname != jina.HOST:
             return None
         response = jina.answer(Request("GET", url, ()), visit)
@@ -201,15 +201,15 @@ class FetchTool:
         return httpx_text(response), self.contract.say("raw", content_type=content_type), meta
 
     def _missed(self, url: str, found: Found, visit: Visit, *, for_user: bool = False) -> ToolResult:
-        """A miss looks like a host that can't be reached, unless the site's robots.txt was recorded and refuses."""
+        """Return the error of a miss: an unreachable host, or a refusal by the site's recorded robots.txt."""
         refused = None if visit.live or for_user else self._robots(url, visit)
         error = found.error or self.contract.strings["no_connection"]
         text = refused or self.contract.say("failed", url=url, error=error)
         return said(text, error=True, **found.meta(address=url))
 
     def _robots(self, url: str, visit: Visit) -> str | None:
-        """What the real tool says where robots.txt forbids a page; None where it may be fetched."""
-        from protego import Protego  # the real tool's own reader of these files
+        """Return the real tool's error if robots.txt forbids a page; None if the page may be fetched."""
+        from protego import Protego  # the real tool's parser of robots.txt
 
         contract = self.contract
         parts = urlsplit(url)
@@ -226,7 +226,7 @@ class FetchTool:
             return None
         try:
             rules = httpx_text(visit.read(found))
-        except EncodingProblem:  # a connection's fault, as httpx has it
+        except EncodingProblem:  # to the real tool it looks like a failed connection
             return contract.say("robots_failed", robots=robots)
         lines = (line for line in rules.splitlines() if not line.strip().startswith("#"))
         agent = contract.strings["agent"]
@@ -239,7 +239,7 @@ _NAMES = frozenset({"url", "max_length", "start_index", "raw"})
 
 
 def plainly_valid(arguments: dict[str, Any]) -> bool:
-    """Whether arguments surely fit the schema; a quick look that spares most calls the whole check."""
+    """Return True if arguments surely fit the schema; a fast check that spares most calls the full one."""
     start, most = arguments.get("start_index", 0), arguments.get("max_length", 5000)
     return (
         _NAMES.issuperset(arguments)
@@ -254,7 +254,7 @@ def plainly_valid(arguments: dict[str, Any]) -> bool:
 
 
 def cut(contract: Contract, content: str, start: int, most: int) -> tuple[str, int]:
-    """The slice of a document with its trailer, and where the slice ends (code points)."""
+    """Return a slice of a document with its trailer, and the end of the slice in code points."""
     if start >= len(content):
         return contract.strings["no_more"], len(content)
     piece = content[start : start + most]

@@ -1,4 +1,4 @@
-"""What search and reader services have in common: pages by address, and hits within domains."""
+"""Shared parts of the search and reader services: page look-up, hits within domains, and responses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from stillweb.snapshots.view import id_in
 
 
 def with_verdict(response: Response, verdict: str, doubted: bool = False) -> Response:
-    """The response with its verdict header, and the one that says that the recording does not decide."""
+    """Return the response with `Stillweb-Verdict`, and with `Stillweb-Ambiguous` if `doubted`."""
     told = (("Stillweb-Verdict", verdict), *((("Stillweb-Ambiguous", "true"),) if doubted else ()))
     return Response(response.status, response.reason, (*response.headers, *told), response.body)
 
 
 def missed(request: Request, found: Found) -> Response:
-    """What the gateway itself says of a request that was not recorded."""
+    """Return the gateway's 504 answer to a request that was missed, or that failed while recording."""
     failed = found.verdict if found.verdict.startswith("failed:") else ""
     what = f"{failed} (while recording, too)" if failed else "not in the snapshot"
     lines = [f"stillweb: {what}: {request.method} {request.url}"]
@@ -37,7 +37,7 @@ def missed(request: Request, found: Found) -> Response:
 
 
 def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
-    """The recorded answer to a request, with its verdict, and what was found; None where there is none."""
+    """Return the recorded answer with its verdict header (None if there is none), and the lookup's result."""
     found = visit.look(request)
     if found.capture is None:
         return None, found
@@ -45,10 +45,10 @@ def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
 
 
 def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:
-    """The frozen text of an address (of a view, too) and what was found; None where there is none to be had."""
+    """Return the frozen text of a page or view (None if there is none), and the lookup's result."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets that hold no IPv6 address
         return None, Found(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None, Found(url)
@@ -62,7 +62,7 @@ def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:
 
 
 def hits(visit: Visit, query: str, count: int, include: Sequence[str], exclude: Sequence[str]) -> list[Hit]:
-    """The best `count` hits whose addresses lie in one of the domains to include and in none to exclude."""
+    """Return the best `count` hits whose addresses lie in a domain of `include` and in none of `exclude`."""
     index = visit.store.index()
     if not include and not exclude:
         return index.search(query, count)
@@ -80,7 +80,7 @@ def hits(visit: Visit, query: str, count: int, include: Sequence[str], exclude: 
 
 
 def _within(address: str, domains: Sequence[str]) -> bool:
-    """Whether an address is of one of the domains: `host`, `*.host` or `host/path`, whatever lies below them."""
+    """Return True if an address is at or below one of the domains: `host`, `*.host` or `host/path`."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -96,11 +96,11 @@ def _within(address: str, domains: Sequence[str]) -> bool:
 
 
 def names(value: Any) -> list[str]:
-    """A list of strings from a request; one string counts as a list."""
+    """Return the non-empty strings of a list; a single string counts as a list."""
     values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     return [one for one in values if isinstance(one, str) and one]
 
 
 def request_number(request: Request) -> str:
-    """32 hex digits that stand for a service's random id of a request: the same for the same request."""
+    """Return 32 hex digits in place of a service's random request id; the same request has the same digits."""
     return hashlib.sha256(b"\n".join([request.url.encode("utf-8", "replace"), request.body])).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Where a client goes, as httpx, that of the real tools, does: user and password of an address, and redirects."""
+"""Redirects and the user information in URLs, handled as by httpx, the real tools' client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AUTHORIZATION = "authorization"
 
 
 def signed_in(url: str, headers: Headers) -> tuple[str, Headers]:
-    """An address without its user and password, which are sent as a field."""
+    """Move user and password of a URL into an Authorization field; return the URL and the header fields."""
     parts = urlsplit(url)
     who, at, host = parts.netloc.rpartition("@")
     if not at:
@@ -23,15 +23,15 @@ def signed_in(url: str, headers: Headers) -> tuple[str, Headers]:
 
 
 def redirected(url: str, location: str, headers: Headers) -> tuple[str, Headers]:
-    """Where a redirect from `url` leads, and what is sent there; "" for an address with no host's name.
+    """Return the target of a redirect from `url` and the header fields sent there; "" if httpx refuses the target.
 
-    Who has signed in stays so with the same server only, and a user in a `Location` is not signed in.
+    Authorization is sent to the same server only. User and password in a `Location` are dropped.
     """
     import httpx
 
     try:
         there = httpx.URL(location)
-        if there.scheme and not there.host:  # httpx takes the host of before, without its port
+        if there.scheme and not there.host:  # httpx then uses the old host, without its port
             location = str(there.copy_with(host=httpx.URL(url).host))
         following, _ = signed_in(urljoin(url, location), ())
         return following, headers if _same_server(url, following) else _without(headers)
@@ -40,7 +40,7 @@ def redirected(url: str, location: str, headers: Headers) -> tuple[str, Headers]
 
 
 def _same_server(one: str, other: str) -> bool:
-    """Also the same host once it asks for HTTPS, at the ports that need no name."""
+    """Return True if scheme, host and port are equal, or if a host upgrades from HTTP (80) to HTTPS (443)."""
     import httpx
 
     a, b = httpx.URL(one), httpx.URL(other)
@@ -55,7 +55,7 @@ def _without(headers: Headers) -> Headers:
 
 
 def wrong_location(location: str) -> str | None:
-    """Why a client goes no further, as httpx says it."""
+    """Return httpx's error for a `Location` that it does not follow, or None."""
     import httpx
 
     try:

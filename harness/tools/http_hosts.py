@@ -1,4 +1,4 @@
-"""Search and reader services at their real addresses, for the replay gateway: Serper, Tavily, Exa, Jina's reader."""
+"""Virtual hosts of the gateway for search and reader services: Serper, Tavily, Exa, Jina's reader."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
-    """Host -> what answers it: `(request, session name) -> response`, for `Gateway(virtual_hosts=…)`.
+    """Return host -> handler `(request, session name) -> response`, for `Gateway(virtual_hosts=…)`.
 
-    Recorded answers come first. Every response says its verdict in `Stillweb-Verdict`.
+    Recorded answers come first. Every response has its verdict in `Stillweb-Verdict`.
     """
     visits = _Visits(toolset)
 
@@ -57,7 +57,7 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """One service."""
+    """Handler of one service's host."""
 
     visits: _Visits
     answer: Callable[[Request, Visit], Response]
@@ -70,14 +70,14 @@ class _Host:
             return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
 
     def reset(self, session: str) -> None:
-        """The session begins anew, with all services."""
+        """Forget a session's state at all services."""
         self.visits.forget(session)
 
 
 class _Visits:
-    """The sessions of programs, made at their first request.
+    """Sessions by name, made at their first request.
 
-    None is forgotten unless told to, as the gateway forgets none of its own: begun anew it would be answered otherwise.
+    A session is kept until `forget`, as in the gateway: a session that began anew would get other answers.
     """
 
     def __init__(self, toolset: Toolset) -> None:

@@ -1,6 +1,7 @@
-"""What httpx makes of an answer, by which the real fetch server reads pages: its leniency decides what a model sees.
+"""Decode response bodies exactly as httpx does, with its leniency.
 
-After httpx 0.28 (BSD-3-Clause, Encode OSS), `_decoders.py` and `_models.py`.
+The real fetch server reads pages by httpx. Modelled on httpx 0.28 (BSD-3-Clause, Encode OSS), `_decoders.py` and
+`_models.py`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from email.message import Message
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inflate, too_large, within
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.charsets import codec
 from stillweb.snapshots.http.encodings import EncodingProblem
 
 
 def httpx_text(response: Response) -> str:
-    """The body as text, by the charset of Content-Type if Python knows it, else UTF-8.
+    """Return the body as text, by the charset of Content-Type if Python knows it, else UTF-8.
 
-    A packed body that ends early is read as far as it goes, and what follows a packed one is left out. Raises
-    EncodingProblem, in zlib's words, where httpx fails.
+    A compressed body that ends early is decoded as far as it goes; bytes after its end are ignored. Raise
+    EncodingProblem, with zlib's message, where httpx fails.
     """
     body = _unpacked(response.body, response.header("content-encoding"))
     return body.decode(_charset(response.header("content-type")), "replace")
@@ -29,16 +29,16 @@ def _charset(content_type: str | None) -> str:
     message = Message()
     message["content-type"] = content_type or ""
     label = message.get_content_charset()
-    # codecs that only Python has, and that read no text, are passed over
-    return codecs.lookup(label).name if label and codec(label) and _known(label) else "utf-8"
+    return text_codec(label)
 
 
-def _known(label: str) -> bool:
+def text_codec(label: str | None) -> str:
+    """Return the name of the Python codec for a charset label; `utf-8` if unknown or no text encoding (`hex`)."""
     try:
-        codecs.lookup(label)
-    except LookupError:
-        return False
-    return True
+        b"a".decode(label or "utf-8", "replace")
+        return codecs.lookup(label or "utf-8").name
+    except (LookupError, UnicodeError):
+        return "utf-8"
 
 
 def _unpacked(body: bytes, encoding: str | None) -> bytes:
@@ -50,7 +50,7 @@ def _unpacked(body: bytes, encoding: str | None) -> bytes:
                 body = _inflated(body, ZLIB)
             except EncodingProblem:
                 body = _inflated(body, DEFLATE)
-        elif name in ("br", "zstd"):  # which the real one does not ask for, and browsers do
+        elif name in ("br", "zstd"):  # the real server doesn't accept these, but browsers do
             body = encodings.decode(body, name)
     return body
 

@@ -1,4 +1,4 @@
-"""Jina's reader at its real address: a page as Markdown."""
+"""Jina's reader at its real address, which returns a page as Markdown."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HARMLESS = frozenset({"url", "engine", "timeout", "noCache", "cacheTolerance", 
 
 
 def answer(request: Request, visit: Visit) -> Response:
-    """Jina's reader: `GET https://r.jina.ai/<url>`, or a POST with `url` in a JSON body. Recorded answers first.
+    """Answer `GET https://r.jina.ai/<url>`, or a POST with `url` in a JSON body. Recorded answers come first.
 
-    What asks for another form than a page's Markdown, or for a part of it, is a miss unless it was recorded.
+    An unrecorded request for another format than Markdown, or for a part of the page, is a miss.
     """
     known, found = recorded(request, visit)
     if known is not None:
@@ -66,7 +66,7 @@ def answer(request: Request, visit: Visit) -> Response:
 
 
 def _plainly_asked(request: Request) -> bool:
-    """Whether neither a field nor a member of the body shapes the answer."""
+    """Return True if no header field and no member of the body changes the answer's format or content."""
     if any(_SHAPING.fullmatch(name.lower()) for name, value in request.headers if value.lower() != "false"):
         return False
     if "text/event-stream" in (request.header("accept") or ""):
@@ -76,7 +76,7 @@ def _plainly_asked(request: Request) -> bool:
 
 
 def target_of(request: Request) -> str | None:
-    """The page that a reader request asks for; None when it names none."""
+    """Return the URL of the page that a reader request asks for, or None if it names none."""
     if request.method == "POST":
         url = (parse_object(request.body) or {}).get("url")
     else:
@@ -88,7 +88,7 @@ def target_of(request: Request) -> str | None:
         return None
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets that hold no IPv6 address
         return None
     return url if parts.scheme in ("http", "https") and parts.hostname else None
 

@@ -1,4 +1,4 @@
-"""What a browser says of a page that it can't have: of one that failed while recording, and of one that was never asked for."""
+"""Chromium's network errors for pages that were missed, or that failed while recording."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
-OFFLINE = "net::ERR_INTERNET_DISCONNECTED"  # of what the snapshot lacks
+OFFLINE = "net::ERR_INTERNET_DISCONNECTED"  # the error of a miss
 _OF_REASONS = {
     "private": "net::ERR_ADDRESS_UNREACHABLE",
     "dns": "net::ERR_NAME_NOT_RESOLVED",
@@ -24,7 +24,7 @@ _VERDICT = re.compile(r"\((miss|failed:[a-z]+)\)")
 
 
 def of_verdict(verdict: str) -> str:
-    """Of a document with this verdict; "" where it was answered."""
+    """Return the network error of a document with this verdict; "" if it was answered."""
     kind, _, reason = verdict.partition(":")
     if kind == "failed":
         return _OF_REASONS.get(reason, "net::ERR_FAILED")
@@ -32,10 +32,11 @@ def of_verdict(verdict: str) -> str:
 
 
 def verdict_in(text: str, url: str, snapshot: Snapshot | None) -> str:
-    """The verdict on an address, from what was said when it could not be opened; "" where that was no answer of ours."""
+    """Return the verdict on an address from the error of opening it; "" if the gateway did not cause the error."""
     if found := _VERDICT.search(text):
         return found[1]
-    if "ERR_TUNNEL_CONNECTION_FAILED" in text and snapshot is not None:  # as a replay refuses tunnels
+    # the gateway may have refused the tunnel because it failed while recording
+    if "ERR_TUNNEL_CONNECTION_FAILED" in text and snapshot is not None:
         failed = snapshot.matcher().failing.tunnel(url)
         return failed.failure.verdict if failed is not None else ""
     return ""

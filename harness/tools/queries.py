@@ -1,4 +1,4 @@
-"""Whether a snapshot answers a search, however a program asks it."""
+"""Verdicts of web searches on a snapshot, for `stillweb coverage`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from stillweb.snapshots.request import Request
 
 
 def query_verdict(toolset: Toolset) -> Callable[[str | Mapping[str, Any]], tuple[str, tuple[str, ...]]]:
-    """A function that gives the verdict of a search, and what may be wrong with its answer.
+    """Return a function that gives the verdict of a search, and notes on what may be wrong with its answer.
 
-    A query is asked for as a program posts it, and as the wrapper does with its defaults; arguments of the wrapper's
-    `google_search` (`q` and what it takes besides) as the wrapper posts them.
+    A query text is looked up in two forms: as a program posts it to Serper, and as the MCP wrapper posts it with its
+    defaults. A mapping holds the arguments of the wrapper's `google_search` and is looked up as the wrapper posts it.
     """
 
     def verdict(query: str | Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         bodies = [{"q": query}, wrapper_body({"q": query})] if isinstance(query, str) else []
         best: tuple[str, tuple[str, ...]] = ("miss", ())
-        for body in bodies or [wrapper_body(dict(query))]:  # type: ignore[arg-type]  # no text: see above
+        for body in bodies or [wrapper_body(dict(query))]:  # type: ignore[arg-type]  # a mapping: texts have bodies
             request = Request("POST", SEARCH_URL, JSON_TYPE, json_bytes(body))
-            # a session for each: one query is no step of another
+            # each query has a session of its own, so that no query depends on another
             response, there = toolset.searcher.ask(request, toolset.store.session("coverage"))
             if response is None:
                 continue

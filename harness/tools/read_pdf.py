@@ -1,4 +1,4 @@
-"""`read_pdf`, as the Sylphx PDF reader has it, from frozen pages: any page range, text, metadata, page images."""
+"""`read_pdf` of the Sylphx PDF reader, answered from a snapshot: page ranges, text, metadata, page images."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from stillweb.snapshots.texts.text import PDF, FrozenText, extract, sniff, unpac
 CONTRACT = "pdf-reader@2.0.8"
 MOST_RANGE = 10_000  # pages of an open range such as "3-"
 IMAGES_PER_CALL = 50
-_DIGITS = 21  # of a number that JavaScript writes without an exponent
+_DIGITS = 21  # the most digits of a number that JavaScript writes without an exponent
 _INT = re.compile(r"\s*([+-]?[0-9]+)")
 
 
 class Refused(Exception):
-    """A source that can't be read; the text is the reason that the real tool gives."""
+    """Error for a source that can't be read; its text is the reason that the real tool gives."""
 
 
 class PdfTool:
-    """The tool of contract pdf-reader@2.0.8. `most_pages` limits the pages of one call."""
+    """Tool of the contract pdf-reader@2.0.8. `most_pages` limits the pages of one call."""
 
     def __init__(self, contract: Contract | None = None, *, most_pages: int | None = None) -> None:
         self.contract = contract or load(CONTRACT)
         self.most_pages = most_pages
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:
-        """One JSON part with all results, then the pages' texts and images in order."""
+        """Read all sources: return one JSON part with the results, then each page's text and image in order."""
         problem = invalid(arguments)
         if problem is not None:
             return said(self.contract.say("invalid", message=problem), error=True)
@@ -53,7 +53,7 @@ class PdfTool:
                 results.append(self._failed(source, missing))
             except Refused as refused:
                 results.append(self._failed(source, refused))
-                found.verdict = "exact"  # the argument is at fault, nothing was asked for
+                found.verdict = "exact"  # the argument is wrong, so no request was made
             else:
                 pages_read += count
                 results.append({"source": _name(source), "success": True, "data": data})
@@ -100,7 +100,8 @@ class PdfTool:
         if _flag(arguments, "include_metadata", True):
             data["info"] = ordered_info(text.meta.get("info", {}))
             if text.meta.get("xmp"):
-                data["metadata"] = {}  # PDF.js keeps what is in it to itself, and so does the real tool
+                # PDF.js keeps the entries private, so the real tool shows an empty object
+                data["metadata"] = {}
         beyond = [n for n in wanted or () if n > total]
         if beyond:
             data["warnings"] = [self.contract.say("beyond", pages=", ".join(map(str, beyond)), total=total)]
@@ -110,7 +111,7 @@ class PdfTool:
             chosen = list(range(1, total + 1)) if _flag(arguments, "include_full_text", False) else []
         if not chosen:
             return data, [], 0, found
-        # the real tool joins the lines of a page without anything between in its JSON, and by line breaks after it
+        # the real tool joins a page's lines without a separator in its JSON, and by line breaks in the parts after it
         texts = [{"page": n, "text": pages[n - 1].replace("\n", "")} for n in chosen]
         if wanted is not None:
             data["page_texts"] = texts
@@ -161,14 +162,14 @@ class PdfTool:
         return text, found
 
     def _file(self, path: str, visit: Visit) -> bytes:
-        """Return a file of the session's workspace. No other is there, as the real tool says it."""
+        """Return a file of the session's workspace. Raise Refused ("not found") for any other path."""
         try:
             return visit.workspace.read(path)
         except (OSError, Outside):
             raise Refused(self.contract.say("not_found", path=path)) from None
 
     def _read(self, path: str, body: bytes) -> FrozenText:
-        """Return the text of a file. Raise Refused for one that is no PDF, or can't be read."""
+        """Return the text of a PDF file. Raise Refused if it is not a PDF or can't be read."""
         text = extract(None, Response(200, "OK", (("Content-Type", PDF),), body), address=path)
         if text is None or text.pages is None or text.meta.get("readable") is False:
             key = "empty" if not body else "password" if text and text.meta.get("encrypted") else "not_a_pdf"
@@ -177,7 +178,7 @@ class PdfTool:
         return text
 
     def _images(self, body: bytes, pages: list[int]) -> dict[int, bytes]:
-        """Pictures of whole pages: they show scans, figures and tables alike. None of what can't be drawn."""
+        """Draw whole pages as PNG, which show scans, figures and tables alike; skip pages that can't be drawn."""
         images: dict[int, bytes] = {}
         for n in pages[:IMAGES_PER_CALL]:
             with contextlib.suppress(ValueError):
@@ -186,7 +187,7 @@ class PdfTool:
 
 
 class _Missing(Refused):
-    """A source that the snapshot doesn't have, or has as something else."""
+    """Error for a source that the snapshot lacks, or that is not a readable PDF there."""
 
     def __init__(self, reason: str, found: Found) -> None:
         super().__init__(reason)
@@ -194,7 +195,7 @@ class _Missing(Refused):
 
 
 def _called_otherwise(capture: Capture, response: Response) -> FrozenText | None:
-    """A PDF that its server calls text, say: the real tool looks at the bytes alone."""
+    """Return the text of a PDF served with another media type, else None: the real tool looks at the bytes alone."""
     if sniff(unpacked(response)[0]) != PDF:
         return None
     fields = tuple(field for field in response.headers if field[0].lower() != "content-type")
@@ -211,7 +212,7 @@ def _flag(arguments: dict[str, Any], name: str, default: bool) -> bool:
 
 
 def invalid(arguments: Any) -> str | None:
-    """The first thing wrong with the arguments, in the words of the real tool's checker; None if nothing is."""
+    """Return the first error in the arguments, in the words of the real tool's checker, or None."""
     sources = arguments.get("sources") if isinstance(arguments, dict) else None
     if not isinstance(sources, list):
         return "sources: Expected array"
@@ -240,7 +241,7 @@ def invalid(arguments: Any) -> str | None:
 
 
 def wanted_pages(pages: Any, contract: Contract) -> list[int] | None:
-    """The page numbers asked for, sorted and each once; None when all are. Raises ValueError with the tool's words."""
+    """Return the requested page numbers, sorted; None for all. Raise ValueError with the tool's words."""
     if pages is None:
         return None
     if isinstance(pages, list):
@@ -266,7 +267,7 @@ def wanted_pages(pages: Any, contract: Contract) -> list[int] | None:
 
 
 def _leading_int(text: str) -> int | None:
-    """As JavaScript's parseInt: the digits a text begins with."""
+    """Return the integer that a text begins with, as JavaScript's parseInt; None if there is none."""
     match = _INT.match(text)
     if match is None:
         return None
@@ -275,5 +276,5 @@ def _leading_int(text: str) -> int | None:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    """Width and height of a PNG."""
+    """Return the width and height of a PNG."""
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")

@@ -1,7 +1,7 @@
-"""Recording through the same tools: each call does the real thing through the recorder, and what came is stored.
+"""Tools that record: each call makes real requests through the recorder.
 
-So recording a tool-using agent is running it once. Answers are made by the same code as in replay, from the answer
-that has just been stored. Serper's key is read from SERPER_API_KEY and never stored.
+To record an agent that uses tools, run it once. Results are made by the same code as in replay, from the answer
+that was just stored. Serper's key is read from SERPER_API_KEY and never stored.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KEY_VARIABLE = "SERPER_API_KEY"
 WAIT = 0.05  # seconds of quiet after which an exchange counts as stored
-TIMEOUT = 30  # of the real fetch tool
+TIMEOUT = 30  # seconds, as in the real fetch tool
 RECORDABLE = ("mcp-fetch", "serper-mcp", "pdf-reader")
 
 
 class LiveStore(Store):
-    """Stands where a snapshot's store stands in replay."""
+    """Store of a recording, in the place of a snapshot's store in replay."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -47,42 +47,42 @@ class LiveStore(Store):
         self._answers: dict[tuple[str, int], Response] = {}
 
     def session(self, name: str) -> Visit:
-        """A client of the recorder, under a session name of its own."""
+        """Return a client of the recorder with this session name."""
         return LiveVisit(self, name)
 
     def keep(self, capture: Capture, response: Response) -> None:
-        """Remembers an answer for as long as its tool call may look at it."""
+        """Keep an answer in memory for the tool call that made it; the last 64 are kept."""
         with self._guard:
             self._answers[capture.place] = response
             while len(self._answers) > 64:
                 self._answers.pop(next(iter(self._answers)))
 
     def answer(self, capture: Capture) -> Response:
-        """The answer of a capture that was just made."""
+        """Return the answer of a capture that was just made."""
         return self._answers[capture.place]
 
     def text_of(self, capture: Capture) -> FrozenText | None:
-        """The text as it will be frozen at sealing: same bytes, same extractor."""
+        """Return the text as sealing will freeze it: same bytes, same extractor."""
         return extract(capture, self.answer(capture))
 
     def text_at(self, address: str) -> FrozenText | None:
-        """Nothing is frozen yet."""
+        """Return None: no text is frozen while recording."""
         return None
 
     def view_text(self, address: str) -> tuple[FrozenText, str] | None:
-        """Views are recorded by `stillweb record`, not by these tools."""
+        """Return None: views are recorded by `stillweb record`, not by these tools."""
         return None
 
     def index(self) -> SearchIndex:
-        """There is none while recording."""
+        """Raise UsageError: there is no index while recording."""
         raise UsageError("no synthetic search while recording")
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Do nothing: the recorder belongs to the caller."""
 
 
 class LiveVisit(Visit):
-    """One client's real requests."""
+    """Client that sends its requests to the real web, through the recorder."""
 
     live = True
 
@@ -93,7 +93,7 @@ class LiveVisit(Visit):
         self._client: httpx.Client | None = None
 
     def client(self) -> httpx.Client:
-        """An HTTP client whose only way out is the recorder."""
+        """Return the HTTP client, which connects only to the recorder."""
         if self._client is None:
             import ssl
 
@@ -112,15 +112,15 @@ class LiveVisit(Visit):
         return self._client
 
     def follow(self, url: str, headers: Headers = ()) -> Found:
-        """As in replay. The real tools have a new client for each page: cookies last from redirect to redirect."""
+        """Follow redirects as in replay. Clear cookies first: the real tools use a new client for each page."""
         self.client().cookies.clear()
         return super().follow(url, headers)
 
     def look(self, request: Request) -> Found:
-        """Asks the real web; the capture found is the one that this has just made."""
+        """Send the request to the real web; return the capture that the recorder made of it."""
         import httpx
 
-        if request.method != "GET":  # no part of a chain of redirects
+        if request.method != "GET":  # such a request never follows a redirect
             self.client().cookies.clear()
         recorder = self._live.recorder
         host = urlsplit(request.url).hostname or ""
@@ -133,15 +133,13 @@ class LiveVisit(Visit):
                 request.method, request.url, headers=headers, content=request.body or None
             ) as got:
                 body = b"".join(got.iter_raw())
-        except (
-            httpx.ProxyError
-        ):  # the recorder's own refusal, of a tunnel to an origin that it could not reach
+        except httpx.ProxyError:  # the recorder refused a tunnel because it could not reach the origin
             return Found(request.url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return Found(request.url, error=repr(error))
         recorder.wait_quiet(self._name, WAIT)
         made = [c for c in recorder.captures_of(self._name, since) if c.method == request.method]
-        if not made:  # the recorder's own answer for an origin that it could not reach
+        if not made:  # the recorder answered by itself because it could not reach the origin
             return Found(request.url)
         capture = made[-1]
         fields = tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in got.headers.raw)
@@ -149,43 +147,43 @@ class LiveVisit(Visit):
         return Found(request.url, "exact", capture, [capture])
 
     def read(self, found: Found) -> Response:
-        """The answer that has just come."""
+        """Return the answer that was just recorded."""
         assert found.capture is not None
         return self._live.answer(found.capture)
 
     def close(self) -> None:
-        """Ends the client's connections."""
+        """Close the client's connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
 
 class RecordingSession(ToolSession):
-    """A tool session that waits for the real web on a thread."""
+    """Tool session that waits for the real web on a thread."""
 
     def __init__(self, toolset: Toolset, name: str, workspace: Workspace) -> None:
         super().__init__(toolset, name, workspace)
-        self._turn = asyncio.Lock()  # one call after the other, so that each finds its own captures
+        self._turn = asyncio.Lock()  # calls run one after the other, so that each finds its own captures
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """As in replay, but real."""
+        """Call a tool, on a thread; its requests go to the real web."""
         calling = super().call
         return await self.do(lambda _: asyncio.run(calling(name, arguments)))
 
     async def do(self, work: Callable[[Visit], T]) -> T:
-        """As in replay; on a thread, one after the other."""
+        """Run `work` with the session's visit, on a thread, one after the other."""
         async with self._turn:
             return await asyncio.to_thread(work, self.visit)
 
     async def close(self) -> None:
-        """Ends the session's connections."""
+        """Close the session and its connections."""
         await super().close()
         if isinstance(self.visit, LiveVisit):
             await asyncio.to_thread(self.visit.close)
 
 
 class RecordingToolset(Toolset):
-    """Tools that record. `recorder` is running, and stays its owner's."""
+    """Tools that record. `recorder` must be running; its owner closes it."""
 
     def __init__(
         self, recorder: Recorder, contracts: Sequence[str] = ("fetch",), *, limits: Limits | None = None
@@ -201,7 +199,7 @@ class RecordingToolset(Toolset):
         super().__init__(snapshot, contracts, limits=limits, store=LiveStore(recorder))
 
     def session(self, name: str, folder: Path | None = None) -> RecordingSession:
-        """A session under its own name in the snapshot."""
+        """Return a session; its captures have its name in the snapshot."""
         return RecordingSession(self, name, Workspace(folder))
 
 
@@ -213,10 +211,10 @@ def recording_toolset(
     limits: Limits | None = None,
     private: bool = False,
 ) -> Iterator[RecordingToolset]:
-    """Opens (or makes) the snapshot directory, starts the recorder, and closes both at the end.
+    """Open (or create) the snapshot directory, start the recorder, and close both at the end.
 
-    A model chooses what is asked, so addresses that are not public are refused unless `private`.
-    Late secrets are looked for when it is sealed: who closes an MCP server waits for nothing.
+    A model chooses the addresses, so addresses that are not public are refused unless `private`.
+    Late secrets are searched for by `seal`, not here: an MCP server must close at once.
     """
     from stillweb.proxy.recording.recorder import Recorder
     from stillweb.snapshots.writer import Writer

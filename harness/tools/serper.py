@@ -1,7 +1,7 @@
-"""Google search as Serper sells it: the HTTP API, and the MCP wrapper's `google_search` and `scrape`.
+"""Serper's Google search: the HTTP API, and the MCP wrapper's `google_search` and `scrape`.
 
-A search that was recorded is answered as recorded, for the same canonical body. Any other one is a miss, or, where
-synthetic search is allowed, answered in Serper's shape from an index of the frozen texts, as `synthetic`.
+A recorded search is answered as recorded, for the same canonical body. Any other search is a miss. If synthetic
+search is allowed, it is answered in Serper's format from an index of the frozen texts, with verdict `synthetic`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTRACT = "serper-mcp@1.0.0"
 SEARCH_HOST = "google.serper.dev"
 SCRAPE_HOST = "scrape.serper.dev"
 SEARCH_URL = f"https://{SEARCH_HOST}/search"
-NUM = 10  # results of a page when none is asked for
+NUM = 10  # default number of results on a page
 JSON_TYPE = (("Content-Type", "application/json"),)
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _HALF = re.compile("[\ud800-\udfff]")
@@ -48,7 +48,7 @@ _OPERATORS = (
 
 
 class SearchLimit(Exception):
-    """A query asked for more than the limits allow."""
+    """Error for a query that asks for more than the limits allow."""
 
     def __init__(self, limit: str, most: int, asked: int) -> None:
         super().__init__(f"limit reached: {limit} {asked} is over the limit of {most}")
@@ -56,7 +56,7 @@ class SearchLimit(Exception):
 
 
 class Searcher:
-    """Answers Serper's requests for all who speak to it: the MCP wrapper, and programs by HTTP."""
+    """Answers to Serper requests, for the MCP wrapper and for programs that use HTTP."""
 
     def __init__(
         self, *, synthetic: bool, most_pages: int | None = None, most_records: int | None = None
@@ -66,7 +66,7 @@ class Searcher:
         self.most_records = most_records
 
     def check(self, body: dict[str, Any]) -> None:
-        """Raises SearchLimit when a query wants a page or a number of records over the limit."""
+        """Raise SearchLimit if a query asks for a page or a number of results over the limit."""
         page, num = whole(body.get("page"), 1), whole(body.get("num"), NUM)
         if self.most_pages is not None and page > self.most_pages:
             raise SearchLimit("page", self.most_pages, page)
@@ -74,7 +74,7 @@ class Searcher:
             raise SearchLimit("num", self.most_records, num)
 
     def ask(self, request: Request, visit: Visit) -> tuple[Response | None, Found]:
-        """The answer to a request to one of Serper's hosts; None when there is none."""
+        """Return the answer to a request to one of Serper's hosts, or None, and the lookup's result."""
         found = visit.look(request)
         if found.capture is not None:
             return visit.read(found), found
@@ -91,7 +91,7 @@ class Searcher:
         return None, found
 
     def made(self, body: dict[str, Any], visit: Visit) -> dict[str, Any]:
-        """A synthetic answer: `organic` from the index, nothing that only Google could know."""
+        """Return a synthetic answer: `organic` from the search index, without fields that only Google could fill."""
         page, num = max(1, whole(body.get("page"), 1)), min(max(1, whole(body.get("num"), NUM)), 100)
         parameters: dict[str, Any] = {
             k: body[k] for k in ("q", "gl", "hl", "location", "tbs", "autocorrect") if k in body
@@ -105,7 +105,7 @@ class Searcher:
         return {"searchParameters": parameters, "organic": organic, "credits": 1 if num <= 10 else 2}
 
     def _scrape(self, body: dict[str, Any], visit: Visit, missed: Found) -> tuple[Response | None, Found]:
-        """An unrecorded scrape of a recorded page: made from its bytes, so as good as the page itself."""
+        """Answer an unrecorded scrape of a recorded page from the page's frozen text, with the page's verdict."""
         url = body.get("url")
         if not isinstance(url, str):
             return None, missed
@@ -121,14 +121,14 @@ class Searcher:
 
 
 class SerperTool:
-    """The tools of contract serper-mcp@1.0.0."""
+    """Tools of the contract serper-mcp@1.0.0."""
 
     def __init__(self, searcher: Searcher, contract: Contract | None = None) -> None:
         self.contract = contract or load(CONTRACT)
         self.searcher = searcher
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:
-        """`google_search` or `scrape`; one text part, JSON indented by two."""
+        """Run `google_search` or `scrape`; the result is one text part, JSON indented by two spaces."""
         return self._search(arguments, visit) if name == "google_search" else self._page(arguments, visit)
 
     def _search(self, arguments: dict[str, Any], visit: Visit) -> ToolResult:
@@ -160,7 +160,7 @@ class SerperTool:
         return said(text, **found.meta(address=str(body["url"])))
 
     def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str, str | None, Found]:
-        """The answer as the wrapper shows it; else, second, what it says went wrong."""
+        """Return (answer as the wrapper shows it, None, found), or ("", the wrapper's error, found)."""
         say = self.contract.say
         data = json_bytes(body)
         response, found = self.searcher.ask(Request("POST", url, JSON_TYPE, data), visit)
@@ -179,7 +179,7 @@ class SerperTool:
 
 
 def wrapper_body(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The body that the wrapper posts: its defaults, and the operators both in the query and beside it."""
+    """Return the body that the wrapper posts: with its defaults, and operators both in `q` and as members."""
     given = {**arguments, "gl": str(arguments.get("gl") or "us"), "hl": str(arguments.get("hl") or "en")}
     query = re.sub(r"\s+", " ", str(given["q"]).strip())
     for name in ("site", "filetype", "inurl", "intitle", "related", "cache", "before", "after"):
@@ -199,18 +199,18 @@ def wrapper_body(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_only(markdown: str) -> str:
-    """Markdown line by line without its marks."""
+    """Return the lines of a Markdown text without markup; lines that are empty then are dropped."""
     lines = (plain(line) for line in markdown.split("\n"))
     return "\n".join(line for line in lines if line)
 
 
 def link_of(address: str) -> str:
-    """The link of a hit: views keep their address, other answers of a URL are named by the URL."""
+    """Return the link of a hit: `#text=` is removed from an address, a view's address is kept."""
     return address.partition("#text=")[0]
 
 
 def whole(value: Any, default: int) -> int:
-    """A number given as number or digits; the default for anything else."""
+    """Return an integer given as a number or as digits; `default` for anything else."""
     if isinstance(value, bool) or value is None:
         return default
     if isinstance(value, float):
@@ -225,7 +225,7 @@ def whole(value: Any, default: int) -> int:
 
 
 def parse_object(body: bytes) -> dict[str, Any] | None:
-    """A JSON object; None for anything else."""
+    """Parse a JSON object; return None for any other body."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -234,7 +234,7 @@ def parse_object(body: bytes) -> dict[str, Any] | None:
 
 
 def _parsed(text: str) -> Any:
-    """JSON as JavaScript reads it, whose numbers are all of one kind. Raises ValueError."""
+    """Parse JSON as JavaScript does, where all numbers are doubles. Raise ValueError if it is not JSON."""
     try:
         return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_no_number)
     except RecursionError as error:
@@ -244,7 +244,7 @@ def _parsed(text: str) -> Any:
 def _number(text: str) -> int | float | None:
     value = float(text)
     if not math.isfinite(value):
-        return None  # as `JSON.stringify` writes it
+        return None  # `JSON.stringify` writes null for an infinite number
     return int(value) if value.is_integer() and abs(value) <= 2**53 else value
 
 
@@ -253,7 +253,7 @@ def _no_number(name: str) -> Any:
 
 
 def _not_json(text: str) -> str:
-    """What V8 says of a text that is no JSON."""
+    """Return V8's error message for a text that is not JSON."""
     try:
         _parsed(text)
     except json.JSONDecodeError as error:
@@ -270,7 +270,7 @@ def _not_json(text: str) -> str:
 
 
 def script_json(value: Any, margin: str = "\n") -> str:
-    """JSON as JavaScript's `JSON.stringify(value, null, 2)` writes it."""
+    """Serialize a value as JavaScript's `JSON.stringify(value, null, 2)` does."""
     inner = margin + "  "
     if isinstance(value, dict):
         if not value:
@@ -289,17 +289,17 @@ def script_json(value: Any, margin: str = "\n") -> str:
 
 
 def _escaped(text: str) -> str:
-    """JSON whose halves of characters are escaped, as JavaScript writes them: they have no bytes in UTF-8."""
+    """Escape lone surrogates in a JSON text, as JavaScript does: UTF-8 can't encode them."""
     return text if text.isascii() else _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON without blanks, as `JSON.stringify(value)` writes it."""
+    """Serialize a value without white space, as `JSON.stringify(value)` does."""
     return _escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def json_response(value: Any, status: int = 200, reason: str = "OK") -> Response:
-    """A response with a JSON body."""
+    """Return a response with a JSON body."""
     body = json_bytes(value)
     fields = (("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body))))
     return Response(status, reason, fields, body)

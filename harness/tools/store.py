@@ -1,8 +1,7 @@
-"""The one store behind all tools: a snapshot asked as an HTTP client would ask the web, and its frozen texts."""
+"""Store behind all tools: HTTP look-ups in a snapshot, and its frozen texts."""
 
 from __future__ import annotations
 
-import codecs
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from stillweb.harness.tools.alike import first_alike
 from stillweb.harness.tools.cookies import Cookies
 from stillweb.harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
+from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.capture import PARTIAL, Capture, Response
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.charsets import codec, header_charset
+from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.texts.freezing import text_address, view_text_address
 from stillweb.snapshots.texts.text import READ, FrozenText, extract, extract_html
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30
 NEAREST = 3  # captures named in a miss
-KEPT = 64_000_000  # characters of texts kept in memory
+KEPT = 64_000_000  # characters of frozen texts cached in memory
 VERDICTS = ("exact", "canonical", "varies", "rule", "rendered", "synthetic", "failed", "miss")  # best first
 
 
 @dataclass(slots=True)
 class Found:
-    """What a snapshot has for a request: the last capture of a chain of redirects, or (`capture` None) a miss or a failure."""
+    """Result of a look-up: the last capture of a chain of redirects; a miss or failure if `capture` is None."""
 
     url: str
     verdict: str = "miss"
     capture: Capture | None = None
     chain: list[Capture] = field(default_factory=list)
     nearest: list[dict[str, Any]] = field(default_factory=list)
-    redirects: bool = False  # more redirects than a client follows
+    redirects: bool = False  # True if there are more redirects than a client follows
     view: str | None = None
     ambiguous: bool = False
     uploads: list[dict[str, Any]] = field(default_factory=list)  # files that were read: name and digest
-    error: str | None = None  # while recording: what went wrong, in the HTTP client's words
+    error: str | None = None  # the HTTP client's error message
 
     def meta(self, **more: Any) -> dict[str, Any]:
-        """The machine-readable mark of a result."""
+        """Return the members of a tool result's `meta`."""
         out: dict[str, Any] = {"verdict": self.verdict, "captures": [place(c) for c in self.chain]}
         if self.url:
             out["url"] = self.url
@@ -63,12 +63,12 @@ class Found:
 
 
 def place(capture: Capture) -> dict[str, Any]:
-    """Where a capture lies, for traces and evidence."""
+    """Return a capture's file, offset, digest and URL, for traces."""
     return {"file": capture.filename, "offset": capture.offset, "digest": capture.digest, "url": capture.url}
 
 
 def worse(one: str, other: str) -> str:
-    """The weaker of two verdicts; `varies:…` and `rule:…` count by their kind."""
+    """Return the weaker of two verdicts; `varies:…` and `rule:…` count by their kind."""
 
     def rank(verdict: str) -> int:
         kind = verdict.partition(":")[0]
@@ -78,7 +78,7 @@ def worse(one: str, other: str) -> str:
 
 
 class Store:
-    """A snapshot and what tools derive from it, shared by all sessions. Safe for use from many threads."""
+    """Snapshot with its cached texts and search index, shared by all sessions. Thread-safe."""
 
     def __init__(self, snapshot: Snapshot, *, accept: str = "rule", matcher: Any = None) -> None:
         self.snapshot = snapshot
@@ -86,27 +86,26 @@ class Store:
         if matcher is None:
             from stillweb.snapshots.matching.ladder import Matcher
 
-            matcher = Matcher(
-                snapshot
-            )  # not the snapshot's own: a gateway may be asking that one on its thread
+            # not the snapshot's own matcher: a gateway may be using it on another thread
+            matcher = Matcher(snapshot)
         self.matcher: Any = matcher
         self._lock = threading.Lock()
-        self.asking = threading.Lock()  # a matcher is asked by one thread at a time
+        self.asking = threading.Lock()  # a matcher may be used by one thread at a time
         self._texts: OrderedDict[tuple[str, str], FrozenText | None] = OrderedDict()
         self._size = 0
         self._index: SearchIndex | None = None
 
     def session(self, name: str) -> Visit:
-        """A client of its own."""
+        """Return a new client with a replay state of its own."""
         return Visit(self, self.matcher.session(name))
 
     def text_of(self, capture: Capture) -> FrozenText | None:
-        """The frozen text of a capture's answer; extracted now, and so marked, where none was frozen."""
+        """Return the frozen text of a capture's answer; extract it now, and mark it so, if none was frozen."""
         key = (capture.url if capture.method == "GET" else text_address(capture), capture.digest)
         return self._kept(key, lambda: self._made(capture))
 
     def frozen_of(self, capture: Capture) -> FrozenText | None:
-        """The text that was frozen of a capture's own answer; None where there is none."""
+        """Return the text that was frozen from this capture's answer, or None."""
         for address_of in (attrgetter("url"), text_address):  # the second is seldom needed
             text = self.snapshot.text(address_of(capture))
             if text is not None and text.meta.get("digest", capture.digest) == capture.digest:
@@ -117,7 +116,7 @@ class Store:
         return self.frozen_of(capture) or extract(capture, self.snapshot.read_start(capture, READ + 1))
 
     def text_at(self, address: str) -> FrozenText | None:
-        """The frozen text with this address."""
+        """Return the frozen text with this address, or None."""
         return self._kept((address, ""), lambda: self.snapshot.text(address))
 
     def _kept(self, key: tuple[str, str], make: Callable[[], FrozenText | None]) -> FrozenText | None:
@@ -136,7 +135,7 @@ class Store:
         return made
 
     def view_text(self, address: str) -> tuple[FrozenText, str] | None:
-        """The text of a view by its address (`URL#view=<id>`), and the view's own address."""
+        """Return the text of a view by its address (`URL#view=<id>`), and the view's own address; None if unknown."""
         view = self.snapshot.view(address)
         if view is None:
             return None
@@ -149,7 +148,7 @@ class Store:
         return text, view.address
 
     def index(self) -> SearchIndex:
-        """The search index over all frozen texts: the kept one, or made at first use."""
+        """Return the search index over all frozen texts; opened or built at first use."""
         with self._lock:
             if self._index is None:
                 from stillweb.snapshots.searching import index_of
@@ -158,7 +157,7 @@ class Store:
             return self._index
 
     def close(self) -> None:
-        """Frees the index. The snapshot stays open; it is its owner's."""
+        """Close the index. The snapshot stays open; its owner closes it."""
         with self._lock:
             if self._index is not None:
                 self._index.close()
@@ -166,20 +165,20 @@ class Store:
 
 
 class Visit:
-    """One client's line of requests: its replay state, and what it asked for.
+    """Requests of one client, with its replay state.
 
-    `live` visits ask the real web and store what it says (`tools.recording`).
+    A `live` visit sends its requests to the real web and records the answers (`tools.recording`).
     """
 
     live = False
-    workspace = Workspace()  # whose files its tools may read; an empty one
+    workspace = Workspace()  # files that its tools may read; empty by default
 
     def __init__(self, store: Store, session: Any) -> None:
         self.store = store
         self._session = session
 
     def look(self, request: Request) -> Found:
-        """What the snapshot has for one request, no redirect followed."""
+        """Look up one request, without following a redirect."""
         with self.store.asking:
             lookup = self.store.matcher.lookup(request, self._session, accept=self.store.accept)
             alone = self._alone(request, lookup.key) if lookup.capture is None else None
@@ -206,11 +205,11 @@ class Visit:
         return found
 
     def _alone(self, request: Request, key: Any) -> Capture | None:
-        """The one answer that was ever recorded for a GET without cookies, whatever had happened before it.
+        """Return the only answer that was recorded for a GET without cookies, in whatever server state; else None.
 
-        The real tools use a new client without cookies for each call, so that a server has nothing to know them by,
-        and what is frozen is to be had in any order. Where a URL had several answers, the matcher's miss stands. The
-        result is marked as ambiguous, for `accept` to refuse.
+        The real tools use a new client without cookies for each call, so a server can't recognize them, and pages
+        may be fetched in any order. If a URL had several answers, the matcher's miss stands. The result is marked as
+        ambiguous, so that `accept` can refuse it.
         """
         accept = self.store.accept
         known_by = (request.header(name) for name in ("cookie", AUTHORIZATION))
@@ -220,7 +219,7 @@ class Visit:
         known = [c for c in candidates if c.exact == key.exact]
         if not known and accept != "exact":
             known = [c for c in candidates if c.key == key.canonical]
-        # a URL whose answer depends on what the request says of itself is no single answer, nor is a part the whole
+        # not unique: an answer that varies by request header fields, and a partial answer (206)
         if not known or any(c.vary or c.status in PARTIAL for c in known):
             return None
         if len({(c.digest, c.status) for c in known}) > 1:
@@ -233,7 +232,7 @@ class Visit:
         return self.store.snapshot.read(capture).header("location")
 
     def follow(self, url: str, headers: Headers = ()) -> Found:
-        """What a GET of `url` ends at, redirects followed as clients do."""
+        """Look up a GET of `url` and follow redirects as httpx does."""
         whole: Found | None = None
         cookies = Cookies()
         url, headers = signed_in(url, headers)
@@ -265,8 +264,8 @@ class Visit:
         return whole
 
     def _step(self, url: str, headers: Headers, cookies: Cookies) -> Found:
-        """One request on the way, with the cookies that were set there; where those lead to nothing, without."""
-        sent = () if self.live else cookies.fields(url)  # a live client has its own
+        """Look up one request of a chain with the cookies set so far; if that misses, without them."""
+        sent = () if self.live else cookies.fields(url)  # a live client keeps its cookies itself
         if sent:
             found = self.look(Request("GET", url, (*headers, *sent)))
             if found.capture is not None:
@@ -274,13 +273,13 @@ class Visit:
         return self.look(Request("GET", url, headers))
 
     def read(self, found: Found) -> Response:
-        """The answer found."""
+        """Return the answer of the capture found."""
         assert found.capture is not None
         return self.store.snapshot.read(found.capture)
 
 
 def header_text(value: str) -> str:
-    """A header field as httpx reads it: UTF-8 where it can be."""
+    """Decode a header field as httpx does: UTF-8 if valid, else Latin-1."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeError:
@@ -288,16 +287,10 @@ def header_text(value: str) -> str:
 
 
 def client_text(response: Response) -> str:
-    """A body as httpx gives it: the charset of Content-Type if Python knows it, else UTF-8; never an error.
+    """Decode a body as httpx does: by the charset of Content-Type if Python knows it, else UTF-8; never an error.
 
-    Raises EncodingProblem where httpx would not be able to decode the content encoding.
+    Raise EncodingProblem where httpx could not decode the content encoding.
     """
     body = encodings.decode(response.body, response.header("content-encoding"))
-    label = header_charset(response.header("content-type"))
-    name = "utf-8"
-    if label:
-        try:
-            name = codecs.lookup(label).name if codec(label) else "utf-8"
-        except LookupError:
-            name = "utf-8"
+    name = text_codec(header_charset(response.header("content-type")))
     return body.decode(name, "replace")

@@ -1,7 +1,8 @@
-"""Tavily's search and extract by HTTP. Recorded answers first; pages by address from their frozen texts.
+"""Tavily's search and extract APIs. Recorded answers come first; pages are answered from their frozen texts.
 
-A search that was not recorded is a miss, unless synthetic search is allowed. What only Tavily could know (an answer
-by a model, images, publishing dates) is left empty; `score` is the share of the best hit's. No clock, no random id.
+An unrecorded search is a miss, unless synthetic search is allowed. Fields that only Tavily could fill (an answer by a
+model, images, publishing dates) are left empty; `score` is relative to the best hit. Answers have no time and no
+random id.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request
 
 HOST = "api.tavily.com"
-RESULTS = 5  # when no number is asked for
+RESULTS = 5  # default number of results
 MOST_RESULTS = 20
-LONGEST = 400  # code points of a query
+LONGEST = 400  # most code points of a query
 
 
 def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
-    """The answer to a request to api.tavily.com. Raises SearchLimit, for a recorded search, too."""
+    """Answer a request to api.tavily.com. Raise SearchLimit, also for a recorded search."""
     path = urlsplit(request.url).path.rstrip("/")
     body = parse_object(request.body) or {}
     if path == "/search":
@@ -89,7 +90,7 @@ def _search(request: Request, body: dict[str, Any], visit: Visit) -> dict[str, A
 
 
 def _extract(request: Request, body: dict[str, Any], visit: Visit) -> Response:
-    """Each page from its frozen text; what is not there fails as a page does that can't be fetched."""
+    """Answer `/extract` from frozen texts; a missing page fails like a page that can't be fetched."""
     urls = names(body.get("urls"))
     if not urls:
         return _refused("no_urls")

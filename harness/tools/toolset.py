@@ -1,4 +1,4 @@
-"""A set of tools over one snapshot, and the sessions of those who use it."""
+"""Set of tools over one snapshot, and the sessions of its clients."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a session may do; None is no limit. The tools enforce them; a breach is an error that says so.
+    """Limits of a session; None is no limit. A call over a limit gets an error that names it.
 
-    `requests`: calls in all. `in_flight`: calls at one moment. `pages`: the highest page of a search, and the most
-    PDF pages of a call. `records`: results of one search page.
+    `requests`: calls in all. `in_flight`: concurrent calls. `pages`: the highest page of a search, and the most
+    PDF pages of a call. `records`: results on one search page.
     """
 
     requests: int | None = None
@@ -37,7 +37,7 @@ class Limits:
 
     @classmethod
     def of(cls, value: Limits | Mapping[str, Any] | None) -> Limits:
-        """Limits from a mapping, as settings have them. UsageError names what is unknown or no number."""
+        """Return the limits in a mapping of settings. Raise UsageError for an unknown name or a wrong number."""
         if value is None or isinstance(value, Limits):
             return value or cls()
         known = {f.name for f in fields(cls)}
@@ -50,19 +50,21 @@ class Limits:
 
 
 class Tool(Protocol):
-    """One contract's tools. An object serves all sessions; what belongs to one is in its `Visit`.
+    """Tools of one contract. One object serves all sessions; the state of a session is in its `Visit`.
 
-    `call` never raises for what is in the arguments or the snapshot: it gives the error of the real tool.
-    A tool that keeps something for a session may have `open(session_name) -> object with call, close and, to be
-    ready before the first call, prepare` (a member `workspace` of it is set to the session's `Workspace`), one that
-    offers fewer tools than its contract a list `specs`, and one that holds something an async `close`.
+    `call` never raises because of the arguments or the snapshot; it returns the real tool's error. Optional members:
+    - `open(session_name)`, if the tool keeps state for a session. It returns an object with `call`, `close` and
+      optionally `prepare` (run before the first call). If that object has a member `workspace`, it is set to the
+      session's `Workspace`.
+    - `specs`, a list, if the tool offers fewer tools than its contract.
+    - an async `close`, if the tool holds resources.
     """
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult: ...
 
 
 class OwnTool(Protocol):
-    """What makes a tool of one's own, and brings its contract."""
+    """Factory of a custom tool, with the tool's contract."""
 
     contract: Contract
 
@@ -87,7 +89,7 @@ def _pdf(toolset: Toolset) -> Tool:
     return PdfTool(most_pages=toolset.limits.pages)
 
 
-# contract without its version -> what makes its tool
+# contract name without version -> factory of its tool, or `module:function`
 MAKERS: dict[str, Callable[[Toolset], Tool] | str] = {
     "mcp-fetch": _fetch,
     "serper-mcp": _serper,
@@ -99,10 +101,10 @@ MAKERS: dict[str, Callable[[Toolset], Tool] | str] = {
 class Toolset:
     """Tools of some contracts over a snapshot. Make a session for each client.
 
-    `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"), or `module:object`, a tool of one's
-    own (`OwnTool`). `accept` is the lowest verdict
-    served. `matcher` and `store` replace those of the snapshot. `uploads` is a folder whose files sessions without a
-    folder of their own may read; by default they may read none. `options` are for tools that want more (a gateway, a browser).
+    `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"), or `module:object`, a custom tool
+    (`OwnTool`). `accept` is the lowest verdict served. `matcher` and `store` replace those of the snapshot.
+    `uploads` is a folder that sessions without a folder of their own may read; by default they may read no files.
+    `options` are for tools that need more (a gateway, a browser).
     """
 
     def __init__(
@@ -144,37 +146,37 @@ class Toolset:
                 self.specs.append(spec)
 
     def tool(self, name: str) -> Tool | None:
-        """The tool that answers to a name."""
+        """Return the tool with this name, or None."""
         return self._tools.get(name)
 
     def instead(self) -> Tool | None:
-        """The tool that answers where there is none of a name: the older fetch server looks at no name."""
+        """Return the tool that answers unknown names, or None: the older fetch server ignores the name."""
         name = self._alone("unknown_tool").get("call")
         return self.tool(name) if name else None
 
     def unknown(self, name: str) -> ToolResult:
-        """What is said of a tool that isn't there: as the real server says it, where one contract is served."""
+        """Return the error for an unknown tool, in the real server's words if only one contract is served."""
         text = "Unknown tool: {name}"
         if len(self.contracts) == 1:
             text = self.contracts[0].strings.get("unknown_tool", text)
         return said(text.format(name=name), error=True)
 
     def unknown_code(self, name: str) -> int | None:
-        """The JSON-RPC error that this is for MCP; None where it is a tool's result, or the tool is there."""
+        """Return the JSON-RPC error code for an unknown tool; None if it exists or gets an error result."""
         code: int | None = None if self.tool(name) else self._alone("unknown_tool").get("code")
         return code
 
     def _alone(self, member: str) -> Mapping[str, Any]:
-        """A member of the contract where just one is served."""
+        """Return a member of the contract if only one is served, else an empty mapping."""
         found: Mapping[str, Any] = self.contracts[0].more.get(member, {}) if len(self.contracts) == 1 else {}
         return found
 
     def session(self, name: str, folder: Path | None = None) -> ToolSession:
-        """A session that shares nothing with any other: its own replay state, counters, browser and `folder` of files."""
+        """Return a new session with its own replay state, counters, browser and `folder` of files."""
         return ToolSession(self, name, Workspace(folder or self.uploads))
 
     async def close(self) -> None:
-        """Frees what the tools hold. The snapshot stays open."""
+        """Close the tools and the store. The snapshot stays open."""
         for tool in dict.fromkeys(self._tools.values()):
             closing = getattr(tool, "close", None)
             if closing is not None:
@@ -197,7 +199,7 @@ def _make(contract: str, toolset: Toolset) -> Tool:
 
 
 def find_own(name: str) -> Any:
-    """The class or function that `module:object` names. UsageError where there is none."""
+    """Return the class or function that `module:object` names. Raise UsageError if there is none."""
     module, _, attribute = name.partition(":")
     found = getattr(load_module(module, f"contract {name!r}"), attribute, None)
     if not callable(found):
@@ -206,7 +208,7 @@ def find_own(name: str) -> Any:
 
 
 def own_tool(name: str) -> OwnTool:
-    """A tool of one's own. UsageError where `module:object` is not there or brings no contract."""
+    """Return the factory of a custom tool. Raise UsageError if `module:object` is missing or has no contract."""
     maker = find_own(name)
     if not isinstance(getattr(maker, "contract", None), Contract):
         raise UsageError(f"contract {name!r}: has no member `contract` made by read_contract (docs/tools.md)")
@@ -215,7 +217,7 @@ def own_tool(name: str) -> OwnTool:
 
 
 def _chosen(name: str) -> tuple[Contract, OwnTool | None]:
-    """A contract by its name, and what makes its tool where that is one's own."""
+    """Return the contract with this name, and the factory if the tool is a custom one."""
     if ":" not in name:
         return load(name), None
     maker = own_tool(name)
@@ -223,7 +225,7 @@ def _chosen(name: str) -> tuple[Contract, OwnTool | None]:
 
 
 class ToolSession:
-    """One client's tools."""
+    """Tools of one client, with its state and limits."""
 
     def __init__(self, toolset: Toolset, name: str, workspace: Workspace | None = None) -> None:
         self.name = name
@@ -237,11 +239,11 @@ class ToolSession:
         self._preparing: list[asyncio.Future[None]] = []
 
     def list(self) -> list[ToolSpec]:
-        """The tools, in the order of the contracts and of each real server's list."""
+        """Return the tools, in the order of the contracts and of each real server's list."""
         return list(self.toolset.specs)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Calls a tool. Whatever is wrong with name, arguments or snapshot is a result with `is_error`."""
+        """Call a tool. A wrong name, wrong arguments or a miss give a result with `is_error`."""
         tool = self.toolset.tool(name) or self.toolset.instead()
         if tool is None:
             return self.toolset.unknown(name)
@@ -262,11 +264,11 @@ class ToolSession:
             self._in_flight -= 1
 
     async def do(self, work: Callable[[Visit], T]) -> T:
-        """Does something with the session's line of requests that is no call of a tool."""
+        """Run `work` with the session's visit, outside of a tool call."""
         return work(self.visit)
 
     def prepare(self) -> None:
-        """Begins to open what takes its time (a browser) and returns. What fails shows with the first call."""
+        """Start opening slow resources (a browser) and return. A failure shows at the first call."""
         for tool in dict.fromkeys(map(self.toolset.tool, (spec.name for spec in self.toolset.specs))):
             if hasattr(tool, "open"):
                 self._preparing.append(asyncio.ensure_future(self._prepare(tool)))
@@ -277,7 +279,7 @@ class ToolSession:
             await ready()
 
     def _own(self, tool: Any) -> Any:
-        """What a tool keeps for this session, None for one that keeps nothing."""
+        """Return the object that a tool keeps for this session, or None."""
         opener = getattr(tool, "open", None)
         if opener is None:
             return None
@@ -288,7 +290,7 @@ class ToolSession:
         return self._opened[id(tool)]
 
     async def close(self) -> None:
-        """Ends the session; closing twice does nothing."""
+        """End the session; a second call does nothing."""
         preparing, self._preparing = self._preparing, []
         await asyncio.gather(*preparing, return_exceptions=True)
         opened, self._opened = self._opened, {}
@@ -297,6 +299,6 @@ class ToolSession:
 
 
 def breach(limit: str, most: int, asked: int) -> ToolResult:
-    """The error of a call that a limit forbids."""
+    """Return the error of a call that exceeds a limit."""
     text = f"limit reached: {limit} {asked} is over the limit of {most}"
     return said(text, error=True, limit=limit, most=most, asked=asked)

@@ -1,8 +1,8 @@
-"""The workspace: the folder that a session's tools know as `/workspace`, the only place whose files they can read.
+"""Workspace of a session: the folder that its tools know as `/workspace`, the only one that they read.
 
-A path is resolved by its text alone, whatever the machine's own folders are called, so that no answer and no trace names
-one. The file is then opened from the folder down, one name after the other, and a link is never followed: what a program
-changes in the folder meanwhile can't lead out of it.
+A path is resolved by its text alone, so that no answer and no trace names a folder of this machine. The file is then
+opened from the folder down, one name after the other, without following links. So a program that changes the folder
+meanwhile can't lead the tools out of it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path, PurePosixPath
 from stillweb.snapshots.errors import DamagedInput, UsageError
 
 ROOT = PurePosixPath("/workspace")
-LARGEST = 50_000_000  # bytes of a file: it is handed to the browser as text
+LARGEST = 50_000_000  # bytes of a file: the browser receives it as text
 
 
 class Outside(Exception):
-    """A path that leads out of the workspace; `path` is how the tools know it."""
+    """Error for a path that leads out of the workspace; `path` is the path as the tools know it."""
 
     def __init__(self, path: PurePosixPath) -> None:
         super().__init__(str(path))
@@ -30,20 +30,20 @@ class Outside(Exception):
 
 
 class Workspace:
-    """The files of a session. Without a folder there are none."""
+    """Files of a session; none without a folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
 
     def resolve(self, path: str, base: PurePosixPath = ROOT) -> PurePosixPath:
-        """Return the whole path of a file, relative ones from `base`. Raise Outside where it leads out."""
+        """Return the absolute path of a file; relative paths begin at `base`. Raise Outside if it leads out."""
         found = PurePosixPath(posixpath.normpath(posixpath.join(base, path)))
         if not found.is_relative_to(ROOT):
             raise Outside(found)
         return found
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file. Raise Outside, or OSError where there is none that can be read."""
+        """Return the bytes of a file. Raise Outside, or OSError if it is missing or can't be read."""
         found = self.resolve(path)
         if found == ROOT:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -58,7 +58,7 @@ class Workspace:
             for name in names:
                 if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                     raise Outside(found)
-                # a pipe that nobody writes to is not waited for
+                # non-blocking: opening a pipe would wait for a writer
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
                 inner = os.open(name, flags, dir_fd=at)
                 os.close(at)
@@ -78,9 +78,9 @@ class Workspace:
 
 
 def uploads_in(folder: Path) -> dict[str, str]:
-    """Return the files in a folder and below: path relative to it (with /) -> `sha256:…`, sorted.
+    """Return the files below a folder, sorted: relative path (with /) -> `sha256:…`.
 
-    Raise UsageError for what is no plain file (a link, a pipe), or too large for a page.
+    Raise UsageError for anything but a plain file (a link, a pipe), and for a file too large for a page.
     """
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
@@ -100,10 +100,11 @@ def uploads_in(folder: Path) -> dict[str, str]:
 
 
 def copy_uploads(source: Path, target: Path, digests: Mapping[str, str]) -> None:
-    """Copy the files with these digests into a folder. Raise DamagedInput for one that is not what it was."""
+    """Copy files with known digests into a folder. Raise DamagedInput for a missing or changed file."""
     for name, digest in digests.items():
         try:
-            place = target / Workspace().resolve(name).relative_to(ROOT)  # a run may come from others
+            # resolved, because a run may come from other people
+            place = target / Workspace().resolve(name).relative_to(ROOT)
             data = Workspace(source).read(name)
         except (OSError, Outside):
             raise DamagedInput(f"{source / name}: an upload of the run is missing. Put it back") from None

@@ -1,1 +1,1 @@
-"""Every view replayed and compared with what was recorded, and the page that shows it."""
+"""Replay of every view, comparison with the recording, and the report page."""

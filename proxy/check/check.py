@@ -1,4 +1,4 @@
-"""Every view replayed offline in a fresh browser, and compared with what was recorded."""
+"""Replay of every view offline in a fresh browser, and comparison with the recording."""
 
 from __future__ import annotations
 
@@ -39,34 +39,35 @@ if TYPE_CHECKING:
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
-Progress = Callable[[int, int], None]  # views done, of all
+Progress = Callable[[int, int], None]  # views done, views in all
 
 
 class Serves(Protocol):
-    """What is needed of a gateway."""
+    """The part of a gateway that is used here."""
 
     @property
     def ca_path(self) -> Path:
-        """The CA that the browser is to trust."""
+        """Return the CA file that the browser must trust."""
 
     @property
     def ledger(self) -> Ledger:
-        """What it was asked for."""
+        """Return the ledger of the requests."""
 
     def proxy_url(self, session: str = ...) -> str:
-        """The address of a session."""
+        """Return the proxy's address for a session."""
 
     def missed(self, session: str = ...) -> list[Missed]:
-        """What a session asked for in vain so far."""
+        """Return a session's misses so far."""
 
 
 @dataclass(slots=True)
 class ViewCheck:
-    """One view compared. Likenesses and `pixels` (equal ones) are shares from 0 to 1, 1 when equal.
+    """The comparison of one view. `text`, `aria` and `pixels` are shares from 0 to 1 (equal).
 
-    `used` counts answers from the snapshot, `missed` names the URLs that it did not have although the origin gave them,
-    `unasked` those that were recorded for the view and not asked for again, `unread` those of them whose answers no page reads
-    (`proxy/check/check.py`), which are no difference; `error` says why it could not be reached.
+    `used` counts answers from the snapshot; `missed` lists URLs that the snapshot lacks although the origin
+    served them; `unasked` lists URLs recorded for the view that were not requested again. `unread` is like
+    `unasked`, for requests whose answers no page reads (see `is_unread`); they are no difference. `error`
+    says why the view was not reached.
     """
 
     address: str
@@ -87,32 +88,32 @@ class ViewCheck:
 
     @property
     def same(self) -> bool:
-        """Text, accessibility snapshot and picture agree, and nothing was missed."""
+        """Return True if text, accessibility snapshot and picture are equal, and nothing was missed."""
         return self.error is None and self.text == self.aria == self.pixels == 1.0 and not self.missed
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All views of a snapshot; shares are of views."""
+    """The comparisons of all views of a snapshot."""
 
     views: list[ViewCheck]
     seconds: float
     warning: str | None = None
 
     def share(self, what: str) -> float:
-        """The share of views whose `text`, `aria` or `pixels` is equal; 0 when there are no views, for nothing was shown."""
+        """Return the share of views with equal `text`, `aria` or `pixels`; 0 if there are no views."""
         if not self.views:
             return 0.0
         equal = [view for view in self.views if view.error is None and getattr(view, what) == 1.0]
         return len(equal) / len(self.views)
 
     def passed(self, text: float = 0.98, pixels: float = 0.9) -> bool:
-        """Whether there are views, enough of them agree, and none failed or missed anything."""
+        """Return True if there are views, enough are equal, and none failed or missed anything."""
         whole = bool(self.views) and all(view.error is None and not view.missed for view in self.views)
         return whole and self.share("text") >= text and self.share("pixels") >= pixels
 
     def rows(self) -> list[dict[str, Any]]:
-        """A line a view, for a table or JSON."""
+        """Return one row for each view, for a table or JSON."""
         return [
             {
                 "view": view.address, "steps": " > ".join(view.steps), "text": view.text, "aria": view.aria,
@@ -125,16 +126,19 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A URL, the longest steps, and the views met on the way: number of steps -> view."""
+    """One replay: a URL, the longest steps, and the views met on the way (number of steps -> view)."""
 
     url: str
     steps: tuple[Step, ...]
     views: dict[int, View]
-    session: str  # in which they were recorded: replay follows it, where answers differ by themselves
+    session: str  # the recorded session: replay follows it where answers differ by themselves
 
 
 def chains(views: Sequence[View]) -> list[Chain]:
-    """The fewest replays that pass every view: views whose steps begin another's are met on its way."""
+    """Return the fewest replays that pass every view.
+
+    A view is met on the way to views whose steps continue its own.
+    """
     found: list[Chain] = []
     for view in sorted(views, key=lambda v: (v.url, -len(v.steps), v.address)):
         depth = len(view.steps)
@@ -150,11 +154,11 @@ def chains(views: Sequence[View]) -> list[Chain]:
             found.append(Chain(view.url, view.steps, {depth: view}, view.session))
     return sorted(
         found, key=lambda chain: -len(chain.steps)
-    )  # the longest first, so that none is left alone at the end
+    )  # the longest first, so that no long one runs alone at the end
 
 
 def likeness(before: str, after: str) -> float:
-    """1 for equal texts, else the share of lines in common (below 1)."""
+    """Return 1 for equal texts, else the share of common lines (below 1)."""
     if before == after:
         return 1.0
     ratio = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).ratio()
@@ -162,7 +166,7 @@ def likeness(before: str, after: str) -> float:
 
 
 def changes(before: str, after: str, most: int = 12) -> list[str]:
-    """The first lines that differ, as `-recorded` and `+replayed`."""
+    """Return the first differing lines, as `-recorded` and `+replayed`."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
     return [line[:300] for line in lines if not line.startswith(("---", "+++", "@@"))][:most]
 
@@ -175,9 +179,10 @@ def compare_captures(
     missed: Sequence[Missed] = (),
     asked: Sequence[str] = (),
 ) -> None:
-    """Fill `result` from what was asked for now and what was recorded for the view; `missed` is what the gateway knows.
+    """Fill `result` with the differences between the requests now and those recorded for the view.
 
-    `asked` are the URLs asked for, those with an answer that the browser refused to the page among them.
+    `missed` are the gateway's misses. `asked` are the requested URLs, including those whose answer the
+    browser withheld from the page.
     """
     info = json.loads(snapshot.resource("pageinfo", view.address) or b"{}")
     lost = set(info.get("lost", ()))
@@ -200,7 +205,7 @@ def compare_captures(
 
 
 def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> None:
-    """Fill `result` from what was recorded and what is seen now."""
+    """Fill `result` with the differences of text, accessibility snapshot and picture."""
 
     def recorded(kind: str) -> bytes:
         return snapshot.resource(kind, view.address) or b""
@@ -220,11 +225,11 @@ def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> 
             return
         result.pixels, result.difference = 1.0 - difference.share, difference.picture
     else:
-        result.pixels = 1.0  # none was recorded: an archive made by another tool
+        result.pixels = 1.0  # another tool's archive has no screenshot
 
 
 def _untold(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
-    """What a session was answered beyond what the browser tells of: it tells nothing of shared workers."""
+    """Return the names of a session's answers that the browser did not report: those of shared workers."""
     mine = (one for one in ledger.entries() if one["session"] == session and one["verdict"] != "miss")
     return set(Counter(one_name(one["url"]) for one in mine) - Counter(map(one_name, told)))
 
@@ -292,7 +297,10 @@ async def check_all(
     progress: Progress | None = None,
     patience: Patience | None = None,
 ) -> CheckReport:
-    """Replay and compare every view that has a recorded text, several at a time, in the snapshot's own order."""
+    """Replay and compare every view that has a recorded text, several at a time.
+
+    The results are in the snapshot's order.
+    """
     begun = time.monotonic()
     views = [view for view in snapshot.views() if snapshot.resource("text", view.address) is not None]
     profile = complete(snapshot.profile or Profile())
@@ -326,14 +334,15 @@ async def check_all(
 
 
 def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
-    """As `check_all`, for callers without an event loop."""
+    """Run `check_all` without an event loop."""
     return run(check_all(snapshot, gateway, **options))
 
 
 def is_unread(request: Request) -> bool:
-    """Whether it fetches ahead (Resource Hints, Speculation Rules), or only tells: a beacon, a ping, a report.
+    """Return True if no page reads the answer: a prefetch, a beacon, a ping or a report.
 
-    By Fetch Metadata: a POST that is no navigation and wants no right to read the answer is a beacon's, or as good as one.
+    Prefetches come from Resource Hints and Speculation Rules. By Fetch Metadata, a POST with mode no-cors and
+    an empty destination is a beacon, or works like one.
     """
     if "prefetch" in (request.header("sec-purpose") or request.header("purpose") or ""):
         return True
@@ -343,7 +352,10 @@ def is_unread(request: Request) -> bool:
 
 
 def unread_among(snapshot: Snapshot, captures: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The URLs of which each of these captures of a view (as its `captures` are) was recorded for such a request."""
+    """Return the URLs whose captures were all recorded for an unread request (see `is_unread`).
+
+    `captures` have the form of a view's `captures`.
+    """
     read: dict[str, bool] = {}
     for one in captures:
         url = str(one["url"])
@@ -371,7 +383,7 @@ def _picture(png: bytes) -> str:
 
 
 def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
-    """HTML without links outside; `name` is what was checked."""
+    """Return the report as HTML without external links; `name` is what was checked."""
     page = template("stillweb.proxy.check", "check.html").render(
         name=name,
         id=snapshot_id,
@@ -386,21 +398,21 @@ def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
     return page
 
 
-TOLERANCE = 8  # of 255 in any channel: less is the rounding of a blend, and nobody sees it
+TOLERANCE = 8  # of 255 in any channel: smaller differences are invisible rounding of blends
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`share` of the pixels that differ (0 to 1) and where they are, as a PNG (b"" when none do)."""
+    """The `share` of differing pixels (0 to 1), and a PNG that shows them (b"" if there are none)."""
 
     share: float
     picture: bytes
 
 
 def compare_pictures(before: bytes, after: bytes) -> Difference:
-    """Compare two PNGs; a different size counts as different where only one has a pixel.
+    """Compare two PNGs. A pixel that only one of them has counts as different.
 
-    Raises ValueError when one of them can't be read, or the second is none.
+    Raises ValueError if one of them can't be read, or the second is empty.
     """
     if before == after:
         return Difference(0.0, b"")
@@ -414,7 +426,7 @@ def compare_pictures(before: bytes, after: bytes) -> Difference:
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f"a screenshot can't be read: {error}") from None
     width, height = max(old.width, new.width), max(old.height, new.height)
-    if old.size != new.size:  # what only one has, is compared with a colour that neither has
+    if old.size != new.size:  # fill each with its own colour, so that pixels of only one picture differ
         wide_old = Image.new("RGB", (width, height), (255, 0, 255))
         wide_new = Image.new("RGB", (width, height), (0, 255, 0))
         wide_old.paste(old)
@@ -434,7 +446,7 @@ def compare_pictures(before: bytes, after: bytes) -> Difference:
 
 
 def small(png: bytes) -> tuple[str, bytes]:
-    """A screenshot for a report: (media type, bytes), as WebP where Pillow can write that."""
+    """Return a screenshot for a report as (media type, bytes): WebP if Pillow can write it."""
     from PIL import Image, features
 
     if not features.check("webp"):

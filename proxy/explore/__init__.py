@@ -1,1 +1,1 @@
-"""Finding the states of a page by itself, and the graph of what was found."""
+"""Automatic exploration of the states of a page, and the graph of the states found."""

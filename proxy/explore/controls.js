@@ -1,19 +1,19 @@
-// What can be operated on a page, in the order of the document: one entry for each thing that may lead to another
-// view, with ways to name it (`target` for people, `css` as the last resort). Nothing is changed.
+// The controls of a page in document order: one entry for each element that may lead to another view, with ways to
+// name it (`target` for people, `css` as the last resort). Changes nothing.
 (limit) => {
-  const clean = (text) => (typeof text === "string" ? text.toWellFormed() : "").replace(/\s+/g, " ").trim(); // a part of the page's own may have any value
-  const elements = Object.getOwnPropertyDescriptor(HTMLFormElement.prototype, "elements").get; // a field may be called so
+  const clean = (text) => (typeof text === "string" ? text.toWellFormed() : "").replace(/\s+/g, " ").trim(); // the page may override a property with any value
+  const elements = Object.getOwnPropertyDescriptor(HTMLFormElement.prototype, "elements").get; // a field may be named "elements"
   const elementsOf = (form) => [...elements.call(form)];
-  const outside = (e) => { // left of the page or above it, where no scrolling leads: a menu that is folded away
+  const outside = (e) => { // left of the page or above it, where no scrolling leads: a folded menu
     const box = e.getBoundingClientRect();
     const page = document.documentElement, rtl = getComputedStyle(page).direction === "rtl";
     return box.right + scrollX <= (rtl ? page.clientWidth - page.scrollWidth : 0) || box.bottom + scrollY <= 0;
   };
   const shown = (e) => (e.checkVisibility ? e.checkVisibility({ visibilityProperty: true }) : true) && e.getClientRects().length > 0;
-  const passed = (e) => getComputedStyle(e).pointerEvents === "none"; // a click goes through it, to what lies behind
+  const passed = (e) => getComputedStyle(e).pointerEvents === "none"; // a click goes through it to the element behind
   const reached = (e) => shown(e) && !passed(e) &&
     [e, ...e.querySelectorAll("*")].some((x) => { const box = x.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
-  const all = []; // in the order of the document, what is in open shadow roots with its host
+  const all = []; // in document order; the content of open shadow roots follows its host
   const gather = (root) => { for (const e of root.querySelectorAll("*")) { all.push(e); if (e.shadowRoot) gather(e.shadowRoot); } };
   gather(document);
   const byId = (e, id) => (e.getRootNode().getElementById ? e.getRootNode() : document).getElementById(id);
@@ -29,14 +29,14 @@
   const listening = new Set(globalThis[Symbol.for("stillweb.clickable")] || []);
   delete globalThis[Symbol.for("stillweb.clickable")];
   const operated = "a[href],button,input,select,textarea,label,summary,option,[role=button],[role=tab],[role=link],[role=menuitem],[role=switch],[role=option]";
-  // An element that answers to clicks without saying so: it listens, or it looks like it (and nothing around it does).
+  // An undeclared button: it has a click listener, or looks clickable (and no element around it does).
   const clickable = (e) => {
     if (e.closest(operated) || e.querySelector("input,select,textarea,table,tr,li") || e.localName === "tr") return false;
     if (listening.has(e)) return e.querySelectorAll(operated).length === 0 && e.querySelectorAll("*").length < 40;
     if (getComputedStyle(e).cursor !== "pointer" || !e.parentElement || getComputedStyle(e.parentElement).cursor === "pointer") return false;
     return ![...listening].some((x) => x !== e && e.contains(x)) && e.querySelectorAll(operated).length === 0;
   };
-  const css = (e) => { // out of a shadow root by its host; a space (and no ">") leads into one
+  const css = (e) => { // a shadow root is reached through its host; a space (and no ">") leads into it
     const parts = [], root = e.getRootNode();
     for (let n = e; n && n !== document.documentElement; n = n.parentElement) {
       if (n.id && root.querySelectorAll(`#${CSS.escape(n.id)}`).length === 1) { parts.unshift(`#${CSS.escape(n.id)}`); break; }
@@ -56,8 +56,8 @@
   };
   const found = [];
   const add = (kind, e, target, more) => found.push({ kind, css: css(e), target, ...more });
-  const actionOf = (form) => {  // a field may be called "action"
-    try { return new URL(form.getAttribute("action") || "", location.href); } catch { return new URL(location.href); }  // none: nothing is sent
+  const actionOf = (form) => {  // a field may be named "action"
+    try { return new URL(form.getAttribute("action") || "", location.href); } catch { return new URL(location.href); }  // invalid: nothing is sent
   };
   const methodOf = (form) => (form.getAttribute("method") || "get").toLowerCase();
   const submitOf = (e) => {
@@ -79,16 +79,16 @@
     const text = name(e);
     return text && text.length < 80 && roleNames[`${role}|${text}`] === 1 ? { role, name: text, exact: true } : null;
   };
-  // Whether a link leads to a place in this very page that can be seen; else it folds something, or shows another tab.
+  // True if a link leads to a visible place in this page; else it folds something, or shows another tab.
   const aPlace = (e, hash) => {
     let id = hash.slice(1);
-    try { id = decodeURIComponent(id); } catch { /* as it is written */ }
+    try { id = decodeURIComponent(id); } catch { /* keep it as written */ }
     const goal = byId(e, id) || document.getElementsByName(id)[0];
     return goal ? shown(goal) && !goal.contains(e) && !e.hasAttribute("aria-expanded") : /^top$/i.test(id);
   };
-  // A dialog over the whole screen: then only what lies in it, or can be clicked all the same, can be operated. What
-  // else is fixed (a bar, a drawn box's own field) may lie below it.
-  const layers = (e) => { // what is fixed around it, the nearest first
+  // A dialog over the whole screen: only elements in it, or still clickable ones, can be operated. Other fixed
+  // elements (a bar, the field of a drawn box) may lie below it.
+  const layers = (e) => { // the fixed elements around it, the nearest first
     const fixed = [];
     for (let n = e; n; n = n.parentElement || n.getRootNode().host) if (getComputedStyle(n).position === "fixed") fixed.push(n);
     return fixed;
@@ -118,7 +118,7 @@
       if (!e.checked) add("radio", e, byLabel(e), { submit: submitOf(e) });
     } else if (type === "checkbox") {
       add(e.checked ? "uncheck" : "check", e, byLabel(e), { submit: submitOf(e) });
-    } else if (type === "text" && e.form && /^\d{1,5}$/.test(e.value)) { // a number in all but name: rows of a page
+    } else if (type === "text" && e.form && /^\d{1,5}$/.test(e.value)) { // really a number field, such as rows per page
       add("value", e, byLabel(e), { type: "number", min: "", max: "", step: "", value: e.value, submit: submitOf(e) });
     } else if (type === "search" || (type === "text" && e.form)) {
       add("text", e, byLabel(e), { submit: submitOf(e), search: type === "search" || /search|query|find|^q$|suche|keyword/i.test(`${e.name} ${e.id} ${e.placeholder} ${label(e)} ${e.form ? about(e.form) : ""}`) });
@@ -135,7 +135,7 @@
     } else if (e.localName === "a" && e.hasAttribute("href")) {
       if (!/^(https?|javascript):$/.test(e.protocol) || e.hasAttribute("download")) continue;
       const url = new URL(e.href);
-      if (/^(#|#!|javascript:.*)?$/.test(e.getAttribute("href").trim())) {  // a button in all but name
+      if (/^(#|#!|javascript:.*)?$/.test(e.getAttribute("href").trim())) {  // really a button
         add("button", e, operable(e, "link"), { name: name(e), submit: null });
         continue;
       }

@@ -1,7 +1,7 @@
-"""Finding the states of a page: breadth first over all that can be operated, each state stored once.
+"""Exploration of the states of a page: breadth first over all controls, each state stored once.
 
-Each state is reached in a fresh context by its own steps, so that every view is named by a way that works from
-nothing. What was found is kept in `explore.json` beside the archive while it goes on, and in the snapshot when done.
+Each state is reached in a fresh context by its own steps, so that a view's steps lead to it from nothing.
+Progress is kept in `explore.json` beside the archive, and in the snapshot when done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from playwright.async_api import Error as PlaywrightError
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
 from stillweb.proxy.explore.politeness import Guard, Manners
-from stillweb.proxy.explore.politeness import Limits as Limits  # part of this module's face
+from stillweb.proxy.explore.politeness import Limits as Limits  # part of this module's API
 from stillweb.proxy.pages.acting import Driver
 from stillweb.proxy.pages.answered import answered
 from stillweb.proxy.pages.browser import BrowserHost
@@ -60,7 +60,7 @@ STATE_FILE = "explore.json"
 
 
 class Explorer(Visitor):
-    """Explores URLs through a recorder, into a writer. `host` shares a running browser."""
+    """The exploration of URLs through a recorder, into a writer. `host` shares a running browser."""
 
     def __init__(
         self,
@@ -80,11 +80,14 @@ class Explorer(Visitor):
         self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)
 
     def explore(self, url: str, progress: Progress | None = None) -> Graph:
-        """Explore one URL; goes on where one stopped that was interrupted or ran out of time. Raises what ends all (no browser, full disk)."""
+        """Explore one URL; continue an exploration that was interrupted or ran out of time.
+
+        Raises errors that end everything (no browser, full disk).
+        """
         return run(self.explore_url(url, progress))
 
     async def explore_url(self, url: str, progress: Progress | None = None) -> Graph:
-        """As `explore`, in a running event loop."""
+        """Do what `explore` does, in a running event loop."""
         known = self._load(url)
         graph = Graph.from_json(known | {"url": url}) if known else Graph(url)
         async with self.browser() as host:
@@ -101,12 +104,12 @@ class Explorer(Visitor):
             self._path(url).unlink(missing_ok=True)
         return graph
 
-    # ---- where it stopped
+    # ---- saved progress
 
     def _path(self, url: str) -> Path:
         public = Veil(self.recorder.redactor).text(url)
         name = re.sub(r"[^\w.-]+", "_", public)[:64]
-        # other addresses are spelt much alike
+        # a hash, since other URLs may give the same name
         own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[:12]
         return Path(self.writer.path) / f"{name}.{own}.{STATE_FILE}"
 
@@ -115,11 +118,11 @@ class Explorer(Visitor):
             known = json.loads(self._path(url).read_text(encoding="utf-8"))
             Graph.from_json(known)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return {}  # nothing there, or cut off in writing: begin anew
+            return {}  # absent, or cut off while writing: start from the beginning
         return dict(known)
 
     def save(self, url: str, known: dict[str, Any]) -> None:
-        """Keep what an exploration knows. A way that names a secret is lost to it."""
+        """Save the progress of an exploration. Steps that contain a secret are lost."""
         path = self._path(url)
         part = path.with_suffix(".part")
         kept = Veil(self.recorder.redactor).json(known)
@@ -128,39 +131,39 @@ class Explorer(Visitor):
 
 
 class Landings:
-    """What is known of links. `held` is, for each view's address, a hash of what the client has there."""
+    """Known targets of links. `held` maps each view's address to the hash of the client's state there."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
         self._led: dict[tuple[str, str], Node] = {}
 
     def tell(self, source: str, href: str, target: Node) -> None:
-        """A link on the view at `source` led to `target`."""
+        """Record that a link on the view at `source` led to `target`."""
         self._led[_same_link(href), self.held.get(source, "")] = target
 
     def of(self, source: str, href: str | None) -> Node | None:
-        """Where a link on the view at `source` leads; None when no other way has shown it."""
+        """Return the target of a link on the view at `source`; None if it is not known yet."""
         return self._led.get((_same_link(href or ""), self.held.get(source, "")))
 
 
 def _same_link(href: str) -> str:
-    """A link's address with its query in order."""
+    """Return a link's URL with its query sorted."""
     parts = urlsplit(href)
     return parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
 
 
 async def held_by(driver: Driver) -> str:
-    """A hash of all that the client would send along or remember."""
+    """Return a hash of the client's state: cookies and storage."""
     kept = await driver.context.storage_state()
     session = await answered(
         driver.page.evaluate("() => { try { return JSON.stringify(sessionStorage) } catch { return '' } }")
     )
     for cookie in kept.get("cookies", ()):
-        cookie.pop("expires", None)  # by the machine's clock: another at each visit
+        cookie.pop("expires", None)  # depends on the machine's clock, so it differs at each visit
     return hashlib.sha256(json.dumps([kept, session], sort_keys=True).encode(errors="replace")).hexdigest()
 
 
-BROUGHT, ELSEWHERE, HERE, _BARREN, _AGAIN = range(5)  # the order of moves on equally near views
+BROUGHT, ELSEWHERE, HERE, _BARREN, _AGAIN = range(5)  # the order of moves on views of equal depth
 
 
 def _name(move: Move) -> str:
@@ -168,7 +171,7 @@ def _name(move: Move) -> str:
 
 
 def _controls(steps: Iterable[Step]) -> tuple[str, ...]:
-    """What steps operate, in whatever order, and whatever is chosen or typed there."""
+    """Return the controls that steps operate, sorted, whatever is chosen or typed there."""
     found = []
     for step in steps:
         action, given = next(iter(step.items()))
@@ -178,22 +181,22 @@ def _controls(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 class Agenda:
-    """A queue of (view, move). `to_json` is read again by `take_up`."""
+    """A priority queue of (view, move). `take_up` reads the output of `to_json`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, int, Node, Move]] = []
         self._count = 0
-        self._rounds: Counter[tuple[str, ...]] = Counter()  # controls -> moves that operate just these
-        self._paid: dict[str, bool] = {}  # move -> whether it ever showed anything new
+        self._rounds: Counter[tuple[str, ...]] = Counter()  # controls -> moves with exactly these
+        self._paid: dict[str, bool] = {}  # move -> True if it ever led to a new view
         self._failed: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def add(self, node: Node, move: Move, turn: int = BROUGHT, number: int | None = None) -> None:
-        """Queue a move: one that the view brought, or that its source had too, ELSEWHERE or HERE.
+        """Queue a move: new on this view (BROUGHT), or one that its source had too (ELSEWHERE, HERE).
 
-        `number` is its round, where one is known; else the next of its controls.
+        `number` is its round, if known; else the next round of its controls.
         """
         controls = _controls([*node.steps, *move.steps])
         self._put(node, move, turn, self._rounds[controls] if number is None else number)
@@ -205,7 +208,7 @@ class Agenda:
         heapq.heappush(self._heap, (node.depth, late, number, turn, self._count, node, move))
 
     def take(self) -> tuple[Node, Move]:
-        """The next to try. Raises IndexError when nothing is left."""
+        """Remove and return the next move to try. Raises IndexError if the queue is empty."""
         while True:
             depth, late, number, _, count, node, move = heapq.heappop(self._heap)
             if late or self._paid.get(_name(move), True):
@@ -213,11 +216,14 @@ class Agenda:
             heapq.heappush(self._heap, (depth, _BARREN, number, _BARREN, count, node, move))
 
     def tell(self, move: Move, *, new: bool) -> None:
-        """What a move gave: a view that was not known, or none."""
+        """Record if a move led to a new view."""
         self._paid[_name(move)] = new or self._paid.get(_name(move), False)
 
     def again(self, node: Node, move: Move) -> bool:
-        """A move that could not be made goes to the end of the queue, once: the machine may have been busy."""
+        """Queue a failed move at the end, once: the machine may have been busy.
+
+        Return True if it was queued.
+        """
         key = (node.address, _name(move))
         if key in self._failed:
             return False
@@ -226,7 +232,7 @@ class Agenda:
         return True
 
     def to_json(self, first: Iterable[tuple[Node, Move]] = ()) -> dict[str, Any]:
-        """All that is left, `first` before the rest (what is being tried)."""
+        """Return what is left as JSON, with `first` (the moves being tried) before the rest."""
         left = [(BROUGHT, 0, node, move) for node, move in first]
         left += [(one[3], one[2], one[5], one[6]) for one in sorted(self._heap, key=lambda one: one[:5])]
         return {
@@ -235,11 +241,14 @@ class Agenda:
         }
 
     def take_up(self, known: dict[str, Any], nodes: dict[str, Node]) -> list[tuple[Node, Move]]:
-        """What `to_json` gave, of the views that are still known. `done` in `known` is what was tried, as JSON of steps."""
+        """Restore the output of `to_json`, for views that are still known; return the restored moves.
+
+        `done` in `known` lists the tried moves, as JSON of steps.
+        """
         self._paid.update(known.get("paid", {}))
         self._rounds.update(_controls(json.loads(key)) for key in known.get("done", ()))
         found = []
-        for address, asked, *place in known.get("queue", ()):  # an older version left no round
+        for address, asked, *place in known.get("queue", ()):  # older versions stored no round
             if address in nodes:
                 found.append((nodes[address], Move.from_json(asked)))
                 self.add(*found[-1], *place)
@@ -250,7 +259,7 @@ _FIELDS = ("select", "radio", "check", "uncheck", "value", "text")
 
 
 class Means(Protocol):
-    """What an exploration works with, and where it leaves what it knows."""
+    """The part of an `Explorer` that an exploration uses."""
 
     recorder: Records
     writer: Writer
@@ -260,17 +269,17 @@ class Means(Protocol):
     manners: Manners
 
     def new_session(self) -> str:
-        """A name that no other exploration of this process has."""
+        """Return a session name that is unique in this process."""
 
     def driver(self, context: BrowserContext) -> Driver:
-        """The hand for a context without pages."""
+        """Return a driver for a context without pages."""
 
     def save(self, url: str, known: dict[str, Any]) -> None:
-        """Keep what is known of a URL's states."""
+        """Save the progress of a URL's exploration."""
 
 
 class Walk:
-    """A fresh page of a URL, what is recorded of it, and the hand that leads it."""
+    """A fresh page of a URL with its recording and its driver."""
 
     def __init__(self, means: Means, url: str, driver: Driver, recording: Recording) -> None:
         self.url = url
@@ -279,7 +288,10 @@ class Walk:
         self._manners = means.manners
 
     async def reach(self, steps: Sequence[Step]) -> tuple[int, Calm]:
-        """Load the URL and do the steps; the status, and how it ended. What was too late for its scripts stays so."""
+        """Load the URL and do the steps; return the status and how the page settled.
+
+        If the page ever failed to settle, the first such result is kept.
+        """
         await self._manners.wait_turn(self.url)
         response, calm = await self.driver.begin(self.url)
         for number, step in enumerate(steps, start=1):
@@ -289,13 +301,17 @@ class Walk:
         return (response.status if response is not None else 0), calm
 
     async def look(self) -> Sight:
-        """What the page shows, without a picture and without secrets."""
+        """Return what the page shows, without a picture and without secrets."""
         return await self.recording.look(self.driver.page, with_picture=False)
 
     async def make(
         self, move: Move, before: Sequence[Step], unchanged: Callable[[Sight], bool]
     ) -> tuple[Sight, list[Step], Calm]:
-        """Do a move after the steps `before`; by CSS if its names are ambiguous; with the form's button if it alone changes nothing."""
+        """Do a move after the steps `before`; return what the page shows, all steps, and how it settled.
+
+        CSS selectors are used if the names are ambiguous. The form's button is clicked if a field alone
+        changes nothing.
+        """
         steps = list(before)
         calm = Calm(True, 0.0, 0)
         for named, plain in zip(move.steps, move.plain, strict=True):
@@ -303,7 +319,7 @@ class Walk:
             try:
                 calm = await self.driver.perform(named, len(steps) + 1)
                 steps.append(named)
-            except Unclear:  # of any other failure it is not known whether something was done
+            except Unclear:  # after any other failure the step may have been done already
                 if named == plain:
                     raise
                 calm = await self.driver.perform(plain, len(steps) + 1)
@@ -317,7 +333,7 @@ class Walk:
         return sight, steps, calm
 
     def half_loaded(self, calm: Calm) -> bool:
-        """Whether the site itself failed to give something, or gave it too late: what is seen may lack a script."""
+        """Return True if the site failed to deliver something, or too late: a script may be missing."""
         site = urlsplit(self.url).netloc
         late = not calm.quiet and not calm.reason.startswith("keeps asking")
         return late or any(urlsplit(url).netloc == site for url in self.driver.traffic.lost())
@@ -325,7 +341,7 @@ class Walk:
 
 @asynccontextmanager
 async def walking(means: Means, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
-    """A walk through the recorder in a new session, whose context is closed at the end."""
+    """Yield a walk through the recorder in a new session; close its context at the end."""
     session, recorder = means.new_session(), means.recorder
     context = await host.context(
         session, recorder.proxy_url(session), means.profile, recorder.ca_path, replay=False
@@ -339,8 +355,8 @@ async def walking(means: Means, host: BrowserHost, url: str) -> AsyncIterator[Wa
         await context.close()
 
 
-COMPARED = 3  # visits of a view that are looked at to learn what changes by itself
-Progress = Callable[[int, str], None]  # views so far, the newest address
+COMPARED = 3  # visits of a view that are compared to learn which lines change by themselves
+Progress = Callable[[int, str], None]  # views so far, address of the newest
 
 
 def _key(steps: list[Step] | tuple[Step, ...]) -> str:
@@ -352,9 +368,9 @@ def _said(error: Failed | PlaywrightError) -> str:
 
 
 class Exploration:
-    """One exploration going on: a queue of moves to try, workers that try them, and the graph.
+    """A running exploration: a queue of moves, workers that try them, and the graph.
 
-    What is known so far, which `to_json` gives, a later exploration takes as `known`.
+    A later exploration continues from the output of `to_json`, given as `known`.
     """
 
     def __init__(
@@ -371,14 +387,14 @@ class Exploration:
         self.progress = progress
         self.limits = explorer.limits
         self.noise = Noise(graph.noise)
-        self.shown: dict[str, str] = {}  # address -> what that view shows
+        self.shown: dict[str, str] = {}  # address -> what the view shows
         self.looks = {node.look: node for node in graph.views}
         self.tried = set(graph.done)
         self.queue = Agenda()
         self.trying: list[tuple[Node, Move]] = []
         self.busy = 0
-        self.claimed = len(graph.views)  # stored, or being stored
-        self.compared: dict[str, int] = {}  # address -> how often it was reached again to learn what is noise
+        self.claimed = len(graph.views)  # views stored or being stored
+        self.compared: dict[str, int] = {}  # address -> visits compared to learn what is noise
         self.landings = Landings()
         self.changed = asyncio.Condition()
         self.save_at = 0.0
@@ -393,11 +409,11 @@ class Exploration:
 
     @property
     def finished(self) -> bool:
-        """Whether another call has nothing to add, its time aside: no time ran out."""
+        """Return True unless the time ran out: another call would find nothing more."""
         return not self.graph.ended.endswith(" s")
 
     def to_json(self) -> dict[str, Any]:
-        """The graph, and what is left to try."""
+        """Return the graph and the moves left to try."""
         left = self.queue.to_json(self.trying)
         return self.graph.whole().to_json() | left | {"held": self.landings.held}
 
@@ -455,7 +471,7 @@ class Exploration:
                     self.changed.notify_all()
 
     async def _again(self, node: Node) -> None:
-        """Read the controls of a view that was found by an exploration that ended just then."""
+        """Read the controls of a stored view whose exploration ended before its moves were queued."""
         async with walking(self.explorer, self.host, self.graph.url) as walk:
             try:
                 await walk.reach(node.steps)
@@ -466,13 +482,13 @@ class Exploration:
                 self.graph.failed.append((_key(node.steps), _said(error)))
 
     async def _plan(self, driver: Driver, node: Node, source: Node | None = None) -> None:
-        """Queue what can be tried on the page that is open, which was reached from `source`."""
+        """Queue the moves of the open page `node`, which was reached from `source`."""
         if node.depth >= self.limits.depth:
             return
         found, left = moves(await controls_of(driver.page), self.explorer.choices)
         held = await held_by(driver)
         permitted = [move for move in found if self._new(node, move) and await self._permitted(move)]
-        # from here on nothing is waited for: who is interrupted has planned a view wholly, or not at all
+        # no await from here on, so that an interrupt leaves a view planned completely or not at all
         self.landings.held[node.address] = held
         self.graph.left += [one for one in left if one not in self.graph.left]
         for move in permitted:
@@ -487,7 +503,7 @@ class Exploration:
         return _key([*node.steps, *move.steps]) not in self.tried
 
     async def _permitted(self, move: Move) -> bool:
-        """Whether robots.txt lets a link be followed; one that it does not is listed."""
+        """Return True if robots.txt allows following a link; list the link if not."""
         if not move.href or not self.limits.obey_robots or await self.explorer.manners.allowed(move.href):
             return True
         if move.href not in self.graph.robots:
@@ -495,7 +511,7 @@ class Exploration:
         return False
 
     async def _visit(self, source: Node | None, move: Move | None) -> None:
-        """Reach a view, make a move on it, store what that shows if it is new."""
+        """Reach a view, make a move on it, and store the result if it is new."""
         if source is not None and move is not None and self._known(source, move):
             return
         before = list(source.steps) if source is not None else []
@@ -504,7 +520,7 @@ class Exploration:
                 new = await self._walked(walk, source, move, before)
             except (Failed, PlaywrightError) as error:
                 said = _said(error)
-                waited = isinstance(error, Unusable)  # long enough
+                waited = isinstance(error, Unusable)  # Unusable: it was waited for long enough
                 if source is not None and move is not None and not waited and self.queue.again(source, move):
                     return
                 way = _key([*before, *(move.steps if move else ())])
@@ -519,12 +535,12 @@ class Exploration:
     async def _walked(
         self, walk: Walk, source: Node | None, move: Move | None, before: list[Step]
     ) -> bool | None:
-        """Whether a walk found what is new; None when nothing came of it: it was stopped, or is to be made again."""
+        """Return True if a walk found a new view; None if it was stopped or must be repeated."""
         driver = walk.driver
         status, calm = await walk.reach(before)
         if source is None or move is None:
             return await self._keep(walk, source, move, before, await walk.look(), status, calm, False)
-        await walk.recording.new_captures()  # those belong to the view that it starts from
+        await walk.recording.new_captures()  # drop the captures of the view where the move starts
         await self._compare(walk, source)
         answers = len(driver.traffic.answers)
         guard = await Guard.over(driver.context)
@@ -545,7 +561,7 @@ class Exploration:
         return new
 
     def _then_send(self, source: Node, move: Move, steps: list[Step]) -> None:
-        """A field that changed the page a little is one view, and its form sent with it another, as near."""
+        """Queue the form's submission as a move of its own after a field that changed the page."""
         done = tuple(steps[len(source.steps) :])
         key = _key([*steps, *move.then])
         if move.then and len(done) == len(move.steps) and key not in self.tried:
@@ -553,14 +569,14 @@ class Exploration:
             self.queue.add(source, Move(move.kind, (*done, *move.then), (*done, *move.then)))
 
     def _save(self) -> None:
-        """Keep what is known so far, not more often than it costs."""
+        """Save the progress, spending at most a tenth of the time on it."""
         now = time.monotonic()
         if now >= self.save_at:
             self.explorer.save(self.graph.url, self.to_json())
             self.save_at = time.monotonic() + 10 * (time.monotonic() - now)
 
     async def _compare(self, walk: Walk, source: Node) -> None:
-        """Learn what changes by itself from a view that is reached again, the first times."""
+        """Learn what changes by itself, from the first revisits of a view."""
         if self.compared.get(source.address, 0) >= COMPARED:
             return
         self.compared[source.address] = self.compared.get(source.address, 0) + 1
@@ -570,7 +586,7 @@ class Exploration:
         if self.noise.learn(before, now):
             self.graph.noise = sorted(self.noise.masks)
             nodes = [*self.graph.views, *(n for n in self.looks.values() if n not in self.graph.views)]
-            for node in nodes:  # those being stored too
+            for node in nodes:  # includes views that are being stored
                 if node.address in self.shown:
                     node.look = self.noise.look(self.shown[node.address])
             self.looks = {node.look: node for node in reversed(nodes)}
@@ -589,7 +605,7 @@ class Exploration:
         calm: Calm,
         loaded: bool,
     ) -> bool:
-        """Store what is new, and draw the edge; whether it was new."""
+        """Store the page if it is a new view, and add the edge; return True if it was new."""
         graph, driver, recording = self.graph, walk.driver, walk.recording
         if apart := passed_by(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
             graph.left += [apart] if apart not in graph.left else []
@@ -607,7 +623,7 @@ class Exploration:
             depth = 0 if source is None else source.depth + 1
             address = recording.address(graph.url, steps)
             known = Node(address, steps, sight.title, sight.url, depth, look)
-            self.looks[look] = known  # before anything is waited for: the other worker may see the same
+            self.looks[look] = known  # set before the first await: another worker may see the same view
             self.claimed += 1
             self.shown[address] = shown(sight.text, sight.aria)
             try:
@@ -619,10 +635,10 @@ class Exploration:
                     downloads=driver.downloads, lost=driver.traffic.lost(),
                 )  # fmt: skip
             except PlaywrightError:
-                self.looks.pop(known.look, None)  # another way may lead there
+                self.looks.pop(known.look, None)  # so that another way to the view can store it
                 self.claimed -= 1
                 raise
-            graph.views.append(known)  # only what is on disk: an interrupted one is found again
+            graph.views.append(known)  # only once it is on disk: an interrupted view is found again
             self.progress(len(graph.views), address)
             await self._plan(driver, known, source)
         if source is not None and move is not None and move.href and loaded:
@@ -636,7 +652,7 @@ class Exploration:
             self.graph.edges.append(Edge(source.address, target.address, move.kind, steps))
 
     def _known(self, source: Node, move: Move) -> bool:
-        """Whether another way has shown where this link leads."""
+        """Return True if the target of this link is known, and add the edge to it."""
         target = self.landings.of(source.address, move.href)
         if target is None:
             return False

@@ -1,4 +1,4 @@
-"""The states that an exploration found, and the moves between them."""
+"""The graph of an exploration: the states found, and the moves between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stillweb.snapshots.view import Step
 
 @dataclass(slots=True)
 class Node:
-    """A stored view: its address, how it was reached, and what it looks like."""
+    """A stored view: its address, how it was reached, and the hash of what it shows."""
 
     address: str
     steps: list[Step]
@@ -22,7 +22,7 @@ class Node:
 
 @dataclass(slots=True)
 class Edge:
-    """A move from one view to another (to an old one, when the look was known)."""
+    """A move from one view to another (an old one if it shows the same)."""
 
     source: str
     target: str
@@ -32,31 +32,31 @@ class Edge:
 
 @dataclass(slots=True)
 class Graph:
-    """What an exploration of one URL found. JSON-ready through `to_json`."""
+    """The result of exploring one URL. JSON-ready through `to_json`."""
 
     url: str
     views: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)  # (control, why it was left alone)
     failed: list[tuple[str, str]] = field(default_factory=list)  # (steps, why)
-    walls: list[tuple[str, str]] = field(default_factory=list)  # (steps, what kept it from being stored)
+    walls: list[tuple[str, str]] = field(default_factory=list)  # (steps, why the page was not stored)
     robots: list[str] = field(default_factory=list)
     noise: list[str] = field(default_factory=list)  # lines that change by themselves, numbers masked
     done: list[str] = field(default_factory=list)  # tried moves, by key
     ended: str = ""  # why it stopped, "" while it goes on
 
     def whole(self) -> Graph:
-        """Without edges to views that are not stored (yet)."""
+        """Return a copy without edges to views that are not stored (yet)."""
         stored = {node.address for node in self.views}
         return replace(self, edges=[edge for edge in self.edges if {edge.source, edge.target} <= stored])
 
     def to_json(self) -> dict[str, Any]:
-        """For the snapshot and `ls --views`."""
+        """Return a JSON object for the snapshot and `ls --views`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Graph:
-        """The inverse of `to_json`."""
+        """Return the graph in a JSON object; inverse of `to_json`."""
         graph = cls(value["url"])
         graph.views = [Node(**one) for one in value["views"]]
         graph.edges = [Edge(**one) for one in value["edges"]]
@@ -68,5 +68,5 @@ class Graph:
 
 
 def graph_uri(url: str) -> str:
-    """Where the snapshot keeps the graph of a URL, as a metadata record."""
+    """Return the URI of the metadata record with the graph of a URL."""
     return f"urn:graph:{url}"

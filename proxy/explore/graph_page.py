@@ -1,7 +1,8 @@
-"""The HTML page of a snapshot's views: each a card with its picture, the steps between them as lines.
+"""The HTML page of a snapshot's views: one card per view, and lines for the steps between them.
 
-Views are laid out as trees from left to right: a view stands right of the one it was reached from, pages that start
-from nothing stand at the left. Moves that an exploration found between known views are thin broken lines.
+A card has the view's picture. Views are laid out as trees from left to right: a view stands to the right of
+its parent, and start pages stand at the left. Moves that an exploration found between known views are thin
+broken lines.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 CARD = 192, 184  # width and height of a card, in CSS pixels
-GAP = 156, 22  # between cards: where the steps are written, and between rows
-MOST_ABOVE = 1.5  # rows that may lie above a card's middle: else it is out of sight
-PICTURE = 432, 270  # of a thumbnail: as large as it is shown in a view's panel
+GAP = 156, 22  # between columns, where the steps are written, and between rows
+MOST_ABOVE = 1.5  # most rows between a parent and its first child: further down it would be out of sight
+PICTURE = 432, 270  # width and height of a thumbnail, as shown in a view's panel
 MARGIN = 16
-MOST_STEPS = 4  # lines written on an edge; the rest is told in the view's own panel
+MOST_STEPS = 4  # most lines on an edge; the view's panel lists all steps
 
 
 @dataclass(slots=True)
 class Card:
-    """A view in its place. `steps` lead there from its parent."""
+    """A view with its position. `steps` lead to it from its parent."""
 
     view: View
     number: int
@@ -42,7 +43,7 @@ class Card:
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """The steps as they are written on the edge: what is done, and to what."""
+        """Return the steps as written on the edge: pairs of action and target."""
         told = [brief(step) for step in self.steps]
         if len(told) <= MOST_STEPS:
             return told
@@ -51,7 +52,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move between known views that is no line of the tree: what is done, and its path as SVG."""
+    """A move between known views outside the tree: its description, and its path as SVG."""
 
     source: Card
     target: Card
@@ -61,11 +62,11 @@ class Move:
 
 @dataclass(slots=True)
 class Tree:
-    """A page and all that was reached from it. `graph` is what an exploration of it said, if there was one."""
+    """A page and the views reached from it. `graph` is the result of its exploration, if there was one."""
 
     root: Card
     cards: list[Card]
-    lines: list[str]  # paths of SVG, parent to child
+    lines: list[str]  # SVG paths, parent to child
     moves: list[Move]
     width: float
     height: float
@@ -73,7 +74,10 @@ class Tree:
 
 
 def trees(snapshot: Snapshot) -> list[Tree]:
-    """The views of a snapshot as trees, in the order of the page list; a view without known parent begins one."""
+    """Return the views of a snapshot as trees, in the order of the page list.
+
+    A view without a known parent is a root.
+    """
     views = {view.address: view for view in snapshot.views()}
     cards: dict[str, Card] = {}
     for number, view in enumerate(views.values(), 1):
@@ -87,7 +91,7 @@ def trees(snapshot: Snapshot) -> list[Tree]:
         else:
             above.children.append(card)
     found = []
-    told: set[str] = set()  # what an exploration said stands with the first tree of its page
+    told: set[str] = set()  # pages whose graph is shown already: it is shown with the page's first tree
     for root in roots:
         raw = None if root.view.url in told else snapshot.metadata(graph_uri(root.view.url))
         told.add(root.view.url)
@@ -96,14 +100,14 @@ def trees(snapshot: Snapshot) -> list[Tree]:
 
 
 def _beyond(view: View, parent: View | None) -> tuple[Step, ...]:
-    """The steps after those of the parent; all where they don't begin with those."""
+    """Return the steps after those of the parent; all steps if they don't begin with the parent's."""
     if parent is not None and view.steps[: len(parent.steps)] == parent.steps:
         return view.steps[len(parent.steps) :]
     return view.steps
 
 
 def _leads_back(view: View, views: dict[str, View]) -> bool:
-    """Whether a view's parents go round in a circle (a damaged page list could say so)."""
+    """Return True if a view is its own ancestor, which a damaged page list could say."""
     seen = {view.address}
     above = views.get(view.parent or "")
     while above is not None:
@@ -135,7 +139,10 @@ def _tree(root: Card, graph: Graph | None) -> Tree:
 
 
 def _place(root: Card) -> list[Card]:
-    """Gives each card its place: rows for the leaves, parents in the middle of their children, or near the first of many. Top to bottom."""
+    """Set the position of each card, and return the cards from top to bottom.
+
+    Leaves get a row each. A parent stands in the middle of its children, or near the first of many.
+    """
     order: list[Card] = []
     todo = [(root, 0)]
     while todo:
@@ -156,7 +163,10 @@ def _place(root: Card) -> list[Card]:
 
 
 def _line(card: Card, child: Card) -> str:
-    """From the right side of a card to the left side of another; it bends before the words of the steps."""
+    """Return the SVG path from a card's right side to a child's left side.
+
+    It bends before the text of the steps.
+    """
     x1, y1 = card.x + CARD[0], card.y + CARD[1] / 2
     x2, y2 = child.x - 7, child.y + CARD[1] / 2
     if abs(y1 - y2) < 1:
@@ -169,7 +179,10 @@ def _line(card: Card, child: Card) -> str:
 
 
 def _arc(source: Card, target: Card) -> str:
-    """From the bottom of a card to that of another, below both; in one column round their right sides."""
+    """Return the SVG path between the bottoms of two cards, below both.
+
+    Two cards of one column are connected along their right sides.
+    """
     if source.x == target.x:
         x, y1, y2 = source.x + CARD[0], source.y + CARD[1] * 0.8, target.y + CARD[1] * 0.8
         return f"M{x:.0f} {y1:.0f}C{x + 20:.0f} {y1:.0f} {x + 20:.0f} {y2:.0f} {x + 1:.0f} {y2:.0f}"
@@ -180,7 +193,7 @@ def _arc(source: Card, target: Card) -> str:
 
 
 def brief(step: Step) -> tuple[str, str]:
-    """A step as few words: what is done, and to what (`select`, `Year = 2012`)."""
+    """Return a step as action and target, in few words (`select`, `Year = 2012`)."""
     action, given = next(iter(step.items()))
     names = (
         "name",
@@ -198,7 +211,7 @@ def brief(step: Step) -> tuple[str, str]:
     )
     what = next((str(given[name]) for name in names if name in given), "")
     if what and what == given.get("css"):
-        what = what.rpartition(" > ")[2]  # the end of a way through the markup tells more than its beginning
+        what = what.rpartition(" > ")[2]  # the end of a CSS path says more than its beginning
     if action in ("select", "fill"):
         value = given.get("option", given.get("value", ""))
         what = f"{what} = {', '.join(value) if isinstance(value, list) else value}"
@@ -208,7 +221,10 @@ def brief(step: Step) -> tuple[str, str]:
 
 
 def thumbnail(png: bytes) -> str | None:
-    """A screenshot as a small data URI: the top of it, WebP where Pillow can write that. None if it can't be read."""
+    """Return the top of a screenshot as a small data URI: WebP if Pillow can write it, else JPEG.
+
+    None if it can't be read.
+    """
     from PIL import Image, UnidentifiedImageError, features
 
     try:
@@ -224,7 +240,7 @@ def thumbnail(png: bytes) -> str | None:
 
 
 def graph_page(snapshot: Snapshot, name: str) -> str:
-    """HTML without links outside and without script; `name` is what is shown."""
+    """Return HTML without external links or scripts; `name` is what is shown."""
     shown = trees(snapshot)
     page = template("stillweb.proxy.explore", "graph.html", yaml=to_yaml).render(
         name=name,
@@ -242,7 +258,7 @@ def graph_page(snapshot: Snapshot, name: str) -> str:
 
 
 def fields(state: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """What could be read off the page, as names and values: page, tabs, sort, then the fields that hold something."""
+    """Yield a page's state as names and values: page, tabs, sort, then the fields that are not empty."""
     for name, value in (state or {}).items():
         if name == "fields":
             for one in value:

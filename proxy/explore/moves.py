@@ -1,4 +1,4 @@
-"""From what can be operated on a page to what an exploration tries, and what it must never do."""
+"""The moves of an exploration: what can be tried with a page's controls, and which are too harmful to try."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _words(*lists: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Harm:
-    """The lists of harm.toml, compiled."""
+    """The compiled lists of harm.toml."""
 
     names: re.Pattern[str]
     links: re.Pattern[str]
@@ -59,15 +59,15 @@ _FILTER = re.compile(
     r"\b(query|search|filter|find|lookup|facets?)(s|es)?\b|(query|search|filter)[-_]?form", re.IGNORECASE
 )
 _FILE = re.compile(r"\.(csv|xlsx?|ods|pdf|zip|gz|json|xml|tsv|docx?|png|jpe?g|svg|mp4|mp3)$", re.IGNORECASE)
-FILE = "is a file, and no view"  # why a link to one, named by its address, is left alone
+FILE = "is a file, and no view"  # why a link whose address names a file is not followed
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Something to try: steps, and the same naming elements by CSS for when their names prove ambiguous.
+    """Steps to try, and the same steps with CSS selectors for when the names prove ambiguous (`plain`).
 
-    `then` is what to do in addition when the steps alone change nothing (the form's submit button).
-    `href` is where a link leads, to be asked of robots.txt.
+    `then` is done in addition if the steps alone change nothing (the form's submit button). `href` is where a
+    link leads, for the check against robots.txt.
     """
 
     kind: str
@@ -78,14 +78,17 @@ class Move:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Move:
-        """The inverse of `dataclasses.asdict`."""
+        """Return the move in a JSON object; inverse of `dataclasses.asdict`."""
         steps, plain, then = (tuple(value[name]) for name in ("steps", "plain", "then"))
         return cls(value["kind"], steps, plain, then, value["href"])
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What an exploration may try. `links` is "near" (same path, another query), "site" or "none"."""
+    """The moves that an exploration may try.
+
+    `links` is "near" (same path, another query), "site" or "none".
+    """
 
     values: Sequence[str] = ()
     links: str = "near"
@@ -100,11 +103,11 @@ def _finder() -> str:
 
 
 async def controls_of(page: Page) -> dict[str, Any]:
-    """The page's controls and the words that it shows, as controls.js gives them."""
+    """Return the controls and words of a page and its frames, in the form of controls.js."""
     await _mark_listeners(page)
     found: dict[str, Any] = await answered(page.evaluate(_finder(), MOST_CONTROLS))
     for frame in page.frames[1:]:
-        with contextlib.suppress(PlaywrightError):  # it went away
+        with contextlib.suppress(PlaywrightError):  # the frame is gone
             where = await place_of(frame)
             if where is None:
                 continue
@@ -123,8 +126,8 @@ _LISTENERS = """globalThis[Symbol.for("stillweb.clickable")] = [...document.quer
 
 
 async def _mark_listeners(page: Page) -> None:
-    """Tell controls.js which elements listen to clicks, which only the browser's own tools know."""
-    with contextlib.suppress(PlaywrightError):  # then only what looks operable is found
+    """Mark elements with click listeners for controls.js: only the browser's devtools know them."""
+    with contextlib.suppress(PlaywrightError):  # without the marks only what looks operable is found
         tools = await page.context.new_cdp_session(page)
         try:
             await tools.send("Runtime.evaluate", {"expression": _LISTENERS, "includeCommandLineAPI": True})
@@ -133,7 +136,7 @@ async def _mark_listeners(page: Page) -> None:
 
 
 def forbidden(control: dict[str, Any]) -> str | None:
-    """Why a control must not be operated; None when it may be."""
+    """Return why a control must not be operated; None if it may."""
     submit = control.get("submit") or {}
     harm = _harm()
     words = harm.links if control["kind"] == "link" else harm.names
@@ -154,7 +157,10 @@ def forbidden(control: dict[str, Any]) -> str | None:
 
 
 def forbidden_request(method: str, url: str, body: str | None) -> str | None:
-    """Why a request that a click caused must not go out; None when it may. Reading by POST (search, GraphQL) may."""
+    """Return why a request caused by a click must be blocked; None if it may go out.
+
+    Reading by POST (search, GraphQL queries) may.
+    """
     path = urlsplit(url).path
     if method in ("PUT", "PATCH", "DELETE"):
         return f"would send {method} {path}"
@@ -166,7 +172,7 @@ def forbidden_request(method: str, url: str, body: str | None) -> str | None:
 
 
 def _samples(control: dict[str, Any], choices: Choices) -> list[str]:
-    """Sensible values for a number or date field."""
+    """Return plausible values for a number or date field."""
     kind, low, high = control["type"], control.get("min") or "", control.get("max") or ""
     if kind in ("number", "range"):
         values = [low or "1", high or "10"]
@@ -180,7 +186,7 @@ def _samples(control: dict[str, Any], choices: Choices) -> list[str]:
 
 
 def words_of(text: str, most: int) -> list[str]:
-    """The first longer words that a page shows, to search it for."""
+    """Return the first `most` longer words of a page, as search terms."""
     found = dict.fromkeys(word.lower() for word in re.findall(r"[^\W\d_]{5,20}", text))
     return list(found)[:most]
 
@@ -204,7 +210,7 @@ def _by_css(control: dict[str, Any]) -> dict[str, Any]:
 
 
 def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tuple[str, str]]]:
-    """(what to try, in the page's order; (control, why not) of what is left alone)."""
+    """Return the moves to try, in the page's order, and (control, reason) for what is left alone."""
     out: list[Move] = []
     left: list[tuple[str, str]] = []
     words = list(choices.values) or words_of(found["words"], choices.most_words)
@@ -225,7 +231,7 @@ def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tup
 
 
 def passed_by(url: str, site: str, way: str, *, pdf: bool) -> tuple[str, str] | None:
-    """(What, why) of where a way led that is no state of the site; None of one that is."""
+    """Return (way, reason) if a way left the site or led to a PDF; None if it led to a state of the site."""
     if urlsplit(url).netloc != urlsplit(site).netloc:
         return way, f"leaves the site for {url}"
     return (way, f"leads to a PDF, {url}: fetched, and no view") if pdf else None
@@ -252,7 +258,7 @@ def _of(control: dict[str, Any], choices: Choices, words: Sequence[str]) -> Iter
             step, plain = _step("click", control)
             yield Move("page" if control["paging"] else "link", (step,), (plain,), href=control["href"])
     elif kind == "submit":
-        return  # comes after the fields that it sends
+        return  # tried by `Move.then` of the fields that it sends
     else:
         step, plain = _step("click", control)
         yield Move("more" if _MORE.search(control.get("name") or "") else kind, (step,), (plain,))
@@ -277,7 +283,10 @@ def _in_order(found: re.Match[str]) -> str:
 
 
 def shown(text: str, aria: str) -> str:
-    """What a page shows, without what its fields hold (choosing alone is no other view) and how its links are spelt."""
+    """Return what a page shows, without the contents of its fields and with link queries sorted.
+
+    Choosing a value alone makes no other view.
+    """
     fields = _ADDRESS.sub(_in_order, _CONTENT.sub(r"\1", _FLAGS.sub("", aria)))
     return f"{text}\n{fields}"
 
@@ -287,13 +296,13 @@ def _mask(line: str) -> str:
 
 
 class Noise:
-    """The masks of the lines that are known to change by themselves."""
+    """Masks of the lines that change by themselves, such as clocks and counters."""
 
     def __init__(self, masks: list[str] | None = None) -> None:
         self.masks = set(masks or ())
 
     def learn(self, before: str, after: str) -> bool:
-        """Compare two visits of one view; whether something new was learned."""
+        """Compare two visits of one view; return True if new masks were learned."""
         if before == after:
             return False
         old, new = before.splitlines(), after.splitlines()
@@ -306,6 +315,6 @@ class Noise:
         return len(self.masks) > known
 
     def look(self, text: str) -> str:
-        """A hash of what is shown, noise aside: one view, one look."""
+        """Return a hash of what is shown, with noise masked: equal views have equal hashes."""
         lines = (_mask(line) if _mask(line) in self.masks else line for line in text.splitlines())
         return hashlib.sha256("\n".join(lines).encode(errors="replace")).hexdigest()

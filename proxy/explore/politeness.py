@@ -1,4 +1,4 @@
-"""How an exploration treats a site: how far, not too quick, not where robots.txt forbids, and never doing harm."""
+"""Politeness of an exploration: its limits, delays, robots.txt, and the blocking of harmful requests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ HERE = ("127.0.0.1", "localhost", "::1")  # this machine's own addresses need no
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where an exploration ends, and how politely it goes. `delay` seconds lie between two actions on a host that is
-    not this machine; `seconds` is its whole time."""
+    """The limits of an exploration.
+
+    `delay` is the seconds between two actions on a host other than this machine; `seconds` is the whole time.
+    """
 
     views: int = 50
     depth: int = 2
@@ -37,7 +39,7 @@ class Limits:
 
 
 class Manners:
-    """When a host may be asked again, and what its robots.txt allows. One for all that is explored at a time."""
+    """Rate limit per host and robots.txt rules, shared by all explorations that run at a time."""
 
     def __init__(self, recorder: Records, profile: Profile, delay: float, prefix: str) -> None:
         self.recorder = recorder
@@ -59,7 +61,7 @@ class Manners:
             await asyncio.sleep(turn - now)
 
     async def allowed(self, url: str) -> bool:
-        """Whether the site's robots.txt lets us ask for a URL (RFC 9309: unreachable means no, absent means yes)."""
+        """Return True if robots.txt allows a URL (RFC 9309: unreachable means no, absent means yes)."""
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
         if site not in self._robots:
@@ -86,14 +88,14 @@ class Manners:
 
 
 class Guard:
-    """Stops requests that would do harm, whatever the thing that was clicked is called. `stopped` says which."""
+    """A filter that aborts harmful requests, however the clicked control is named. `stopped` lists them."""
 
     def __init__(self) -> None:
         self.stopped: list[str] = []
 
     @classmethod
     async def over(cls, context: BrowserContext) -> Guard:
-        """Watch all requests of a context from now on."""
+        """Filter all requests of a context from now on."""
         guard = cls()
         await context.route("**/*", guard._judge)
         return guard
@@ -102,7 +104,8 @@ class Guard:
         try:
             why = forbidden_request(request.method, request.url, request.post_data)
         except UnicodeDecodeError:
-            why = forbidden_request(request.method, request.url, None)  # no text: nothing that we know of
+            # a binary body holds no mutation that we recognise
+            why = forbidden_request(request.method, request.url, None)
         try:
             if why is None:
                 await route.fallback()

@@ -1,1 +1,1 @@
-"""Pages in a browser: time held still (`freeze`), steps, what a page shows, and views stored."""
+"""Pages in a browser: time held still (`freeze`), steps, the content of a page, and stored views."""

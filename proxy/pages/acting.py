@@ -1,6 +1,6 @@
-"""Acting on a page as a step says, and waiting for what follows.
+"""Steps performed on a page, and the wait for their effects.
 
-`Driver` is the one hand that records, checks, explores and serves an agent: the same steps on the same answers give
+`Driver` is used to record, check and explore, and to serve an agent: the same steps on the same answers give
 the same page.
 """
 
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
     from stillweb.snapshots.secrets.redact import Redactor
 
-SAVED = "Download is starting"  # Playwright's words for an address that the browser saves as a file
-ACTION_MS = 30_000  # a browser that is starved of the processor needs seconds to see that an element rests
+SAVED = "Download is starting"  # Playwright's error text for an address that the browser saves as a file
+ACTION_MS = 30_000  # a browser without processor time needs seconds to see that an element is stable
 _INSIDE = "(e, end) => { e.scrollTop = end ? e.scrollHeight : 0; }"
-# From `y` down to `end`, a screen at a time, until something is asked for. Returns where it is, and whether it is done.
+# Scrolls from `y` down to `end`, a screen at a time, until a request starts. Returns the position and whether
+# the end is reached.
 _SCROLL = """async ([y, end]) => {
   const held = globalThis[Symbol.for("stillweb")];
   const began = held ? held.status().started : 0;
@@ -49,10 +50,12 @@ _SCROLL = """async ([y, end]) => {
   }
 }"""
 _HEIGHT = "() => [document.documentElement ? document.documentElement.scrollHeight : 0, innerHeight]"
-# A field that is there but can't be clicked: clipped away, out of the page, or deaf to the mouse.
+# True for a field that exists but can't be clicked: clipped away, outside the page, or without pointer
+# events.
 _DRAWN_BY_LABEL = """(e) => { const s = getComputedStyle(e);
   return s.pointerEvents === "none" || s.clip !== "auto" || e.getBoundingClientRect().right + scrollX <= 0; }"""
-# Where a label takes a click for its field: [the part of it, x and y within that], not on a link or button in it.
+# Where a click on a label reaches its field: the part of the label, and x and y within that part, not on a
+# link or button in it.
 _ON_LABEL = """(e) => {
   const others = "a[href],button,input,select,textarea,summary,[role=button],[role=link],[contenteditable]";
   for (const label of e.labels || []) for (const part of [label, ...label.querySelectorAll("*")]) {
@@ -70,17 +73,18 @@ _ON_LABEL = """(e) => {
   }
   return null;
 }"""
-# What a person reads of each option, what stands in it, and its value.
+# For each option: its label, its text and its value.
 _OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
-MOST_TABS = 20  # that follow from each other after one step
-MOST_SCROLLS = 40  # screens that a page is scrolled down at once
+MOST_TABS = 20  # tabs that follow from each other after one step
+MOST_SCROLLS = 40  # screens that a page is scrolled down at a time
 
 
 class Driver:
-    """One page at a time of one context, driven step by step.
+    """A browser context driven step by step, one page at a time.
 
-    Make it before the context has pages, or give it the context's `traffic` and the `page` to act on. A `redactor`
-    learns what is filled into fields for secrets; `public` gives a step as it may be stored. `files` are those to upload.
+    Make it before the context has pages, or give it the context's `traffic` and the `page` to act on. A
+    `redactor` learns values that are filled into secret fields; `public` returns a step as it may be stored.
+    `files` maps digests to the files to upload.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class Driver:
         self.dismissed: str | None = None
         self.redactor = redactor
         self.files = files or {}  # by digest
-        self.hidden: dict[str, str] = {}  # what was filled into fields for secrets, and its pseudonym
+        self.hidden: dict[str, str] = {}  # values filled into secret fields, and their pseudonyms
         self._page: Page | None = page
         self._opened: list[Page] = []
         context.on("page", self._new_page)
@@ -122,12 +126,12 @@ class Driver:
 
     @property
     def page(self) -> Page:
-        """The page that is acted on: the newest that the steps opened."""
+        """The page that steps act on: the newest that the steps opened."""
         assert self._page is not None, "open() first"
         return self._page
 
     async def rest(self) -> Calm:
-        """Wait until the page is quiet; follow it to a new tab if it opened one, and back from one that closed itself."""
+        """Wait until the page is quiet. Follow it to a new tab, and back from a tab that closed itself."""
         for _ in range(MOST_TABS):
             calm = await settle(self.page, self.traffic, self.patience)
             newer = [page for page in self._opened if page is not self._page and not page.is_closed()]
@@ -141,10 +145,11 @@ class Driver:
         return calm
 
     async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, Calm]:
-        """Load a URL and wait until it is quiet; not `anew`, as a step of those before. Raises Failed with the network's reason.
+        """Load a URL and wait until the page is quiet. Raises Failed with the network's reason.
 
-        Every address that is opened in a browser passes here. Pages can't go on to those that are refused: Chromium
-        itself keeps what a page asks for (links, scripts, redirects, frames) from its own pages and from files.
+        With `anew` false, the load counts as one of the steps done so far. Every address that a browser opens
+        passes here, so refused schemes are never opened. Chromium itself keeps a page's requests (links,
+        scripts, redirects, frames) from the browser's own pages and from files.
         """
         if scheme := forbidden_scheme(url):
             raise Failed(
@@ -173,13 +178,13 @@ class Driver:
         try:
             await dialog.accept(*([dialog.default_value] if dialog.type == "prompt" else []))
         except PlaywrightError:
-            return  # it went with its page
+            return  # the dialog went with its page
 
     async def scroll_through(self) -> Calm:
-        """Show every part once, so that what loads late is loaded, and go back to the top."""
+        """Show every part of the page once, to load what loads late, and go back to the top."""
         calm = Calm(True, 0.0, 0)
         height = 0
-        for _ in range(3):  # a page without end is followed three times
+        for _ in range(3):  # an endless page is followed three times
             size = await answered(self.page.evaluate(_HEIGHT))
             if size[0] <= max(size[1], height):
                 break
@@ -191,7 +196,10 @@ class Driver:
         return calm
 
     async def _scroll_down(self) -> Calm:
-        """To what is the end now, and no further: what comes on the way is waited for, whatever the network's speed."""
+        """Scroll to the current end and no further, waiting for each request on the way.
+
+        So the result does not depend on the network's speed.
+        """
         height, screen = await answered(self.page.evaluate(_HEIGHT))
         y, done = min(screen, height), False
         end = min(height, MOST_SCROLLS * screen)
@@ -204,7 +212,7 @@ class Driver:
         return calm
 
     async def dismiss_banner(self) -> str | None:
-        """Close a cookie banner, saying no where that can be said. The button's name, None without a banner."""
+        """Close a cookie banner, refusing consent if possible. Return the button's name, None without one."""
         found = await button_of(self.page)
         if found is None:
             return None
@@ -215,7 +223,7 @@ class Driver:
         return name
 
     async def begin(self, url: str) -> tuple[Response | None, Calm]:
-        """Load, dismiss a banner, scroll through: the state that a view without steps is in."""
+        """Load a URL, dismiss a banner and scroll through: the state of a view without steps."""
         response, calm = await self.open(url)
         if response is not None and "html" in response.headers.get("content-type", "html"):
             await self.dismiss_banner()
@@ -224,7 +232,7 @@ class Driver:
         return response, calm
 
     async def perform(self, step: Step, number: int = 1) -> Calm:
-        """Do a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
+        """Perform a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
         action, given = next(iter(step.items()))
         before = len(self.traffic.answers)
         await begin_step(self.page, self.traffic)
@@ -256,7 +264,7 @@ class Driver:
         except Failed as error:
             if SAVED not in str(error):
                 raise
-            return await self.rest()  # the page stays
+            return await self.rest()  # the page stays as it is
         return calm
 
     async def _select(self, given: dict[str, Any]) -> None:
@@ -299,7 +307,10 @@ class Driver:
             self.hidden[value] = redactor.learn(value)
 
     def public(self, step: Step) -> Step:
-        """The step as it may be stored: a secret that was filled in is its pseudonym, which fits what replay holds."""
+        """Return the step as it may be stored, with a pseudonym for a secret that was filled in.
+
+        The pseudonym fits the answers in replay, which hold it too.
+        """
         given = step.get("fill")
         if given is None or given["value"] not in self.hidden:
             return step
@@ -325,12 +336,12 @@ class Driver:
             await element.click(timeout=ACTION_MS)
         await self.rest()
         if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
-            return  # the page was loaded anew by it, and shows the choice in its own way
+            return  # the click loaded a new document, which shows the choice in its own way
         if await element.is_checked() != wanted:
             raise Failed(f"{named(given)} did not change when it was clicked")
 
     async def _click_label(self, element: Locator) -> bool:
-        """Click a field's label as a person does who can't see the field; False when none can be clicked."""
+        """Click a field's label, as a person does who can't see the field. Return False if impossible."""
         found = await answered(element.evaluate_handle(_ON_LABEL))
         place = await answered(found.evaluate("(o) => o && {x: o.x, y: o.y}"))
         if place is None:
@@ -370,7 +381,10 @@ class Driver:
         )
 
     async def _spoken(self, found: Locator, gone: bool) -> bool:
-        """Whether something that streams said while recording made it so. The page's clock stands: in replay it comes at once."""
+        """Return True if a message of a stream fulfilled the wait while recording.
+
+        The page's clock stands still meanwhile, as in replay the message comes at once.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + self.patience.stuck
         ask = functools.partial(ask_all, self.page, "hearing()")

@@ -1,4 +1,4 @@
-"""What a page is asked and says: a script of its own that never ends keeps it from answering, and Playwright would wait for ever."""
+"""Evaluation of JavaScript in a page with a timeout: Playwright waits for ever if a script never ends."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TypeVar
 
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-SECONDS = 60.0  # a page that says nothing for so long is stuck: never one that is only slow
+SECONDS = 60.0  # a page that is silent for so long is stuck, never only slow
 
 T = TypeVar("T")
 
 
 async def answered(asked: Awaitable[T]) -> T:
-    """What the page says. Raises Playwright's Error when it is gone, or held by a script for `SECONDS`."""
+    """Return the page's answer.
+
+    Raises Playwright's Error if the page is gone, and its TimeoutError if a script holds the page up for
+    `SECONDS`.
+    """
     try:
         return await asyncio.wait_for(asked, SECONDS)
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""Cookie banners: told by their words, closed by the button that consents to least."""
+"""Cookie banners: found by their words, closed by the button that consents to least."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
 _BANNER = re.compile(r"cookie|consent|privacy|datenschutz|gdpr", re.IGNORECASE)
-_DISMISS = (  # the least consent first
+_DISMISS = (  # least consent first
     re.compile(
         r"^(reject( all)?|decline( all)?|refuse( all)?|only necessary|necessary only|alle ablehnen|tout refuser)$",
         re.I,
@@ -26,7 +26,7 @@ n = n.parentElement; return (n.id + " " + n.className + " " + n.innerText).slice
 
 
 async def button_of(page: Page) -> tuple[Locator, str] | None:
-    """The button that closes a page's banner, and its name; None without a banner."""
+    """Return the button that closes a page's banner, and its name; None without a banner."""
     words = "document.body ? document.body.innerText.slice(0, 200000) : ''"
     if not _BANNER.search(await answered(page.evaluate(f"() => {words}"))):
         return None

@@ -1,4 +1,4 @@
-"""One Chromium for all sessions: found, launched without traffic of its own, and a fresh context for each.
+"""One Chromium for all sessions: found, launched without traffic of its own, with a context for each.
 
 Every context goes through a proxy of ours and looks as the snapshot's profile says.
 """
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
 
-START_SECONDS = 180.0  # a browser that has not come up by then never will, however slow the machine
-OPEN_FILES = 192  # with 128 a page can be had; with 110 Chromium begins, and then hangs or dies
-# the headless shell last: it is no whole browser, but draws and reads the same
+START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
+OPEN_FILES = 192  # 128 suffice to open a page; with 110 Chromium starts, and then hangs or dies
+# the headless shell comes last: it is not a whole browser, but renders and reads the same
 NAMES = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
     "chromium-headless-shell", "chrome-headless-shell",
@@ -41,7 +41,8 @@ ADVICE = (
     "no Chromium found: run 'playwright install chromium' or 'apt-get install chromium', "
     "or set STILLWEB_BROWSER to its path"
 )
-# Off for quiet and sameness. Chromium heeds only the last such switch, so Playwright's own are repeated here.
+# Switched off for quiet and reproducibility. Chromium heeds only the last such switch, so Playwright's own
+# are repeated here.
 FEATURES_OFF = (
     "AutofillServerCommunication",  # asks Google about every form
     "AimEnabled",
@@ -50,21 +51,21 @@ FEATURES_OFF = (
     "DestroyProfileOnBrowserClose",
     "HttpsFirstBalancedModeAutoEnable",
     "HttpsUpgrades",
-    "IsolateSandboxedIframes",  # a process of its own may begin before it is frozen
+    "IsolateSandboxedIframes",  # a process of its own may start before it is frozen
     "LensOverlay",
     "MediaRouter",
     "NetworkTimeServiceQuerying",
     "OptimizationHints",
     "PaintHolding",
     "PreconnectToSearch",
-    "SpareRendererForSitePerProcess",  # a process beside each context that is hardly ever used
+    "SpareRendererForSitePerProcess",  # a process for each context that is hardly ever used
     "ThirdPartyStoragePartitioning",
-    "WebUIOmniboxAimPopup",  # pages of the address bar's own, in a process beside each context
+    "WebUIOmniboxAimPopup",  # the address bar's own pages, in a process for each context
     "WebUIOmniboxFullPopup",
     "WebUIOmniboxPopup",
-    "WebRtcHideLocalIpsWithMdns",  # multicasts a made-up name for each address; the policy below names none
+    "WebRtcHideLocalIpsWithMdns",  # multicasts a random name for each address; the policy below exposes none
 )
-# Nothing but what pages ask for, and drawing that doesn't depend on the machine's graphics.
+# Only requests of pages, and rendering that doesn't depend on the machine's graphics.
 ARGUMENTS = (
     f"--disable-features={','.join(FEATURES_OFF)}",
     "--disable-quic",
@@ -79,13 +80,14 @@ ARGUMENTS = (
     "--no-pings",
     "--metrics-recording-only",
     "--dns-prefetch-disable",
-    # Keep WebRTC from sending UDP past the proxy. Chromium renamed the switch, and heeds one of the two names.
+    # Keep WebRTC from sending UDP past the proxy. Chromium renamed the switch, and heeds one of the two
+    # names.
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--disable-gpu",
     "--disable-smooth-scrolling",
-    "--blink-settings=imageAnimationPolicy=2",  # pictures that move stand still
+    "--blink-settings=imageAnimationPolicy=2",  # animated images stand still
     "--disable-lcd-text",
     "--disable-checker-imaging",
     "--disable-partial-raster",
@@ -96,7 +98,7 @@ ARGUMENTS = (
 
 
 def _downloads() -> list[Path]:
-    """Where Playwright keeps the browsers that it downloads."""
+    """Return the folders in which Playwright keeps the browsers that it downloads."""
     named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     if named and named != "0":
         return [Path(named)]
@@ -105,9 +107,9 @@ def _downloads() -> list[Path]:
 
 
 def find_browser() -> Path:
-    """The Chromium to use: $STILLWEB_BROWSER, one on PATH, or Playwright's newest download.
+    """Return the Chromium to use: $STILLWEB_BROWSER, one on PATH, or Playwright's newest download.
 
-    Raises MissingCapability, saying what to run.
+    Raises MissingCapability with the command to run.
     """
     named = os.environ.get("STILLWEB_BROWSER")
     if named:
@@ -138,7 +140,7 @@ def _build(folder: Path) -> tuple[int, bool]:
 
 
 def build_of(executable: Path) -> str:
-    """A browser's build without starting it, as `BrowserHost.build` names it; "" when it doesn't say."""
+    """Return a browser's build without starting it, in the form of `BrowserHost.build`; "" if unknown."""
     try:
         said = subprocess.run(
             [executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False
@@ -150,9 +152,9 @@ def build_of(executable: Path) -> str:
 
 
 def complete(profile: Profile, build: str | None = None) -> Profile:
-    """The profile with what only the browser knows filled in: its build and a plain user agent.
+    """Return the profile with the browser's build and a plain user agent filled in.
 
-    `build` None asks the browser that `find_browser` finds; use this before `Writer.open`.
+    `build` None asks the browser that `find_browser` finds. Call this before `Writer.open`.
     """
     if profile.user_agent and profile.browser:
         return profile
@@ -163,7 +165,10 @@ def complete(profile: Profile, build: str | None = None) -> Profile:
 
 
 def spki_hash(certificate: bytes) -> str:
-    """Base64 of the SHA-256 of a PEM certificate's public key, as Chromium's SPKI list names it (RFC 7469, 2.4)."""
+    """Return the base64 SHA-256 of a PEM certificate's public key, for Chromium's SPKI list.
+
+    See RFC 7469, 2.4.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -173,7 +178,7 @@ def spki_hash(certificate: bytes) -> str:
 
 
 def proxy_settings(proxy_url: str) -> ProxySettings:
-    """Playwright's form of `http://session:x@host:port`; loopback goes through the proxy too."""
+    """Return Playwright's form of `http://session:x@host:port`; loopback goes through the proxy too."""
     parts = urlsplit(proxy_url)
     settings: ProxySettings = {"server": f"http://{parts.netloc.rpartition('@')[2]}", "bypass": "<-loopback>"}
     if parts.username:
@@ -184,9 +189,9 @@ def proxy_settings(proxy_url: str) -> ProxySettings:
 class BrowserHost:
     """A Chromium shared by many sessions.
 
-    `ca` is a PEM file that may sign any host's certificate: given at launch, pages are then as trusted as on the
-    live web (service workers, caching); a context with another CA accepts any certificate instead. An async context
-    manager, to be used from one event loop.
+    `ca` is a PEM file of a CA that may sign any host's certificate. If it is given at launch, pages are as
+    trusted as on the live web (service workers, caching); a context with another CA accepts any certificate
+    instead. An async context manager, for one event loop.
     """
 
     def __init__(
@@ -201,7 +206,7 @@ class BrowserHost:
         self._starting = asyncio.Lock()
 
     async def start(self) -> BrowserHost:
-        """Launch, unless running. Raises MissingCapability when there is no browser or it can't be started."""
+        """Launch the browser unless it is running. Raises MissingCapability if it can't be started."""
         async with self._starting:
             if self._browser is None or not self._browser.is_connected():
                 await self._launch()
@@ -226,10 +231,11 @@ class BrowserHost:
                     headless=self._headless,
                     timeout=START_SECONDS * 1000,
                     args=arguments,
-                    handle_sigint=False,  # Ctrl-C is ours: what is recorded is closed in order
+                    handle_sigint=False,  # Ctrl-C is ours: recordings are closed in order
                     handle_sigterm=False,
                     handle_sighup=False,
-                    # the browser's own traffic goes nowhere: the rules above find no such name, RFC 6761 has none
+                    # the browser's own traffic goes nowhere: the rules above resolve no such name, and RFC
+                    # 6761 reserves it
                     proxy={"server": "http://proxy.invalid:9"},
                 )
             )
@@ -240,15 +246,15 @@ class BrowserHost:
             raise MissingCapability(f"{executable} can't be started: {first.strip()}") from None
 
     async def close(self) -> None:
-        """End the browser and Playwright's driver. A browser that is beginning is waited for."""
+        """End the browser and Playwright's driver. Wait for a browser that is still starting."""
         launching, self._launching = self._launching, None
         self._browser = None
         playwright, self._playwright = self._playwright, None
         try:
-            # killed while it begins, it would leave a directory behind
+            # a browser killed while starting would leave a directory behind
             if launching is not None and await _begun(launching):
                 await launching.result().close()
-        finally:  # Playwright's driver takes the browser along
+        finally:  # Playwright's driver ends the browser as well
             if playwright is not None:
                 await playwright.stop()
 
@@ -271,7 +277,7 @@ class BrowserHost:
         return f"Chromium {self._browser.version}"
 
     def difference(self, profile: Profile) -> str | None:
-        """A warning when the snapshot was recorded with another build; None when it agrees."""
+        """Return a warning if the snapshot was recorded with another build, None if they agree."""
         if not profile.browser or profile.browser == self.build:
             return None
         return f"recorded with {profile.browser}, this is {self.build}: drawing and layout may differ"
@@ -285,10 +291,11 @@ class BrowserHost:
         replay: bool = True,
         **more: Any,
     ) -> BrowserContext:
-        """A fresh context: own cookies and storage, this proxy, this profile, time and chance frozen.
+        """Create a fresh context: own cookies and storage, this proxy, this profile, time and chance frozen.
 
-        `session` is put into the proxy's credentials if `proxy_url` names none. In `replay` a page waits for
-        streams until all that was recorded has come; else the freezing is the same while recording. `more` goes to Playwright's new_context.
+        `session` is put into the proxy's credentials if `proxy_url` names none. With `replay`, a page waits
+        for streams until all that was recorded has come; the freezing is otherwise the same while recording.
+        `more` goes to Playwright's new_context.
         """
         from stillweb.proxy.pages.freeze import install
 
@@ -322,7 +329,10 @@ async def _begun(launching: asyncio.Future[Browser]) -> bool:
 
 @asynccontextmanager
 async def lent(host: BrowserHost | None, ca: Path) -> AsyncIterator[BrowserHost]:
-    """The browser that is given, which goes on; else one of its own for as long, with that authority."""
+    """Yield the given browser, which stays open, or one of its own that is closed at the end.
+
+    The own browser trusts the CA `ca`.
+    """
     if host is not None:
         yield host
         return

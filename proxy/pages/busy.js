@@ -1,4 +1,4 @@
-// What in a page's sight says that it is still at work: `says` in words or by its role, `moves` by turning without end.
+// Returns a page's visible signs of being at work: `says` in words or by a role, `moves` by an animation without end.
 () => {
   const WORDS = /^\W*(loading|running|processing|working|thinking|generating|calculating|computing|updating|refreshing|connecting|querying|searching|saving|please wait|wird geladen|lädt|chargement|cargando|caricamento|加载中|読み込み中)(?![a-z]).{0,40}(\.{2,}|…)\W*$/i;
   const ROLES = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]):not([aria-valuetext])";

@@ -1,7 +1,7 @@
-"""What a page says of itself while its server is at work: a turning wheel, "Running…", `aria-busy`.
+"""Signs of a page that its server is at work: a spinner, "Running…", `aria-busy`.
 
-Asked only of pages with open streams, whose answers come when they like. A sign that nothing followed is not believed
-until it has been seen to go.
+Read only from pages with open streams, whose messages come at any time. A sign that nothing followed is
+ignored until it has been seen to go.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ def _script() -> str:
 
 
 class Signs:
-    """The signs on the pages of one context. `vain` are those of all contexts that nothing followed."""
+    """The busy signs on the pages of one context.
+
+    `vain` holds the signs, of all contexts, that nothing followed.
+    """
 
     def __init__(self, vain: set[str]) -> None:
         self._vain = vain
         self._usual: set[str] | None = None  # what moved when the page last rested; None: it has never rested
 
     async def of(self, page: Page) -> list[str]:
-        """What says now that the page is at work, but for what has turned since before it last rested."""
+        """Return the signs that the page is at work, without what has moved since before it last rested."""
         says, moves = await _read(page)
         moving = moves - self._usual if self._usual is not None else set()
         return sorted((says | moving) - self._vain)
 
     async def rested(self, page: Page, vain: list[str]) -> None:
-        """The page is taken as it is, though it had these signs."""
+        """Note that the page was accepted as it is, in spite of the signs `vain`."""
         says, moves = await _read(page)
         self._usual = moves
         here = {one for one in self._vain if one.startswith(_origin(page))}
@@ -53,7 +56,7 @@ async def _read(page: Page) -> tuple[set[str], set[str]]:
         try:
             found: dict[str, Any] = await answered(frame.evaluate(_script()))
         except PlaywrightError:
-            continue  # it goes, or shows what has no document
+            continue  # it goes away, or shows no document
         says |= {f"{where} {one}" for one in found["says"]}
         moves |= {f"{where} {one}" for one in found["moves"]}
     return says, moves

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
 
 MAX_SECONDS = 120.0
-MOST_REDIRECTS = 20  # as browsers follow
+MOST_REDIRECTS = 20  # as many as browsers follow
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What came back: `error` is None for a whole 2xx answer. `size` is in bytes, 0 where nobody counted."""
+    """A fetched document. `error` is None for a whole 2xx answer.
+
+    `size` is in bytes, 0 if it was not counted.
+    """
 
     url: str
     status: int
@@ -35,7 +38,7 @@ class Document:
 
 
 def looks_like_document(url: str) -> bool:
-    """Whether the address alone says that a browser would show a viewer or save a file."""
+    """Return True if the URL alone says that a browser would show a viewer or save a file."""
     return (
         urlsplit(url)
         .path.lower()
@@ -44,7 +47,7 @@ def looks_like_document(url: str) -> bool:
 
 
 def client(proxy_url: str, ca: Path, profile: Profile) -> httpx.AsyncClient:
-    """An HTTP client that goes the same way as the browser's session and looks alike."""
+    """Return an HTTP client that uses the browser session's proxy and looks like the browser."""
     import ssl
 
     import httpx
@@ -62,7 +65,10 @@ def client(proxy_url: str, ca: Path, profile: Profile) -> httpx.AsyncClient:
 
 
 async def downloaded(download: Download, captures: Iterable[Capture]) -> Document:
-    """A file that a page handed out, waited for to its end. Of one that the page made itself nothing is a capture."""
+    """Wait for the end of a download and return it as a document.
+
+    A file that the page made itself (blob:, data:) has no capture.
+    """
     url = download.url
     capture = next((c for c in captures if c.url == url and c.status == 200), None)
     try:
@@ -78,20 +84,23 @@ async def downloaded(download: Download, captures: Iterable[Capture]) -> Documen
 
 
 def shown(url: str, captures: Iterable[Capture]) -> Document | None:
-    """A PDF that the browser shows; None where it was not recorded whole, as its viewer may ask for parts."""
+    """Return a PDF that the browser shows, None if it was not recorded whole.
+
+    The viewer may ask for parts only.
+    """
     whole = any(c.url == url and c.method == "GET" and c.status == 200 and not c.truncated for c in captures)
     return Document(url, 200, "application/pdf", 0) if whole else None
 
 
 class Documents:
-    """Fetches documents for one session; its HTTP client is made for the first and closed with this."""
+    """A fetcher of documents for one session. Its HTTP client is made on first use and closed with it."""
 
     def __init__(self, proxy_url: str, ca: Path, profile: Profile) -> None:
         self._made = (proxy_url, ca, profile)
         self._http: httpx.AsyncClient | None = None
 
     async def get(self, url: str, context: BrowserContext | None = None) -> Document:
-        """See `fetch_document`."""
+        """Fetch a document; see `fetch_document`."""
         if self._http is None:
             self._http = client(*self._made)
         return await fetch_document(self._http, url, context)
@@ -107,7 +116,7 @@ class Documents:
 async def fetch_document(
     http: httpx.AsyncClient, url: str, context: BrowserContext | None = None
 ) -> Document:
-    """GET a URL to its last byte; the bytes go to the recorder, not into memory here."""
+    """GET a URL to its last byte. The bytes go to the recorder, and are not kept in memory here."""
     import httpx
 
     at = url
@@ -131,7 +140,7 @@ async def fetch_document(
 async def _cookies(url: str, context: BrowserContext | None) -> dict[bytes, bytes]:
     cookies = await context.cookies(url) if context is not None else ()
     said = "; ".join(f"{c.get('name', '')}={c.get('value', '')}" for c in cookies)
-    # any bytes may stand in one; browsers read them as UTF-8
+    # a cookie may hold any bytes, which browsers read as UTF-8
     return {b"cookie": said.encode()} if said else {}
 
 

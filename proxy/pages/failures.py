@@ -1,4 +1,4 @@
-"""Why a page could not be loaded, or a step not be done."""
+"""The errors of pages that could not be loaded, and of steps that could not be done."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Unclear(Failed):
 
 
 class Unusable(Failed):
-    """An element that could not be used in all the time that it had; something may have been done."""
+    """An element that could not be used within the time allowed. Something may have been done."""
 
 
-# Lower-case schemes of pages that a snapshot holds or that a script may write itself. All others show this machine:
-# its files, or the browser's own pages with their paths and settings.
+# Lower-case schemes of pages that a snapshot holds or that a script may write itself. All others show this
+# machine: its files, or the browser's own pages with their paths and settings.
 _SHOWN = frozenset({"http", "https", "data", "blob"})
 _EMPTY = re.compile(r"about:(blank|srcdoc)(?![^?#])", re.I)
 _SCHEME = re.compile(r"[\x00-\x20]*([a-z][a-z0-9+.\t\n\r-]*):", re.I)
 
 
 def forbidden_scheme(url: str) -> str:
-    """Return the scheme of an address whose page must not be shown, "" for one that may be.
+    """Return the scheme of an address whose page must not be shown, "" for one that may be shown.
 
     The scheme is read as browsers read it (WHATWG URL, 4.4).
     """
@@ -43,6 +43,6 @@ def forbidden_scheme(url: str) -> str:
 
 
 def first_line(error: PlaywrightError) -> str:
-    """The part of Playwright's message that says what is wrong."""
+    """Return the part of Playwright's message that says what is wrong."""
     line = next((part for part in error.message.splitlines() if part.strip()), "unknown error")
     return re.sub(r"^[A-Z]\w+\.\w+: ", "", line.strip())

@@ -1,27 +1,27 @@
-// Holds still what a page can see of time and chance: the clock starts at `config.start` (ms since 1970) and moves
-// only when the driver (freeze.py) lets the page's own timers run; every random source is seeded by `config.seed`
-// and the document's own address. Runs in every frame before the page's scripts, and in workers.
-// The driver talks to it through globalThis[Symbol.for("stillweb")].
+// Freezes the time and chance that a page can observe. The clock starts at `config.start` (ms since 1970) and moves
+// only when the driver (freeze.py) lets the page's own timers run. Every random source is seeded by `config.seed` and
+// the document's own address. Runs in every frame before the page's scripts, and in workers. The driver calls it
+// through globalThis[Symbol.for("stillweb")].
 (function freeze(config) {
   "use strict";
   const G = globalThis;
   const KEY = Symbol.for("stillweb");
   if (G[KEY]) return;
   const isWindow = typeof G.document !== "undefined";
-  const MARK = "stillweb-worker"; // last in a query, by which the driver knows a worker's script
+  const MARK = "stillweb-worker"; // ends a query, and marks a worker's script for the driver
   const unmarked = (url) => String(url).replace(/[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)/, "");
   const NativeDate = G.Date, NativeMath = Math.random;
   const native = {
     setTimeout: G.setTimeout.bind(G),
     clearTimeout: G.clearTimeout.bind(G),
-    uuid: () => String(NativeDate.now()) + NativeMath(), // tells pages apart, is never seen by them
+    uuid: () => String(NativeDate.now()) + NativeMath(), // tells pages apart; pages never see it
     now: NativeDate.now.bind(NativeDate),
     raf: G.requestAnimationFrame ? G.requestAnimationFrame.bind(G) : null,
     postTask: G.scheduler && G.scheduler.postTask ? G.scheduler.postTask.bind(G.scheduler) : null,
   };
   native.soon = (what) => { if (native.postTask) native.postTask(what, { priority: "user-blocking" }); else native.setTimeout(what, 0); };
 
-  // A function that looks like the one it replaces (name, length, source text).
+  // Replaces a function by one that looks the same (name, length, source text).
   const stand = (object, name, apply) => {
     const old = object && object[name];
     if (typeof old !== "function") return;
@@ -40,7 +40,7 @@
     Object.defineProperty(object, name, { ...old, set: new Proxy(old.set, { apply }) });
   };
 
-  // `document.open` takes a page's listeners away, and ours with them.
+  // `document.open` removes a page's listeners, and ours with them.
   const listenTo = G.EventTarget.prototype.addEventListener, unlisten = G.EventTarget.prototype.removeEventListener;
   const lasting = [];
   const listen = (target, kind, handler, capture = false) => {
@@ -53,10 +53,11 @@
     return answer;
   });
 
-  // A window begins with an empty document. Who looks at it then makes us run in that one, and its next document, which
-  // has the same window, is come upon when something of ours is called: the driver asks, a timer is set, a number drawn.
+  // A window begins with an empty document. If a script looks at it then, we run in that document. The next document
+  // has the same window; we notice it when something of ours is called: the driver asks, a timer is set, a number is
+  // drawn.
   let shown = isWindow ? document : null;
-  const renewals = []; // what is done then
+  const renewals = []; // callbacks for another document in the same window
   const mayChange = isWindow && G.navigation && G.navigation.currentEntry === null;
   const renew = () => {
     if (!mayChange || document === shown) return;
@@ -70,7 +71,7 @@
   let clock = config.start; // virtual ms since 1970
   const elapsed = () => clock - config.start;
   const wall = () => Math.floor(clock);
-  // One that waits by asking for the time again and again would wait for ever: from then on each look takes a millisecond.
+  // A page that polls the clock until time passes would wait for ever: after `LOOKS` reads, each takes a millisecond.
   const LOOKS = 1_000_000;
   let seen = 0;
   const look = () => {
@@ -123,7 +124,7 @@
     queue.set(id, { id, due: clock + delay, handler, args, depth: depth + 1, ...extra });
     return id;
   };
-  // The browser itself calls it: no line of ours is in the stack that it sees, or that its errors tell.
+  // The browser itself calls the handler, so that no line of ours is in its stack or in its errors.
   let called = null, calls = 0;
   const call = (timer) => new Promise((done) => {
     calls++;
@@ -132,7 +133,7 @@
     native.setTimeout(() => { depth = 0; called = null; done(); }, 0);
   });
   const length = (delay) => {
-    const ms = Math.max(0, Number(delay) | 0); // 32 bits: what is to wait for ever waits for nothing
+    const ms = Math.max(0, Number(delay) | 0); // 32 bits, as in browsers: a longer delay becomes none
     return depth >= 5 ? Math.max(4, ms) : ms;
   };
   const code = (handler) => typeof handler === "function" ? handler : String(handler);
@@ -168,7 +169,7 @@
     return new Promise((done, fail) => add(() => native.postTask(callback, { ...options, delay: 0 }).then(done, fail), Math.max(0, Number(delay) || 0)));
   });
 
-  // ---- what the page waits for that is no timer: the clock stands while an answer is on its way
+  // ---- answers that the page waits for: the clock stands while one is on its way
   let pending = 0, started = 0, fetched = 0;
   const hop = () => new Promise((done) => native.postTask ? native.postTask(done, { priority: "background" }) : native.setTimeout(done, 0));
   const track = (promise) => {
@@ -198,7 +199,7 @@
 
   //= freeze_performance.js
 
-  // ---- what tells one machine from another
+  // ---- properties that differ between machines
   if (G.NetworkInformation) {
     const proto = G.NetworkInformation.prototype;
     for (const [name, value] of Object.entries({ rtt: 50, downlink: 10, effectiveType: "4g", saveData: false }))
@@ -223,7 +224,7 @@
   if (observer) enter(document);
   if (mayChange) {
     renewals.push((before) => { document_.since = native.now(); document_.asks = 0; begin(before); });
-    listen(G, "visibilitychange", () => native.soon(renew), true); // the first document is left
+    listen(G, "visibilitychange", () => native.soon(renew), true); // the first document is being left
     listen(G, "readystatechange", renew, true);
   }
   if (isWindow) {
@@ -235,7 +236,8 @@
     for (const timer of queue.values()) if (!best || timer.due < best.due || (timer.due === best.due && timer.id < best.id)) best = timer;
     return best;
   };
-  // The page and its workers have done all they can do now. Returns how many answers and loads all of them wait for.
+  // Waits until the page and its workers have done all they can do now. Returns how many answers and loads they wait
+  // for.
   const rest = async (through, drewFor = false) => {
     for (let drew = drewFor; ; drew = true) {
       await hop();
@@ -249,8 +251,9 @@
       if (!(await draw(sum("wanting", wanting()), sum("fresh", Number(unseen)) > 0))) return waiting;
     }
   };
-  // Lets the page's timers of the next `ms` virtual milliseconds run, in order, each with all that follows from it.
-  // Stops early when a tab is opened or, unless `through`, a request starts; moves the clock to the end of the span only if `whole`.
+  // Runs the page's timers of the next `ms` virtual milliseconds in order, each with all that follows from it. Stops
+  // early when a tab is opened or, unless `through`, a request starts. Moves the clock to the end of the span only if
+  // `whole`.
   const pass = async (ms, { through = false, whole = false, real = 2000 } = {}) => {
     const end = clock + ms, began = started, opened = G.top === G ? 0 : untold(), asked = fetched, from = clock, limit = native.now() + real;
     let ran = 0;
@@ -263,7 +266,7 @@
       const timer = first();
       const due = Math.min(timer ? timer.due : Infinity, nextInWorkers(), nextInMotion());
       if (due > end) break;
-      if (native.now() > limit) { whole = false; break; } // what is due by then is not passed over
+      if (native.now() > limit) { whole = false; break; } // timers that are due by then are not skipped
       clock = Math.max(clock, due);
       keepUp();
       if (workers.size) {
@@ -283,7 +286,7 @@
     state.ran = ran; state.moved = clock - from; state.asked = fetched - asked;
     return state;
   };
-  // Frames move together: what one does may be told in another at once, which must not be behind.
+  // Frames move together: one may send a message to another at once, whose clock must not be behind.
   const meet = (end, through) => {
     const timer = first();
     if (pending || holding(through) || (timer && timer.due < end) || nextInMotion() < end) return;
@@ -292,15 +295,15 @@
     for (const one of workers) if (one.frame) one.port.postMessage({ meet: elapsed() - one.offset, through });
   };
   let turn = Promise.resolve();
-  const inTurn = (work) => { // one that was given up by who asked is still going on
+  const inTurn = (work) => { // a call whose caller gave up is still running
     const mine = turn.then(work);
     turn = mine.catch(report);
     return mine;
   };
   const run = (ms, how) => inTurn(() => pass(ms, how));
-  // A way to another document that began here: the browser may not have told anybody of its request yet.
+  // A navigation that began here: the browser may not have reported its request yet.
   let way = null;
-  const stay = () => { way = null; }; // it brought no other document
+  const stay = () => { way = null; }; // it loaded no other document
   if (isWindow && G.navigation) {
     G.navigation.addEventListener("navigate", (event) => {
       const elsewhere = /^https?:/.test(event.destination.url) && !event.destination.sameDocument && event.downloadRequest === null;
@@ -309,7 +312,7 @@
     for (const end of ["navigatesuccess", "navigateerror"]) G.navigation.addEventListener(end, stay);
   }
   const leaving = () => Number(Boolean(way && !way.event.defaultPrevented && !G.navigation.transition && native.now() - way.since < 5000));
-  // Of this document alone, or (in what the driver is told) with all frames and workers that it drives.
+  // The state of this document alone; `together` adds all frames and workers that it drives.
   const status = (through) => {
     const timer = first();
     return { elapsed: elapsed(), pending, held: holding(through), started, fetched, mutations, replay: Boolean(config.replay), next: timer ? timer.due - clock : null,
@@ -322,12 +325,12 @@
     if (later !== Infinity) state.next = state.next === null ? later : Math.min(state.next, later);
     return state;
   };
-  // Two real frames: lets intersection and resize observers speak, unless the page's last running has ended with that.
+  // Draws two real frames, so that intersection and resize observers report, unless the last run has ended with that.
   const frames = async () => {
     if (shownAt !== happened()) await Promise.all([show(), askWorkers({ frames: true })]);
     return saying(together(status()));
   };
-  // A step, the `number`th, is about to be done with the page: what its sockets say from now on is of interest.
+  // Called before step `number` is performed on the page: the messages of its sockets count from then on.
   const ask = async (number) => {
     await Promise.all([goOn(number), askWorkers({ ask: number })]);
     return status();

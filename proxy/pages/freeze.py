@@ -1,8 +1,8 @@
 """Time and chance held still in a page, and the driver that lets its clock move.
 
-The script (freeze.js) takes away the page's own clock, timers and randomness; `settle` gives time back in
-virtual milliseconds, only while no answer of the network is awaited. So a page's state after `settle` depends on
-what it asked and what it was told, and not on how quick this machine was.
+The script (freeze.js) replaces the page's clock, timers and randomness. `settle` gives time back in virtual
+milliseconds, only while no network answer is awaited. So a page's state after `settle` depends on its
+requests and their answers, not on the machine's speed.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ from stillweb.snapshots.secrets.detect import SECRET_NAMES
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Request, Route
 
-_PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js takes in a part of itself
-# Indents, and lines of comments; no text in quotes spans lines.
+_PART = re.compile(r"^ *//= (\S+)$", re.MULTILINE)  # where freeze.js includes a part of itself
+# Indents and comment lines; no quoted text spans lines.
 _IDLE = re.compile(r"^[ \t]*//.*\n|^[ \t]+", re.MULTILINE)
-# What a module loads before it runs: `import` that is no call, `export` from elsewhere (or of names, which does no harm).
+# What a module loads before it runs: `import` that is no call, and `export` from elsewhere (or of names,
+# which does no harm).
 _STATIC = re.compile(r"(?<![\w$.])(?:import(?!\s*[(.])|export\s*[*{])")
 _CONTROL = 'globalThis[Symbol.for("stillweb")]'
-ASK = 30.0  # s in which a page must answer; what it did in a call that is given up is not counted
-# ms of the page's time after which the browser is heard again: of an `import()` it alone can tell
+ASK = 30.0  # s in which a page must answer; time that passed in an abandoned call is not counted
+# ms of the page's time after which the browser is asked again: only it knows of an `import()`
 STRIDE = 25.0
-ENDINGS = 200  # rounds in which a page whose time is up must have what it asked for
-LOADING = 5.0  # s in which a document that asks for nothing more must be complete
+ENDINGS = 200  # rounds in which a page whose time is up must have its answers
+LOADING = 5.0  # s in which a document without further requests must be complete
 LOADINGS = 200  # times that it must have been asked: a busy machine gives it no turn for seconds
 
 
 class State(TypedDict, total=False):
-    """What freeze.js says of a document; times in virtual milliseconds."""
+    """The state of a document, as freeze.js reports it; times in virtual milliseconds."""
 
     elapsed: float
     pending: int
@@ -67,7 +68,7 @@ class State(TypedDict, total=False):
 
 
 def start_of(profile: Profile) -> int:
-    """The profile's clock in milliseconds since 1970. Raises UsageError when it is no ISO 8601 time."""
+    """Return the profile's clock in milliseconds since 1970. Raises UsageError if it is no ISO 8601 time."""
     try:
         moment = datetime.fromisoformat(profile.clock)
     except ValueError:
@@ -82,13 +83,13 @@ def _source() -> str:
     folder = files("stillweb.proxy.pages")
     text = folder.joinpath("freeze.js").read_text(encoding="utf-8")
     whole = _PART.sub(lambda found: folder.joinpath(found[1]).read_text(encoding="utf-8"), text)
-    return _IDLE.sub("", whole)  # each document reads it anew
+    return _IDLE.sub("", whole)  # each document parses it anew
 
 
 def script(profile: Profile, *, replay: bool = False) -> str:
-    """The JavaScript that freezes a document or worker, to run before any other script of it.
+    """Return the JavaScript that freezes a document or worker, to run before any other script of it.
 
-    In `replay` streams are read to their recorded end before the clock moves.
+    With `replay`, streams are read to their recorded end before the clock moves.
     """
     config = {
         "start": start_of(profile),
@@ -105,8 +106,8 @@ async def install(
 ) -> None:
     """Freeze every document and worker of a context that has no pages yet.
 
-    A worker's script is the one thing that an init script can't reach: it is asked for through the same proxy and
-    given to the browser with ours before it.
+    An init script does not reach workers. So a worker's script is fetched through the same proxy and given to
+    the browser with ours before it.
     """
     source = script(profile, replay=replay)
 
@@ -117,14 +118,14 @@ async def install(
         try:
             headers = await request.all_headers()
             fields = {k.encode(): v.encode() for k, v in headers.items() if not k.startswith(":")}
-            # The proxy checks the origin's certificate; its own is the one that would be checked here.
+            # The proxy checks the origin's certificate; only the proxy's own would be checked here.
             async with httpx.AsyncClient(proxy=proxy_url, verify=False, timeout=60) as client:
                 answer = await client.get(url, headers=fields)
-                # the browser would follow them past us
+                # the browser would follow redirects without this route
                 while answer.next_request is not None and len(followed) < MOST_REDIRECTS:
                     at = answer.next_request.url
                     if (at.scheme, at.netloc) != (answer.url.scheme, answer.url.netloc):
-                        break  # no script of another origin can be one
+                        break  # a worker's script can't come from another origin
                     followed.append(str(at))
                     answer = await client.get(at, headers=fields)
             kept = {
@@ -142,9 +143,10 @@ async def install(
 
 
 def _prelude(source: str, marked: str, text: str) -> bytes:
-    """What comes before a worker's script. A module's imports run before its first line, so where it has some ours is the first.
+    """Return the code to put before a worker's script.
 
-    Only there: a policy that lets the page have its worker may forbid it the address of such an import.
+    A module's imports run before its first line, so if it has some, ours becomes the first import. Only then:
+    a policy that lets the page have its worker may forbid the data: address of that import.
     """
     found = WORKER.search(marked)
     if found is None or found[2] is None or _STATIC.search(text) is None:
@@ -156,11 +158,11 @@ async def _quietly(action: Any) -> None:
     try:
         await action
     except PlaywrightError:
-        return  # the page has gone; nobody waits for this answer
+        return  # the page is gone; nobody waits for this answer
 
 
 async def _ask(frame: Frame, call: str) -> State | None:
-    """One call of the freeze script in one frame; None when the frame is gone, busy or has no script."""
+    """Call the freeze script in one frame. Return None if the frame is gone, busy or has no script."""
     try:
         answer = await asyncio.wait_for(
             frame.evaluate(f"async () => {{ const s = {_CONTROL}; return s ? await s.{call} : null; }}"), ASK
@@ -173,12 +175,16 @@ async def _ask(frame: Frame, call: str) -> State | None:
 
 
 async def ask_all(page: Page, call: str) -> State | None:
-    """The call in the page, which drives its frames and workers; None when the document was being replaced."""
+    """Call the freeze script of a page, its frames and workers; None if the document is being replaced."""
     return await _ask(page.main_frame, call)
 
 
 async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how: str) -> State | None:
-    """Let at most `ms` of the page's time pass, as `how` says; then wait until the browser has told of tabs that were opened."""
+    """Let at most `ms` of the page's time pass, in the manner `how`, and wait for opened tabs.
+
+    `how` holds members of an options object for freeze.js. The wait ends when the browser has reported the
+    tabs.
+    """
     state = await ask_all(page, f"run({ms}, {{{how}}})")
     if state is not None:
         await told_of_tabs(page, traffic, state, patience)
@@ -186,13 +192,16 @@ async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how:
 
 
 async def begin_step(page: Page, traffic: Traffic) -> None:
-    """A step, or a wait, is about to begin: in replay, what time had brought over sockets by the next view is said now."""
+    """Note that a step or a wait begins.
+
+    In replay, the socket messages that time had brought by the next view are sent now.
+    """
     traffic.steps += 1
     await ask_all(page, f"ask({traffic.steps})")
 
 
 async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: Patience) -> bool:
-    """Wait until the browser has told of the tabs that the page has opened, as it says; whether there are any."""
+    """Wait until the browser has reported the tabs that the page opened. Return True if there are any."""
     if not state["untold"]:
         return False
     await traffic.told_of_tabs(state["untold"], patience.stuck, patience.real)
@@ -226,10 +235,10 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
 
 
 async def settle(page: Page, traffic: Traffic, patience: Patience | None = None) -> Calm:
-    """Run the page until it rests: nothing under way, no timer due within its patience, no change in two frames.
+    """Run the page until it rests: no requests, no timer due within its patience, no change in two frames.
 
-    A page whose timers never end rests when its virtual time is used up; one that keeps asking the network, or
-    waits for an answer that doesn't come, is reported as not quiet.
+    A page whose timers never end rests when its virtual time is used up. A page that keeps asking the
+    network, or waits for an answer that doesn't come, is reported as not quiet.
     """
     patience = patience or Patience()
     loop = asyncio.get_running_loop()
@@ -239,9 +248,9 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     listening = Listening(page, traffic, patience, deadline)
     rounds = settled = asked = 0
     unasked = traffic.unasked
-    fetched: int | None = None  # by the page, as it last said
+    fetched: int | None = None  # number of the page's fetches, as it last reported
     endings = 0  # rounds since its time is up
-    ahead = 0.0  # ms to the next timer, as the page last said
+    ahead = 0.0  # ms to the next timer, as the page last reported
     restless = f"keeps asking the network for {patience.total / 1000:g} s"
     while True:
         rounds += 1
@@ -263,27 +272,27 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         still = loop.time() < loading or asked < LOADINGS
         if state["ready"] != "complete" and not traffic.hanging and still:
             asked += 1
-            await asyncio.sleep(0.01)  # not for ever: a document written to after loading never completes
+            await asyncio.sleep(0.01)  # bounded: a document written to after loading never completes
             continue
         spent += state["moved"]
-        if state["leaving"]:  # the page has begun to be left, which the browser tells of when it likes
+        if state["leaving"]:  # the page is being left, which the browser reports late
             if traffic.navigations == traffic.rested:
                 await asyncio.sleep(0.005)
                 continue
             await ask_all(page, "stay()")
-        # The page counts its own: the browser tells of them when it likes, and the clock may have gone on by then.
+        # The page counts its own requests: the browser reports them late, when the clock may have gone on.
         asking = traffic.unasked != unasked or (
             bool(state["asked"]) if fetched is None else state["fetched"] != fetched
         )
         unasked, fetched = traffic.unasked, state["fetched"]
         since = 0.0 if asking else since + state["moved"]
         over = spent + (state["next"] or 0) > patience.total
-        # what it asked for last is waited for: where its time ends must not hang on how quick an answer was
+        # the last requests are waited for: the end of its time must not depend on the speed of an answer
         endings += spent + ahead > patience.total
         if endings > ENDINGS:
             return Calm(False, spent, rounds, restless)
         if state["held"] or (state["pending"] and not traffic.hanging):
-            await asyncio.sleep(0.003)  # the answer is here; the page is still reading it
+            await asyncio.sleep(0.003)  # the answer is here, and the page is still reading it
             continue
         if asking or traffic.under_way(patience.stuck):
             continue
@@ -298,7 +307,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if after is None or await told_of_tabs(page, traffic, after, patience) or traffic.count != before:
             continue
         if after["mutations"] != state["mutations"] and since < patience.virtual and settled < 20:
-            settled += 1  # observers or the network's last words have changed it: once more
+            settled += 1  # observers or the last network events changed it: once more
             continue
         if traffic.under_way(patience.stuck):
             continue

@@ -1,8 +1,8 @@
 // Part of freeze.js.
-// ---- chance: sfc32, seeded (FNV-1a) from the profile's seed, the address, the kind of use and the code that asks. Each such
-// code has a stream of its own: in which order the network brings modules that draw while they load changes nothing.
-// What was recorded before that was so (`chance` 1) has one stream for each document.
-const place = () => { // of a frame among its parent's, from the top
+// ---- chance: sfc32, seeded (FNV-1a) from the profile's seed, the address, the kind of use and the calling code. Each
+// calling code has a stream of its own, so the order in which the network brings modules that draw while they load
+// changes nothing. Older recordings (`chance` 1) have one stream for each document.
+const place = () => { // the position of a frame among its parent's, from the top
   const path = [];
   for (let w = G; w !== w.parent; w = w.parent) {
     let at = 0;
@@ -11,14 +11,15 @@ const place = () => { // of a frame among its parent's, from the top
   }
   return path.join(".");
 };
-// What has no address of its own (about:srcdoc, blob:) is told by its place; a blob's address is another each time.
+// A document without an address of its own (about:srcdoc, blob:) is identified by its place; a blob's address changes
+// each time.
 const addressed = () => {
   const where = unmarked(G.location ? G.location.href : "").split("#")[0];
   return config.address || (isWindow && !/^https?:/.test(where) ? `${where.replace(/:.*/s, ":")} ${place()}` : where);
 };
 let address = addressed();
 renewals.push(() => { address = addressed(); });
-// A secret in it is no part of the seed: in replay a pseudonym stands there, another one in each snapshot.
+// Secrets in the address are left out of the seed: in replay a pseudonym stands there, another one in each snapshot.
 const [strong, weak, never] = config.secrets.map((pattern) => new RegExp(pattern));
 const plain = (name) => name.replace(/([a-z0-9])(?=[A-Z])|([A-Z])(?=[A-Z][a-z])/g, "$1$2_").replace(/[^\p{L}\p{N}]+/gu, "_").replace(/^_|_$/g, "").toLowerCase();
 const secretName = (name, value) => !never.test(name) && (strong.test(name) || (weak.test(name) && value.length > 7 && /\d/.test(value) && /[a-z]/i.test(value)));
@@ -36,10 +37,10 @@ const stream = (seed) => {
   for (let i = 0; i < 15; i++) next();
   return next;
 };
-// The code that asks, by its scripts and functions: where in them it stands is left out, for it moves with the length of a
-// pseudonym before it. A page may have made errors its own.
+// The calling code, by its scripts and functions. Positions in them are left out, as they move with the length of a
+// pseudonym before them. A page may have replaced `Error`.
 const NativeError = G.Error, CALLERS = 12;
-const named = new Map(); // a script's address -> its name here
+const named = new Map(); // a script's address -> its name in the seed
 const nameOf = (script) => {
   if (!named.has(script)) named.set(script, withoutSecrets(unmarked(script.split("#")[0].replace(/^(blob|data):.*/s, "$1:"))));
   return named.get(script);
@@ -59,7 +60,7 @@ const asking = () => {
   } catch { /* as they were */ }
   return typeof called === "string" ? called : "";
 };
-const LOOKS_BACK = 1000; // draws in one go after which who asks is taken to be in a loop: looking takes time
+const LOOKS_BACK = 1000; // draws in one go after which the caller is taken to be in a loop: reading the stack takes time
 const streams = new Map(), latest = new Map();
 let draws = 0;
 const forget = () => { draws = 0; latest.clear(); };
@@ -94,7 +95,7 @@ if (G.SubtleCrypto) stand(SubtleCrypto.prototype, "generateKey", (f, self, args)
   const blocks = { "SHA-1": 512, "SHA-256": 512, "SHA-384": 1024, "SHA-512": 1024 };
   const hash = given && String((given.hash && given.hash.name) || given.hash).toUpperCase();
   const bits = /^AES-/.test(name) ? given.length : name === "HMAC" ? given.length || blocks[hash] : 0;
-  if (!bits || bits % 8) return Reflect.apply(f, self, args); // a pair of keys can't be made from a seed here
+  if (!bits || bits % 8) return Reflect.apply(f, self, args); // a key pair can't be made from a seed here
   const next = chanceOf("keys"), raw = Uint8Array.from({ length: bits / 8 }, () => next() >>> 24);
   return self.importKey("raw", raw, given, extractable, usages);
 });

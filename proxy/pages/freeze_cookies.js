@@ -1,9 +1,9 @@
 // Part of freeze.js.
-// ---- cookies live by the browser's own clock, while a page reckons their ends by the one it sees. So each that a page
-// sets to end later lives as long as its context does, and one whose end has come is gone.
-const ALIVE = 400 * 86400; // s; no browser lets one live longer
+// ---- cookies expire by the browser's own clock, while a page computes their ends by the frozen one. So a cookie that
+// a page sets with a later end lives as long as its context, and one whose end has come is deleted.
+const ALIVE = 400 * 86400; // s; the longest life that browsers allow
 const COOKIE_DAY = /^(?:\w+,?[ -])?(\d{1,2})[ -](\w{3})\w*[ -](\d{2,4}) (\d{1,2}):(\d{1,2}):(\d{1,2})/;
-const dayOf = (text) => { // RFC 6265, 5.1.1: more kinds than Date takes, and always in GMT
+const dayOf = (text) => { // RFC 6265, 5.1.1: more formats than Date takes, and always GMT
   const found = COOKIE_DAY.exec(text.trim());
   if (!found) return NativeDate.parse(text);
   const [day, month, year] = [found[1], "jan feb mar apr may jun jul aug sep oct nov dec".indexOf(found[2].toLowerCase()) / 4, Number(found[3])];
@@ -24,7 +24,7 @@ const lasts = (text) => {
     if (/^-?\d+$/.test((value || "").trim())) age = Number(value);
     return false;
   });
-  const left = age !== null ? age : life; // the first is preferred
+  const left = age !== null ? age : life; // Max-Age is preferred to Expires
   if (left !== null) kept.push(` max-age=${left > 0 ? ALIVE : 0}`);
   return [pair, ...kept].join(";");
 };

@@ -1,5 +1,5 @@
 // Part of freeze.js.
-// ---- things that carry a date: where nobody gave them one, the browser says today
+// ---- objects with a date: those without one of their own get today's from the browser
 if (G.File) {
   const Native = G.File, opened = native.now();
   const said = Object.getOwnPropertyDescriptor(Native.prototype, "lastModified").get;
@@ -10,7 +10,7 @@ if (G.File) {
     dates.set(file, said.call(file));
     return file;
   } });
-  const dated = (file, date) => { // one that the browser made, of a form's part
+  const dated = (file, date) => { // a file that the browser made, of a form's part
     if (!dates.has(file)) dates.set(file, date >= opened ? wall() : date);
     return dates.get(file);
   };
@@ -22,15 +22,16 @@ if (G.File) {
 if (isWindow) {
   const said = Object.getOwnPropertyDescriptor(Document.prototype, "lastModified").get;
   const dates = new WeakMap();
-  const today = () => said.call(document.implementation.createHTMLDocument("")); // what one without a date says, to the second
-  // Whether an answer's header gave it one. A header can name this very second while recording: the next will tell.
+  const today = () => said.call(document.implementation.createHTMLDocument("")); // the date that a document without one shows, to the second
+  // Returns true if the answer's header gave a date. While recording, a header can name this very second: the next one
+  // tells.
   const dated = (one) => {
     for (let before = today(); ; before = today()) {
       const date = said.call(one), after = today();
       if (date !== before && date !== after) return true;
       if (before !== after) continue;
       if (config.replay) return false;
-      while (today() === after); // for less than a second
+      while (today() === after); // takes less than a second
       return said.call(one) === date;
     }
   };

@@ -1,13 +1,13 @@
 // Part of freeze.js.
 // ---- motion: CSS animations, transitions and Web Animations stand still, and are moved with the clock
-const held = new Map(); // animation -> the clock's time of its nought
+const held = new Map(); // animation -> the clock's time of its zero
 let looked = -1;
-let transitions = 0; // of views, under way: what moves in them is in no document's changes
-let drawing = null; // the frame in which the page is told of what has ended
-// Two frames; whether they were drawn.
+let transitions = 0; // view transitions under way: what moves in them shows in no document's mutations
+let drawing = null; // the frame in which the page gets the events of ended animations
+// Waits for two frames. Resolves to whether they were drawn.
 const frame = () => new Promise((done) => {
   if (!isWindow || !native.raf || document.visibilityState === "hidden") { hop().then(() => done(false)); return; }
-  native.setTimeout(() => done(false), frameLimit); // a frame out of sight is not drawn
+  native.setTimeout(() => done(false), frameLimit); // a hidden frame is not drawn
   native.raf(() => native.raf(() => hop().then(() => done(true))));
 });
 let changed = () => {}, watchMotion = () => {}, adopt = async () => {}, nextInMotion = () => Infinity, keepUp = () => {};
@@ -16,7 +16,7 @@ if (isWindow && G.Animation && document.getAnimations) {
   const time = Object.getOwnPropertyDescriptor(proto, "currentTime");
   const state = Object.getOwnPropertyDescriptor(proto, "playState");
   const own = { play: proto.play, pause: proto.pause, finish: proto.finish };
-  const said = new WeakMap(); // animation -> where it stands, as far as the page or we have said
+  const said = new WeakMap(); // animation -> its current time, as last set by the page or by us
   const at = (animation) => { const value = said.get(animation); return value === undefined ? 0 : value; };
   const put = (animation, value) => { said.set(animation, value); time.set.call(animation, value); };
   const end = (animation) => animation.effect ? Number(animation.effect.getComputedTiming().endTime) : 0;
@@ -56,7 +56,7 @@ if (isWindow && G.Animation && document.getAnimations) {
       for (const animation of root.getAnimations()) if (begun(animation)) { standStill(animation); fresh = true; }
     return fresh;
   };
-  // Within a frame and before it is drawn: nothing can have moved yet.
+  // Runs within a frame and before it is drawn: nothing can have moved yet.
   let watching = false;
   const watch = () => {
     if (watching || !native.raf) return;
@@ -71,7 +71,7 @@ if (isWindow && G.Animation && document.getAnimations) {
     if (begun(animation)) standStill(animation);
     return animation;
   });
-  // Finds what has begun to move. Waits for the frame in which the page is told of it.
+  // Stops what has begun to move. Waits for the frame in which the page is told of it.
   adopt = async () => {
     if (drawing) { await drawing; drawing = null; }
     if (looked === mutations && !transitions) return;
@@ -84,7 +84,7 @@ if (isWindow && G.Animation && document.getAnimations) {
       if (animation.playbackRate > 0 && state.get.call(animation) !== "idle") least = Math.min(least, nought + end(animation) / animation.playbackRate);
     return least;
   };
-  // Brings everything to the clock's time. What comes to its end is told so in the next frame, and waited for.
+  // Moves everything to the clock's time. Events of ended animations come in the next frame, which is waited for.
   keepUp = () => {
     let ended = false;
     for (const [animation, nought] of [...held]) {
@@ -100,4 +100,4 @@ if (isWindow && G.Animation && document.getAnimations) {
     if (ended) drawing = frame().then(() => { looked = -1; });
   };
 }
-if (G.HTMLMarqueeElement) stand(HTMLMarqueeElement.prototype, "start", () => undefined); // it moves out of our sight: it stands
+if (G.HTMLMarqueeElement) stand(HTMLMarqueeElement.prototype, "start", () => undefined); // its motion can't be seen or set, so it stands still

@@ -1,7 +1,7 @@
 // Part of freeze.js.
-// ---- what is watched, in its size or its being in sight: the browser tells of it in each frame that it draws, and how many
-// it draws while a page changes hangs on the machine. A page is told once it rests, before a later timer: of each target how
-// it stands by then, and not of one that is as it was last told.
+// ---- observers of size and visibility: the browser reports in each frame that it draws, and the number of frames
+// drawn while a page changes depends on the machine. So a page gets its reports once it rests, before a later timer:
+// the present state of each target, unless that was the last one reported.
 const boxOf = { "border-box": "borderBoxSize", "device-pixel-content-box": "devicePixelContentBoxSize" };
 const KINDS = {
   ResizeObserver: {
@@ -11,16 +11,16 @@ const KINDS = {
   IntersectionObserver: {
     state: ({ isIntersecting, intersectionRatio, isVisible }, known, { thresholds }) =>
       `${isIntersecting} ${isIntersecting && thresholds.filter((one) => one <= intersectionRatio).length} ${isVisible}`,
-    stale: ({ target, boundingClientRect: then }) => { // it has moved since, without that being told
+    stale: ({ target, boundingClientRect: then }) => { // it has moved since, without a report
       const now = target.getBoundingClientRect();
       return ["x", "y", "width", "height"].some((side) => Math.abs(now[side] - then[side]) >= 1);
     },
   },
 };
-const watching = new WeakMap(); // observer -> what it is to be told
-const found = new Set(); // of those, what the browser has said something to
+const watching = new WeakMap(); // observer -> its targets and the entries to report
+const found = new Set(); // those with entries from the browser
 let watchers = 0, targets = 0;
-// What an observer is to be told, in the order in which it was asked to watch.
+// Returns an observer's entries to report, in the order in which it began to observe the targets.
 const foundBy = (own) => {
   const all = [...own.entries.values()].filter((entry) => own.known.has(entry.target));
   own.entries.clear();
@@ -43,7 +43,7 @@ for (const [name, kind] of Object.entries(KINDS)) {
   const { prototype } = Native, { observe, unobserve } = prototype;
   const Told = new Proxy(Native, { construct: (target, [callback, ...more], as) => {
     const own = { kind, callback, number: ++watchers, entries: new Map(), known: new WeakMap(), observer: null };
-    const given = typeof callback === "function" ? (entries) => take(own, entries) : callback; // it says what is wrong
+    const given = typeof callback === "function" ? (entries) => take(own, entries) : callback; // the constructor reports the error
     own.observer = Reflect.construct(target, [given, ...more], as === Told ? target : as);
     own.anew = (one) => { unobserve.call(own.observer, one); observe.call(own.observer, one); };
     watching.set(own.observer, own);
@@ -77,7 +77,7 @@ for (const [name, kind] of Object.entries(KINDS)) {
   });
 }
 getter(G.IntersectionObserverEntry && IntersectionObserverEntry.prototype, "time", function () { return stamps.has(this) ? stamps.get(this) : elapsed(); });
-// Tells the page what two drawn frames have found; whether there was anything.
+// Reports to the page what two drawn frames have found. Resolves to whether there was anything.
 const tell = async () => {
   let late = false, told = false;
   for (const { kind, entries, anew } of found)
@@ -87,14 +87,14 @@ const tell = async () => {
     const entries = foundBy(own);
     if (!entries.length) continue;
     told = true;
-    native.soon(Function.prototype.call.bind(own.callback, own.observer, entries, own.observer)); // no line of ours is in its stack
+    native.soon(Function.prototype.call.bind(own.callback, own.observer, entries, own.observer)); // keeps our code out of its stack
     await hop();
   }
   return told;
 };
 
-// ---- frames that are drawn for it, and for who scrolled. A page that changes with every timer is drawn less often (`DRAWN`
-// times, and once in `EACH` ms of its time), as drawing takes real time.
+// ---- frames drawn for observers, and after scrolling. A page that changes with every timer is drawn less often
+// (`DRAWN` times, and once in `EACH` ms of its time), as drawing takes real time.
 const DRAWN = 20, EACH = 250;
 let unseen = false, watched = false, scrolled = false, drawn = 0, left = DRAWN, drawnAt = clock;
 const scrolls = (owner, ...names) => { for (const name of names) stand(owner, name, (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); }); };
@@ -103,7 +103,8 @@ scrolls(of("Element"), "scroll", "scrollTo", "scrollBy", "scrollIntoView");
 for (const name of G.Element ? ["scrollTop", "scrollLeft"] : [])
   setter(Element.prototype, name, (f, self, args) => { scrolled = true; return Reflect.apply(f, self, args); });
 const wanting = () => Number(unseen || scrolled || found.size > 0 || (watched && drawn !== mutations));
-// Whether a frame was drawn: for the `wanting`, and in any case for what is `fresh`.
+// Draws frames if `wanted`, unless too many were drawn, and in any case for what is `fresh`. Resolves to whether it
+// drew.
 const draw = async (wanted, fresh) => {
   left = Math.min(DRAWN, left + (clock - drawnAt) / EACH);
   drawnAt = clock;
@@ -112,9 +113,9 @@ const draw = async (wanted, fresh) => {
   await show();
   return true;
 };
-// The page that it is in has drawn a frame, which can't tell by itself whether it is in sight.
+// Called when the parent page has drawn: a frame can't tell by itself whether it is in sight.
 const drawnFor = async () => { unseen = scrolled = false; drawn = mutations; await tell(); };
-let shownAt = -1; // how much had happened when frames were drawn in which no more did: nobody has more to be told
+let shownAt = -1; // `happened()` when frames were drawn without further effect: no observer has more to report
 const happened = () => unseen || scrolled || found.size ? -2 : mutations + calls;
 const show = async () => {
   unseen = scrolled = false;

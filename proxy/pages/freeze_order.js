@@ -1,8 +1,8 @@
 // Part of freeze.js.
-// ---- answers are told to the page in the order in which it asked, however the network brought them: what it shows
-// while recording and in replay then hangs on no race. Nobody waits for one that was asked for longer than `STUCK` ago.
-const STUCK = 8000; // real ms, as the driver's patience (freeze.py)
-const line = []; // in the order of asking; `tell` is set when the answer is here
+// ---- answers reach the page in the order of its requests, in whatever order the network brings them. So its state,
+// while recording and in replay, depends on no race. Requests older than `STUCK` are not waited for.
+const STUCK = 8000; // real ms, like the driver's patience (freeze.py)
+const line = []; // in the order of requests; `tell` is set when the answer is here
 let telling = false;
 const queued = () => { const place = { since: native.now(), tell: null, gone: false }; line.push(place); return place; };
 const leave = (place) => { place.gone = true; place.tell = null; tellAll(); };
@@ -21,7 +21,7 @@ const tellAll = async () => {
     }
     line.shift();
     try { next.tell(); } catch (error) { report(error); }
-    await hop(); // each is a task of its own
+    await hop(); // each answer is a task of its own
   }
   telling = false;
 };
@@ -31,7 +31,7 @@ const inOrder = (promise) => {
   return new Promise((done, fail) => promise.then(
     (value) => arrived(place, () => done(value)),
     (error) => {
-      if (error && error.name === "AbortError") { leave(place); fail(error); } // the page itself gave it up
+      if (error && error.name === "AbortError") { leave(place); fail(error); } // the page itself aborted it
       else arrived(place, () => fail(error));
     }));
 };
@@ -45,9 +45,9 @@ if (G.XMLHttpRequest) {
     late.get(asked).push(event);
     if (event.type !== "loadend") return;
     arrived(place, () => {
-      if (places.get(asked) !== place) return; // given up, or asked anew
+      if (places.get(asked) !== place) return; // aborted, or sent anew
       places.delete(asked);
-      for (const one of late.get(asked)) send.call(asked, new one.constructor(one.type, one)); // told once, an event stays stopped
+      for (const one of late.get(asked)) send.call(asked, new one.constructor(one.type, one)); // copies, since a dispatched event stays stopped
     });
   };
   const giveUp = (asked) => {
@@ -64,7 +64,7 @@ if (G.XMLHttpRequest) {
   } });
   Native.prototype.constructor = Ordered;
   Object.defineProperty(G, "XMLHttpRequest", { value: Ordered, writable: true, configurable: true, enumerable: false });
-  // How long it may take is told by the page's clock, which stands while an answer is on its way.
+  // Its timeout runs by the page's clock, which stands while an answer is on its way.
   const limit = Object.getOwnPropertyDescriptor(Native.prototype, "timeout");
   const limits = new WeakMap(), alarms = new WeakMap();
   const alarm = (asked) => {

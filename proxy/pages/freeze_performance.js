@@ -1,5 +1,5 @@
 // Part of freeze.js.
-// ---- performance: entries keep names and sizes; their times are nought, as nothing took time
+// ---- performance: entries keep names and sizes; their times are 0, as nothing took time
 const MEASURED = new Set(["mark", "measure", "navigation", "resource"]);
 const still = (entry, more) => {
   if (entry.entryType === "mark" || entry.entryType === "measure") return entry;
@@ -41,7 +41,7 @@ if (G.Performance) {
   for (const name of ["getEntries", "getEntriesByType", "getEntriesByName"])
     stand(proto, name, (f, self, args) => arrange(Reflect.apply(f, self, args)));
   stand(proto, "mark", (f, self, [name, options]) => Reflect.apply(f, self, [name, { startTime: elapsed(), ...options }]));
-  const moment = (point) => { // a measure may begin or end with what the browser itself has noted, by its own clock
+  const moment = (point) => { // a measure may begin or end at a moment that the browser noted by its own clock
     if (typeof point !== "string" || !G.PerformanceTiming || !(point in PerformanceTiming.prototype)) return point;
     const at = self_.timing[point];
     if (!at) throw new DOMException(`'${point}' is empty: it did not happen, or was on another origin.`, "InvalidAccessError");
@@ -86,7 +86,7 @@ if (G.PerformanceObserver) {
   stand(Native.prototype, "takeRecords", (f, self) => arrange(Reflect.apply(f, self, [])));
   G.PerformanceObserver = Frozen;
 }
-if (G.console) { // what they say is the browser's own time
+if (G.console) { // console timers print the browser's own time
   const begun = new Map(), { log, warn } = console;
   const label = (given) => given === undefined ? "default" : String(given);
   stand(console, "time", (f, self, [given]) => { if (!begun.has(label(given))) begun.set(label(given), elapsed()); else warn(`Timer '${label(given)}' already exists`); });

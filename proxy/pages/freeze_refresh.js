@@ -1,7 +1,7 @@
 // Part of freeze.js.
-// ---- `<meta http-equiv=refresh>`: the browser would leave by its own clock, in the midst of what an agent does. Its way
-// is stopped, and the page's clock takes it.
-const planned = new Map(); // meta element -> where it leads
+// ---- `<meta http-equiv=refresh>`: the browser would navigate by its own clock, in the middle of an agent's action.
+// Its navigation is stopped, and a timer of the page's clock does it instead.
+const planned = new Map(); // meta element -> its target
 let going = false;
 const plan = (meta) => {
   const found = /^\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:[;,]\s*|\s|$)(.*)$/s.exec(meta.content);
@@ -29,7 +29,7 @@ if (isWindow && G.navigation) G.navigation.addEventListener("navigate", (event) 
   if (![...planned.values()].includes(event.destination.url)) return;
   const limit = Error.stackTraceLimit;
   Error.stackTraceLimit = 5;
-  const callers = new Error().stack.split("\n").length - 2; // one that a script asks for has it below us
+  const callers = new Error().stack.split("\n").length - 2; // a navigation by a script has that script below us in the stack
   Error.stackTraceLimit = limit;
   if (callers === 0) event.preventDefault();
 });

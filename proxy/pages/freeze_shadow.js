@@ -1,5 +1,5 @@
 // Part of freeze.js.
-// ---- shadow trees: neither a document's observer nor its list of animations looks into them
+// ---- shadow trees: a document's mutation observer and its list of animations do not cover them
 const roots = new Set([...(isWindow ? [document] : [])]);
 let mutations = 0;
 const observer = isWindow && G.MutationObserver
@@ -9,17 +9,17 @@ const enter = (root) => {
   roots.add(root);
   observer.observe(root, { subtree: true, childList: true, characterData: true, attributes: true });
   watchMotion(root);
-  if (root !== document) heedForms(root); // they are told of within a tree only
+  if (root !== document) heedForms(root); // submit events are seen within a tree only
   explore(root);
 };
-const explore = (root) => { // those that came with the markup
+const explore = (root) => { // enters the shadow trees that came with the markup
   const all = root.querySelectorAll("*");
   for (let n = 0; n < all.length; n++) if (all[n].shadowRoot) enter(all[n].shadowRoot);
 };
-const begin = (before) => { // with another document in the same window
+const begin = (before) => { // for another document in the same window
   roots.delete(before);
   enter(document);
-  for (const e of document.querySelectorAll("link,img,meta,marquee")) if (!e.sheet) awaitLoad(e); // what loaded by now is not awaited
+  for (const e of document.querySelectorAll("link,img,meta,marquee")) if (!e.sheet) awaitLoad(e); // what has loaded by now is not awaited
   changed();
 };
 if (observer) {

@@ -1,10 +1,10 @@
 // Part of freeze.js.
-// ---- streams, in replay: all that was recorded comes at once, in its order, and the clock stands until it has. What time had
-// brought after a view was seen comes with the step that led to the next one.
+// ---- streams, in replay: all recorded messages come at once, in their order, and the clock stands until they have
+// come. Those that time had brought after a view was taken come with the step that led to the next one.
 let goOn = async () => {};
 if (config.replay && G.WebSocket) {
-  const STREAM = "stillweb-stream", REST = "stillweb-rest", STEP = "stillweb-step ", HANG = 45000; // real ms: on a busy machine seconds are short
-  const waits = new WeakMap(); // socket -> how many ends of what comes by itself are awaited
+  const STREAM = "stillweb-stream", REST = "stillweb-rest", STEP = "stillweb-step ", HANG = 45000; // real ms: seconds are short on a busy machine
+  const waits = new WeakMap(); // socket -> number of REST messages awaited
   const talking = new Set(), say = G.WebSocket.prototype.send;
   const await_ = (socket) => { waits.set(socket, (waits.get(socket) || 0) + 1); pending++; };
   const come = (socket, all) => {
@@ -35,7 +35,7 @@ if (config.replay && G.WebSocket) {
       come(socket);
     });
     for (const end of ["close", "error"]) socket.addEventListener(end, () => come(socket, true));
-    socket.addEventListener("close", (event) => { // a message that was not recorded: the driver hears of it here
+    socket.addEventListener("close", (event) => { // an unrecorded message of the page: the driver hears of it here
       if (event.code === 1011 && /^stillweb: miss/.test(event.reason)) G.console.error(`stillweb: miss: ${socket.url}`);
     });
     native.setTimeout(() => come(socket, true), HANG);
@@ -50,15 +50,16 @@ if (config.replay && G.WebSocket) {
   });
   G.WebSocket = Frozen;
 }
-// While recording, what web sockets say is counted, so that the driver knows what is still on its way. As in replay the
-// clock stands while one opens, and until a message of the page is answered: what comes of it would come at another time
-// of the page else. How long, in real ms, a message may be without an answer: less once one like it was left without.
+// While recording, messages of web sockets are counted, so that the driver knows what is still on its way. As in
+// replay, the clock stands while a socket opens, and until a message of the page is answered; else the effects would
+// come at another time of the page. `PATIENCE` is how long, in real ms, a message may be without an answer: less once
+// one like it was left without.
 const OPENING = 8000, PATIENCE = [2000, 250, 250, 0], PAUSE = 60;
-const sockets = new Map(); // those that are open: how many messages each sent and heard, and what it waits for
-const unanswered = new Map(); // what messages look like that nobody answered -> how many
+const sockets = new Map(); // open sockets: how many messages each sent and heard, and what it waits for
+const unanswered = new Map(); // kinds of messages that nobody answered -> how many
 const kindOf_ = (data) => typeof data === "string" ? data.slice(0, 200).replace(/[0-9a-f-]{8,}|[0-9]+/gi, "#").slice(0, 40)
   : `${data.byteLength === undefined ? data.size : data.byteLength}`;
-// `silent`: sockets to which something was said since the last `ask()` and that have not said a word since.
+// `silent`: sockets that the page sent a message since the last `ask()`, and that have sent none since.
 const talk = () => {
   const all = { sent: 0, heard: 0, silent: 0 };
   for (const [socket, count] of sockets)
@@ -68,7 +69,7 @@ const talk = () => {
 };
 if (!config.replay && G.WebSocket) {
   goOn = async () => { for (const count of sockets.values()) count.asked = count.spoken = false; };
-  const wait = (count, ms, kind) => { // the clock stands
+  const wait = (count, ms, kind) => { // stops the clock until the answer
     pending++;
     const one = { kind, late: native.setTimeout(() => {
       if (kind !== null) unanswered.set(kind, (unanswered.get(kind) || 0) + 1);
@@ -82,7 +83,7 @@ if (!config.replay && G.WebSocket) {
     hop().then(() => { pending--; });
   };
   const over = (count) => { for (const one of [...count.waits]) release(count, one); };
-  const heard = (count) => { // others may come in its wake
+  const heard = (count) => { // other messages may follow in its wake
     count.heard++;
     count.asked = false;
     count.spoken = true;
@@ -112,12 +113,13 @@ if (!config.replay && G.WebSocket) {
   });
   G.WebSocket = Counted;
 }
-// What streams have said by now. Nothing is drawn: the page is told of nothing until they are silent.
+// Reports the messages of streams so far. Nothing is drawn: the page's observers hear nothing until the streams are
+// silent.
 const hearing = async () => {
   await askWorkers({ ping: true });
   return saying(together(status()));
 };
-// An event stream is read to its recorded end, and then stays open and silent: nobody asks again.
+// An event stream is read to its recorded end, and then stays open and silent: no page reconnects.
 if (config.replay && G.EventSource) {
   const Native = G.EventSource, ask = G.fetch;
   const state = new WeakMap();
@@ -140,7 +142,7 @@ if (config.replay && G.EventSource) {
         return undefined;
       }, fail);
     }
-    [KEY](text, own) { // the HTML standard, 9.2.6; what no empty line ends is left out
+    [KEY](text, own) { // HTML standard, 9.2.6; an event without its final empty line is left out
       let data = [], type = "";
       for (const line of text.split(/\r\n|\r|\n/).slice(0, -1)) {
         if (own.readyState === 2) return;

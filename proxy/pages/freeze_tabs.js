@@ -1,16 +1,16 @@
 // Part of freeze.js.
-// ---- tabs that the page opens: the browser tells of them when it likes, so they are counted for the driver, which waits
-// until it was told of as many. What uses a window that is there already opens none.
-let tabs = 0, tabsSaid = 0, tabsTold = 0; // opened here; how many of them the driver knows of, and was told of by the browser
+// ---- tabs that the page opens: the browser reports them late, so they are counted for the driver, which waits until
+// as many were reported. A link or form that uses an existing window opens none.
+let tabs = 0, tabsSaid = 0, tabsTold = 0; // opened here; how many of them the driver was told of, and how many the browser reported to it
 let heedForms = () => {};
 if (isWindow) {
-  const SHOWN = /^(https?|about|blob):/; // others have no page that is told of
-  const named = new Map(); // a name that was given -> its window, null if that is not known
+  const SHOWN = /^(https?|about|blob):/; // other schemes have no page that is reported
+  const named = new Map(); // name of a window -> the window, null if it is unknown
   const met = new WeakSet();
-  const isNew = (w) => { // the document that a window begins with has no place in its history
+  const isNew = (w) => { // a window's initial document has no entry in its history
     if (w.top !== w || met.has(w)) return false;
     met.add(w);
-    try { return w.navigation.currentEntry === null; } catch { return G.origin === "null"; } // which a sandboxed page can't see
+    try { return w.navigation.currentEntry === null; } catch { return G.origin === "null"; } // a sandboxed page can't read it
   };
   const taken = (name) => {
     if (named.has(name)) return !(named.get(name) && named.get(name).closed);
@@ -19,7 +19,7 @@ if (isWindow) {
       if (w === w.parent) return false;
     }
   };
-  const opens = (alone, ...elements) => { // whether a link or form opens a tab, `alone` if that knows nothing of this page
+  const opens = (alone, ...elements) => { // true if a link or form opens a tab; `alone`: the tab has no opener
     const setter_ = [...elements, document.querySelector("base[target]")].find((e) => e && (e.getAttribute("formtarget") || e.getAttribute("target")));
     const target = setter_ ? setter_.getAttribute("formtarget") || setter_.getAttribute("target") : "";
     if (/^(|_self|_parent|_top)$/i.test(target)) return false;
@@ -35,7 +35,7 @@ if (isWindow) {
     return event.type === "click" && !link.hasAttribute("download") && (SHOWN.test(protocol) || protocol === "javascript:") &&
       opens(/\bno(opener|referrer)\b/i.test(link.getAttribute("rel")), link);
   };
-  // What is done about an event is known when everybody has heard of it.
+  // What becomes of an event is known when all its listeners have run.
   const heed = (event, does) => native.soon(() => { if (!event.defaultPrevented && does()) tabs++; });
   const clicked = (event) => {
     const link = event.composedPath().find((e) => (e.localName === "a" || e.localName === "area") && e.hasAttribute("href"));
@@ -43,12 +43,12 @@ if (isWindow) {
   };
   const sent = (form, button) => form.getAttribute("method") !== "dialog" && opens(false, button, form);
   heedForms = (root) => listen(root, "submit", (event) => {
-    const { target, submitter } = event; // which are gone afterwards, in a shadow tree
+    const { target, submitter } = event; // in a shadow tree, these are gone afterwards
     heed(event, () => sent(target, submitter));
   }, true);
   heedForms(G);
   for (const kind of ["click", "auxclick"]) listen(G, kind, clicked, true);
-  stand(HTMLElement.prototype, "click", (f, self, args) => { // what is in no document is heard by nobody
+  stand(HTMLElement.prototype, "click", (f, self, args) => { // clicks on an element outside the document reach none of our listeners
     if (!self.isConnected) listenTo.call(self, "click", clicked, { capture: true, once: true });
     return Reflect.apply(f, self, args);
   });
@@ -59,26 +59,26 @@ if (isWindow) {
   stand(G, "open", (f, self, args) => {
     const w = Reflect.apply(f, self, args), [url, given, features] = args.map(String);
     const name = given && given !== "undefined" ? given : "_blank";
-    // No window: it was blocked (as all are in a sandbox), or knows nothing of this page.
+    // No window: it was blocked (as all are in a sandbox), or has no opener.
     const unseen = !w && G.origin !== "null" && /(^|[\s,])no(opener|referrer)\b(?!\s*=\s*(0|no|false))/i.test(features) && !taken(name);
     if (w ? isNew(w) && (!url || SHOWN.test(protocolOf(url))) : unseen) tabs++;
     if (w && w.top === w && name[0] !== "_") named.set(name, w);
     return w;
   });
 }
-// How many more were opened, by this document and its frames, than the driver was told of.
+// How many more tabs this document and its frames opened than were reported to the driver.
 const untold = () => {
   let count = tabs - tabsTold;
   for (const one of workers) if (one.state) count += Math.max(0, one.state.tabs - (one.tabsTold || 0));
   return count;
 };
-const saying = (state) => { // to the driver
+const saying = (state) => { // adds the count of tabs to a state for the driver
   state.untold = untold();
   tabsSaid = tabs;
   for (const one of workers) if (one.state) one.tabsSaid = one.state.tabs;
   return state;
 };
-const told = () => { // it was told of as many as were said
+const told = () => { // called when the browser has reported as many as the driver was told of
   tabsTold = tabsSaid;
   for (const one of workers) one.tabsTold = one.tabsSaid;
 };

@@ -1,18 +1,18 @@
 // Part of freeze.js.
-// ---- what a page waits for besides `fetch`: its own loading, scripts, styles, pictures and frames that load, and the
-// browser's own work (storage, digests, pictures made). The clock stands until it is done, for how long it takes hangs
-// on the machine. The driver hears of such requests late, and of the rest not at all. What never comes is given up
-// after `asks` of the driver, which asks only while it knows of no request that is under way, and `ms` real ms.
+// ---- what a page waits for besides `fetch`: its own loading, the loading of scripts, styles, images and frames, and
+// the browser's own work (storage, digests, image encoding). The clock stands until it is done, as its duration depends
+// on the machine. The driver hears of such requests late, and of the rest not at all. What never ends is given up after
+// `asks` of the driver, which asks only while it knows of no request under way, and `ms` real ms.
 const ELEMENT = { asks: 60, ms: 1000 }, WORK = { asks: 600, ms: 8000 }, LOADING = { asks: 200, ms: 5000 };
 const holds = new Set();
 const hold = (patience = WORK) => {
   const one = { since: native.now(), asks: 0, patience };
   holds.add(one);
-  return () => { hop().then(() => holds.delete(one)); }; // what the page does about it comes first
+  return () => { hop().then(() => holds.delete(one)); }; // the page's reaction to it comes first
 };
 const until = (promise) => { const end = hold(); promise.then(end, end); return promise; };
 const document_ = isWindow ? { since: native.now(), asks: 0 } : null;
-// How much the clock waits for. `through`: what has been out for long is not counted.
+// Returns how much the clock waits for. With `through`, what is older than `STUCK` is not counted.
 const holding = (through) => {
   const now = native.now();
   let count = 0;
@@ -20,12 +20,12 @@ const holding = (through) => {
     if (++one.asks > one.patience.asks && now - one.since > one.patience.ms) holds.delete(one);
     else if (!through || now - one.since < STUCK) count++;
   }
-  if (isWindow && document.readyState !== "complete" && !through) // one that is written to later never completes
+  if (isWindow && document.readyState !== "complete" && !through) // a document that is written to later never completes
     if (++document_.asks <= LOADING.asks || now - document_.since <= LOADING.ms) count++;
   return count;
 };
 
-// ---- elements. One is held from when it is seen to load until it says how that ended.
+// ---- elements: held from the moment they are seen to load until their load or error event
 const LOADS = "script[src],link[href],img,iframe,frame,meta[http-equiv=refresh i],marquee";
 const loads = (e) => {
   switch (e.localName) {
@@ -36,11 +36,11 @@ const loads = (e) => {
     default: return false;
   }
 };
-const loading = new WeakMap(); // element -> what ends its being held
-const ran = new WeakSet(); // scripts: each runs once, wherever it is put
+const loading = new WeakMap(); // element -> the listener that ends its hold
+const ran = new WeakSet(); // scripts that were awaited: each runs once, wherever it is put
 const awaitLoad = (e) => {
   if (e.localName === "meta") plan(e);
-  if (e.localName === "marquee" && e.stop) e.stop(); // before it has begun: at its beginning
+  if (e.localName === "marquee" && e.stop) e.stop(); // before it has begun, so it stays at its start
   if (!(e instanceof HTMLElement) || loading.has(e) || ran.has(e) || !loads(e)) return;
   if (e.localName === "script") ran.add(e);
   const release = hold(ELEMENT);
@@ -54,9 +54,9 @@ const awaitLoad = (e) => {
   for (const kind of ["load", "error"]) listenTo.call(e, kind, end, true);
 };
 const SOURCES = new Set(["src", "srcset", "srcdoc", "href", "rel"]);
-const LOADERS = new Set(["script", "link", "img", "iframe", "frame", "meta", "marquee"]); // what LOADS may mean
-const noticed = (records) => { // of large documents there are hundreds of thousands
-  const covered = new Set(); // what is looked through with what it stands in
+const LOADERS = new Set(["script", "link", "img", "iframe", "frame", "meta", "marquee"]); // the elements that LOADS may match
+const noticed = (records) => { // large documents have hundreds of thousands
+  const covered = new Set(); // nodes that are searched together with their parent
   for (let n = 0; n < records.length; n++) {
     const record = records[n], type = record.type;
     if (type === "attributes" && SOURCES.has(record.attributeName)) awaitLoad(record.target);
@@ -73,7 +73,7 @@ const noticed = (records) => { // of large documents there are hundreds of thous
     }
   }
 };
-if (G.HTMLImageElement) { // one that is in no document yet loads all the same
+if (G.HTMLImageElement) { // an image loads even outside a document
   const proto = HTMLImageElement.prototype;
   for (const name of ["src", "srcset"])
     setter(proto, name, (f, self, args) => { Reflect.apply(f, self, args); if (self.isConnected === false) awaitLoad(self); });
@@ -81,7 +81,7 @@ if (G.HTMLImageElement) { // one that is in no document yet loads all the same
 }
 
 // ---- the browser's own work
-const works = (owner, ...names) => { // each gives a promise
+const works = (owner, ...names) => { // functions that return a promise
   for (const name of names) stand(owner, name, (f, self, args) => {
     const answer = Reflect.apply(f, self, args);
     return answer && typeof answer.then === "function" ? until(answer) : answer;
@@ -105,7 +105,7 @@ works(of("FileSystemFileHandle"), "getFile", "createWritable", "createSyncAccess
 works(of("FileSystemWritableFileStream"), "write", "close");
 works(G, "createImageBitmap");
 works(G.WebAssembly, "compile", "instantiate", "compileStreaming", "instantiateStreaming");
-const events = (target, kinds, patience = WORK) => { // held until one of these comes
+const events = (target, kinds, patience = WORK) => { // held until one of these events comes
   const release = hold(patience);
   const end = () => { for (const kind of kinds) unlisten.call(target, kind, end); release(); };
   for (const kind of kinds) listenTo.call(target, kind, end);
@@ -120,7 +120,7 @@ for (const name of ["back", "forward", "go"]) stand(of("History"), name, (f, sel
   Reflect.apply(f, self, args);
   if (name !== "go" || Number(args[0])) events(G, ["popstate", "pagehide"], ELEMENT);
 });
-// Of two pictures, before and after what is done in between: that has its own time, what comes around it takes none.
+// A view transition has two pictures, before and after its update. The update takes its own time, the rest takes none.
 stand(of("Document"), "startViewTransition", (f, self, [given, ...more]) => {
   const update = typeof given === "function" ? given : given && given.update, begun = hold();
   const done = (...args) => { begun(); return update ? update(...args) : undefined; };

@@ -1,8 +1,8 @@
 // Part of freeze.js.
-// ---- workers: the same script runs first in each of them
+// ---- workers: this same script runs first in each of them
 let births = 0;
 const source = (more) => `(${freeze.toString()})(${JSON.stringify({ ...config, ...more, address: (more && more.address) || `${address} ${++births}` })});\n`;
-// A module's imports run before its own first line, so for a module it is the first import.
+// A module's imports run before its own first line, so in a module this script is the first import.
 const first_in = (kind, more) => kind === "module" ? `import "data:text/javascript,${encodeURIComponent(source(more))}";\n` : source(more);
 const blobs = new Map();
 if (G.URL && URL.createObjectURL) {
@@ -26,12 +26,13 @@ const prepared = (url, kind, shared, more) => {
   }
   if (!/^https?:$/.test(full.protocol)) return null;
   if (isWindow) { full.search += (full.search ? "&" : "?") + MARK + (shared ? "=shared" : "") + (kind === "module" ? "=module" : ""); return full.href; }
-  // The driver does not see what a worker asks for: its own workers begin here, and load their script themselves.
+  // The driver does not see a worker's requests, so the workers of a worker begin here, and load their script
+  // themselves.
   const begin = source({ address: full.href, base: full.href });
   return kind === "module" ? script(`import "data:text/javascript,${encodeURIComponent(begin)}";\nimport ${JSON.stringify(full.href)};`)
     : script(begin, `importScripts(${JSON.stringify(full.href)});`);
 };
-// Where a policy must have allowed a worker's address (Trusted Types), it is asked to allow ours instead.
+// If a policy (Trusted Types) must allow a worker's address, it is asked about that address, and then allows ours.
 const policies = [];
 let passing = null;
 if (G.TrustedTypePolicyFactory) stand(TrustedTypePolicyFactory.prototype, "createPolicy", (f, self, [name, rules, ...more]) => {
@@ -54,7 +55,7 @@ const trustedBy = (ready) => {
     try {
       const made = policy.createScriptURL(ready);
       if (String(made) === ready) return made;
-    } catch { continue; } // another's address: the next may be the one
+    } catch { continue; } // a policy for other addresses: the next may allow ours
   }
   return ready;
 };
@@ -66,11 +67,11 @@ const attach = (worker, port, url) => {
   worker.addEventListener("error", (event) => {
     if (known.begun) return;
     workers.delete(known);
-    // An error of the script itself has a message; one that never loaded has none.
+    // An error of the script itself has a message; a script that never loaded has none.
     if (url && event.message === undefined) G.console.warn(`stillweb: worker: ${url}`);
   });
-  if (port.addEventListener) port.addEventListener("close", () => workers.delete(known)); // a frame shows another document
-  if (port.addEventListener) worker.addEventListener("message", (event) => { // a worker ends itself
+  if (port.addEventListener) port.addEventListener("close", () => workers.delete(known)); // the frame shows another document
+  if (port.addEventListener) worker.addEventListener("message", (event) => { // the worker has closed itself
     if (!event.data || event.data[MARK] !== "closed") return;
     event.stopImmediatePropagation();
     workers.delete(known);
@@ -80,7 +81,7 @@ const attach = (worker, port, url) => {
 if (G.Worker) {
   const Native = G.Worker;
   const Frozen = new Proxy(Native, { construct: (target, [url, options, ...more], as) => {
-    if (!URL.canParse(url, base())) return new Native(url, options); // it says what is wrong
+    if (!URL.canParse(url, base())) return new Native(url, options); // the constructor reports the error
     const ready = prepared(url, kindOf(options));
     const worker = allowed(url, ready, (at) => Reflect.construct(target, [ready === null ? url : at, options, ...more], as === Frozen ? target : as));
     if (ready !== null) {
@@ -97,13 +98,14 @@ if (G.Worker) {
     return Reflect.apply(f, self, []);
   });
 }
-// A shared worker has no channel that is ours alone; all of its pages speak to it by broadcast, each with its mark.
+// A shared worker has no channel that is ours alone. All of its pages speak to it by broadcast, each with an id of its
+// own.
 const sharedHere = new Map();
 if (G.SharedWorker) {
   const Frozen = new Proxy(G.SharedWorker, { construct: (target, [url, options, ...more], as) => {
     if (!URL.canParse(url, base())) return new target(url, options);
     const full = absolute(url), kind = kindOf(options), own = `${kind} ${full.href}`;
-    // One that has no address keeps to those of this page who ask for the same, by a name of ours.
+    // A worker without an address is shared only within this page, under a name of ours.
     if (!/^https?:$/.test(full.protocol) && !sharedHere.has(own)) {
       const air = native.uuid();
       sharedHere.set(own, { air, at: prepared(url, kind, true, { air }) });
@@ -115,7 +117,7 @@ if (G.SharedWorker) {
     const from = native.uuid();
     const port = { postMessage: (message) => air.postMessage({ ...message, from }) };
     const known = attach(worker, port, full.href);
-    known.late = true; // until it has spoken; what is said before it listens is lost
+    known.late = true; // until it has spoken; messages sent before it listens are lost
     pending++;
     const heard = () => { if (known.late) { known.late = false; pending--; } };
     worker.addEventListener("error", heard);
@@ -129,17 +131,17 @@ if (G.SharedWorker) {
   } });
   G.SharedWorker = Frozen;
 }
-// Due time of the workers' next timer, as they last said; their clocks are kept with the page's.
+// Due time of the workers' next timer, as last reported; their clocks move with the page's.
 const nextInWorkers = () => [...workers].reduce((least, { state, offset }) =>
   state && state.next !== null ? Math.min(least, config.start + offset + state.elapsed + state.next) : least, Infinity);
-// Real ms in which one that begins, or computes, is waited for; for ever it holds nothing.
+// Real ms for which a worker that begins, or computes, is waited for. After that it holds nothing up.
 const BEGINNING = 20000, WORKING = 8000;
 const NOTHING = { elapsed: 0, pending: 0, held: 0, started: 0, fetched: 0, mutations: 0, next: null, leaving: 0, tabs: 0, wanting: 0, fresh: 0, sent: 0, heard: 0, silent: 0 };
 const askWorkers = async (message) => {
   for (const known of workers) if (known.frame && known.frame.closed) workers.delete(known);
   const answers = await Promise.all([...workers].map((known) => new Promise((done) => {
     if (known.silent || known.late) { done(null); return; }
-    if (!known.since) known.since = native.now(); // of what it has not answered yet
+    if (!known.since) known.since = native.now(); // time of the first message that it has not answered yet
     const timeout = native.setTimeout(() => {
       known.silent = native.now() - known.since > (known.begun || known.frame ? WORKING : BEGINNING);
       known.state = { ...NOTHING, ...known.state, pending: 0, held: known.silent ? 0 : 1, next: null };
@@ -155,7 +157,7 @@ const askWorkers = async (message) => {
   return answers.filter((answer) => answer !== null);
 };
 
-// Frames in a page are driven by it as workers are, so that all clocks in it are one.
+// A page drives its frames like workers, so that all clocks in it are one.
 const answer = async (data) => {
   await hop();
   if (data.frames) return frames();
@@ -172,8 +174,8 @@ if (isWindow) {
   listen(G, "message", (event) => {
     if (!event.data || event.data[MARK] !== "frame" || !event.ports.length) return;
     event.stopImmediatePropagation();
-    if (!event.source) return; // it has gone meanwhile, and will never answer
-    for (const known of workers) if (known.frame === event.source) workers.delete(known); // it shows another document
+    if (!event.source) return; // it is gone meanwhile, and will never answer
+    for (const known of workers) if (known.frame === event.source) workers.delete(known); // the frame shows another document
     const known = attach(event.ports[0], event.ports[0]);
     known.frame = event.source;
     known.offset = elapsed(); // a document's clock begins with it
@@ -185,7 +187,8 @@ if (isWindow) {
       if (data.meet === undefined) channel.port1.postMessage(await answer(data));
       else meet(config.start + data.meet, data.through);
     };
-    // Outside of the whole script: the browser notes where a message is posted, and would read all of it for that.
+    // Posted outside of this script: the browser notes where a message is posted, and would read the whole script for
+    // that.
     Promise.resolve().then(() => G.parent.postMessage({ [MARK]: "frame" }, "*", [channel.port2]));
   }
 }
@@ -198,7 +201,7 @@ if (!isWindow) {
     stand(WorkerLocation.prototype, "toString", (f, self) => real ? real.href : unmarked(Reflect.apply(f, self, [])));
   }
   if (G.postMessage) stand(G, "close", (f, self, args) => { G.postMessage({ [MARK]: "closed" }); return Reflect.apply(f, G, args); });
-  if (config.base) { // our script stands at another address than the worker's own
+  if (config.base) { // our script has another address than the worker itself
     const whole = (url) => typeof url === "string" || url instanceof URL ? absolute(url).href : url;
     stand(G, "importScripts", (f, self, urls) => Reflect.apply(f, self, urls.map(whole)));
     stand(G, "fetch", (f, self, [what, ...more]) => Reflect.apply(f, self, [whole(what), ...more]));

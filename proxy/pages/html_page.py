@@ -1,4 +1,4 @@
-"""Pages that are one HTML file: their templates."""
+"""Templates of pages that are one HTML file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
-    """A template of a package, in which a name that is not given is an error; it counts by `counted`."""
+    """Return a template of a package, in which a missing name is an error, with the filter `counted`."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)

@@ -1,4 +1,4 @@
-"""Whether the streams of a page that is at rest have said all, while recording: they speak when they like."""
+"""Silence of streams while recording: whether a page at rest still gets messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.pages.traffic import Traffic
 
 LISTENINGS = 6  # times that streams are listened to for silence, at most
-BARE = 50  # characters of text up to which a page with streams may not have been told what to show
+BARE = 50  # characters of text up to which a page with streams may still wait for its content
 _TEXT = """() => {
   const roots = [document];
   for (const root of roots) for (const e of root.querySelectorAll("*")) if (e.shadowRoot) roots.push(e.shadowRoot);
@@ -30,7 +30,7 @@ _TEXT = """() => {
 
 
 class Listening:
-    """The streams of a page in one settling, which ends at the loop's time `deadline`."""
+    """The streams of a page during one settling, which ends at the loop's time `deadline`."""
 
     def __init__(self, page: Page, traffic: Traffic, patience: Patience, deadline: float) -> None:
         self._page = page
@@ -39,18 +39,21 @@ class Listening:
         self._deadline = deadline
         self._signs = traffic.signs(patience.vain)
         self._count = 0
-        self._until = 0.0  # when a page that shows next to nothing, or has asked in vain, is taken as it is
-        self.busy: list[str] = []  # what says that the page is at work, though nothing came of it
+        self._until = 0.0  # when a page that is nearly empty, or has asked in vain, is accepted as it is
+        self.busy: list[str] = []  # signs that the page is at work, though nothing came of it
 
     async def bring(self, state: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]) -> bool:
-        """Whether they say something to a page in that `state`; how long they are heard hangs on what it shows."""
+        """Return True if the streams send something to a page in that `state`.
+
+        How long they are listened to depends on what the page shows.
+        """
         if self._count >= LISTENINGS:
             return False
         self._count += 1
         silence, loop = self._traffic.silence, asyncio.get_running_loop()
         if not await silence.kept(state, ask):
             return True
-        # what it is to show comes by the stream, from a server that is still at work
+        # its content comes by the stream, from a server that is still at work
         if state["silent"] or await _bare(self._page):
             self._until = self._until or loop.time() + self._patience.stuck
             if await silence.broken(state, ask, min(self._until, self._deadline)):
@@ -59,20 +62,20 @@ class Listening:
         if self.busy and await silence.broken(
             state, ask, min(loop.time() + self._patience.busy, self._deadline)
         ):
-            self._count = 0  # as often as it has something to say of its work
+            self._count = 0  # as often as the server has news of its work
             return True
         return False
 
     async def over(self) -> str:
-        """The page is taken as it is; what it says of being at work, if it does."""
+        """Note that the page is accepted as it is. Return its sign of being at work, "" without one."""
         await self._signs.rested(self._page, self.busy)
         return f"says that it is still at work: {self.busy[0].partition(' ')[2]}" if self.busy else ""
 
 
 async def _bare(page: Page) -> bool:
-    """Whether a page shows no more than the names of a few buttons."""
+    """Return True if a page shows no more than the names of a few buttons."""
     try:
         length = await answered(page.evaluate(_TEXT))
     except PlaywrightError:
-        return False  # it goes
+        return False  # it goes away
     return length is not None and length < BARE

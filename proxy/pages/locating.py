@@ -1,4 +1,4 @@
-"""The element that a step means."""
+"""Elements of a page, found by the target of a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillweb.proxy.pages.steps import TARGETS
 if TYPE_CHECKING:
     from playwright.async_api import FrameLocator, Locator, Page
 
-LOOK_MS = 2_000  # for a look at what there is, where an element is missing
+LOOK_MS = 2_000  # to list what there is, if an element is missing
 _FIELDS = {
     "textbox",
     "searchbox",
@@ -28,8 +28,8 @@ _FIELDS = {
 }
 _OPERABLE = {*_FIELDS, "button", "link", "tab", "menuitem", "option"}
 _NAMED = re.compile(r'^ *- \'?([a-z]+) ("(?:[^"\\]|\\.)*")', re.M)  # a line of an accessibility snapshot
-SHOWN = 4  # elements that are told of where a name means several
-# A tag with what names it, its text, and what stands nearest around it that has a name.
+SHOWN = 4  # elements listed in a message if a name means several
+# A tag with its id or name, its text, and the nearest ancestor that has an id.
 _LOOK = """(e) => {
   const cut = (t) => { const all = (t || "").split(/\\s+/).filter(Boolean).join(" "); return all.length > 30 ? all.slice(0, 30).toWellFormed() + "…" : all; };
   const tag = (n) => n.localName + (n.id ? "#" + n.id : n.getAttribute("name") ? `[name=${n.getAttribute("name")}]` : "");
@@ -40,7 +40,7 @@ _LOOK = """(e) => {
 
 
 async def locate(page: Page, given: dict[str, Any]) -> Locator:
-    """The one visible element that a target means. Raises Failed when there is none, or several."""
+    """Return the one visible element that a target means. Raises Failed if there is none, or several."""
     root: Page | FrameLocator = page
     for part in given["frame"].split(">>>") if "frame" in given else ():
         root = root.frame_locator(part.strip())
@@ -71,7 +71,7 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
             return found.nth(places[given["nth"] - 1])
         if len(places) == 1:
             return found.nth(places[0])
-        if way == "text":  # the text of a link or button, rather than that of a cell
+        if way == "text":  # prefer the text of a link or button to that of a cell
             for role in ("button", "link", "tab", "menuitem", "option"):
                 operable = root.get_by_role(role, name=value, exact=exactly)
                 seen = await _seen(operable)
@@ -84,7 +84,10 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
 
 
 async def _there(root: Page | FrameLocator, given: dict[str, Any]) -> str:
-    """The elements with a role of that kind whose names are nearest to the one sought; "" where there are none, or no such frame."""
+    """Return a text that lists the elements of the sought kind with the most similar names.
+
+    Returns "" if there are none, or no such frame.
+    """
     from playwright.async_api import Error
 
     if "css" in given:
@@ -103,7 +106,7 @@ async def _there(root: Page | FrameLocator, given: dict[str, Any]) -> str:
 
 
 async def _told_apart(found: Locator, places: Sequence[int]) -> str:
-    """The first of several elements, each with its `nth` and what a person may know it by."""
+    """Return the first of several elements, each with its `nth` and what a person may know it by."""
     said = [
         f"{nth}: {await found.nth(place).evaluate(_LOOK)}"
         for nth, place in enumerate(places[:SHOWN], start=1)
@@ -112,7 +115,10 @@ async def _told_apart(found: Locator, places: Sequence[int]) -> str:
 
 
 async def _seen(found: Locator) -> range | list[int]:
-    """Which of the first 200 elements are visible; asked one by one only where some are not."""
+    """Return the indexes of the visible ones of the first 200 elements.
+
+    Elements are asked one by one only if some are hidden.
+    """
     count = await found.count()
     if not count or await found.filter(visible=True).count() == count:
         return range(count)
@@ -120,7 +126,7 @@ async def _seen(found: Locator) -> range | list[int]:
 
 
 def named(given: dict[str, Any]) -> str:
-    """The target in words."""
+    """Return the target in words."""
     way = next((way for way in TARGETS if way in given), None)
     if way is None:
         return "the page"

@@ -1,6 +1,6 @@
-"""Whether a page with a password field asks who comes, before it shows anything: told from its markup alone.
+"""Recognition of login pages among pages with a password field, from their markup alone.
 
-A form that registers somebody, or keeps their settings, has a password among other fields, and is a page like others.
+A form to register, or to keep settings, has a password among other fields, and is a page like others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PASSWORD = ".//input[translate(@type, 'PASWORD', 'pasword') = 'password']"
 _SPEAKING = (
     ".//h1|.//h2|.//h3|.//legend|.//title|.//button|.//label|.//*[@role='button']|.//*[@role='heading']"
 )
-_TYPED = frozenset({"", "text", "email", "tel", "url", "search"})  # what a name is typed into
+_TYPED = frozenset({"", "text", "email", "tel", "url", "search"})  # types of fields that a name is typed into
 _MUTE = frozenset({"hidden", "submit", "button", "image", "reset", "checkbox", "password"})
 _ROLES = frozenset(
     {"slider", "spinbutton", "combobox", "listbox", "radio", "switch", "tab", "grid", "textbox"}
@@ -31,7 +31,7 @@ _ROLES = frozenset(
 
 
 def asks_who(markup: str) -> bool:
-    """Whether a page's form for a password is one to log in: it says so, or has hardly any other field.
+    """Return True if a page's password form is a login: it says so, or has hardly any other field.
 
     `markup` has a password field.
     """
@@ -48,7 +48,7 @@ def _is_login(password: Any, page: Any) -> bool:
     others = [one for one in scope.xpath(_PASSWORD) if one is not password]
     told = (password.get("autocomplete") or "").lower()
     if told == "new-password" or (others and told != "current-password"):
-        return False  # typed twice, by somebody who chooses it
+        return False  # typed twice, by a person who chooses a password
     if told == "current-password" or (form is not None and _LEADS.search(form.get("action") or "")):
         return True
     if _SAYS.search(_said(scope)) or _SAYS.search(_headed(page)):
@@ -71,7 +71,7 @@ def _kind(field: Any) -> str:
 
 
 def _said(scope: Any) -> str:
-    """What buttons, labels and headings of a form say."""
+    """Return the texts of a form's buttons, labels and headings."""
     texts = [" ".join(one.itertext()) for one in scope.xpath(_SPEAKING)]
     texts += [one.get("value") or "" for one in scope.iter("input") if _kind(one) in ("submit", "button")]
     return "\n".join(" ".join(text.split()) for text in texts)

@@ -1,5 +1,5 @@
-// What a person sees of a document, read without changing it: its visible text, its markup with the live state of
-// forms and open shadow roots in it, the state that filters and pages are in, and its links to documents.
+// Reads what a person sees of a document, without changing it: its visible text, its markup with the live state of
+// forms and open shadow roots, the state of its filters and pages, and its links to documents.
 () => {
   const clean = (text) => (typeof text === "string" ? text : "").replace(/\s+/g, " ").trim();
   const label = (e) => clean(e.getAttribute("aria-label") ||
@@ -20,7 +20,7 @@
   const fields = [];
   for (const e of all("input,select,textarea")) {
     const type = e.localName === "input" ? e.type : e.localName;
-    const drawn = /^(checkbox|radio)$/.test(type) && [...e.labels].some(shown); // by its label, where it is hidden itself
+    const drawn = /^(checkbox|radio)$/.test(type) && [...e.labels].some(shown); // visible by its label, if it is hidden itself
     if (/^(hidden|password|submit|button|reset|image|file)$/.test(type) || !(shown(e) || drawn)) continue;
     const field = { label: label(e), type };
     if (e.name) field.name = e.name;
@@ -50,7 +50,7 @@
   if (open.length) state.open = open;
 
   const inert = document.implementation.createHTMLDocument(""); // nothing in the copy loads or runs
-  const copy = (node, into) => { // node's children into `into`, with what the markup alone doesn't say
+  const copy = (node, into) => { // copies node's children into `into`, with the state that the markup lacks
     for (const child of node.childNodes) {
       const made = inert.importNode(child, false);
       if (child.nodeType === 1) {
@@ -86,9 +86,9 @@
     while (e && getComputedStyle(e).display === "contents") e = e.assignedSlot || e.parentElement || e.getRootNode().host;
     return !e || shown(e);
   };
-  const own = (node) => [...node.childNodes].map((n) => { // of a shadow tree; what is slotted stands in the body's text
+  const own = (node) => [...node.childNodes].map((n) => { // the text of a shadow tree; slotted content is in the body's text
     if (n.nodeType !== 1) return n.nodeType === 3 ? n.data.trim() : "";
-    const display = getComputedStyle(n).display; // innerText of what is not drawn is its source
+    const display = getComputedStyle(n).display; // innerText of an element that is not drawn is its source text
     if (display !== "contents") return display === "none" ? "" : n.innerText || "";
     return n.localName === "slot" && n.assignedNodes().length ? "" : own(n);
   }).filter((t) => t.trim()).join("\n");
@@ -96,7 +96,7 @@
   const body = document.body ? document.body.innerText : (root ? root.textContent : "");
   const text = [body, ...shadow].join("\n");
   const pdfs = all("a[href]").map((a) => a.href).filter((href) => /^https?:/.test(href) && /\.pdf($|[?#])/i.test(href));
-  const whole = (value) => typeof value === "string" ? value.toWellFormed() // a text may be cut within a character
+  const whole = (value) => typeof value === "string" ? value.toWellFormed() // a text may have been cut within a character
     : Array.isArray(value) ? value.map(whole) : value === null || typeof value !== "object" ? value
     : Object.fromEntries(Object.entries(value).map(([key, one]) => [key, whole(one)]));
   return whole({ url: location.href, title: document.title, text, html, state, pdfs: [...new Set(pdfs)],

@@ -15,7 +15,7 @@ _NEXT = (
 _NEXT_NAME = re.compile(
     r"^\W*(next( page)?|older( posts)?|weiter|suivant|siguiente|下一页|次へ|›|»|→|>)\W*$", re.I
 )
-# A pager of nothing but numbers: the link with the number after that of the page which is shown.
+# For a pager that has only numbers: the link with the number after that of the page shown.
 _NUMBERED = """() => {
   const link = (e) => e.closest("a[href],button,[role=button],[role=link]");
   for (const pager of document.querySelectorAll("[class*=paginat i],[class*=pager i],[aria-label*=paginat i],[aria-label*=pages i]")) {
@@ -31,7 +31,10 @@ _NUMBERED = """() => {
 
 
 async def next_page_of(page: Page) -> Locator | ElementHandle | None:
-    """The first that can be used: what says so in its markup, then what is called so, then what has the next number."""
+    """Return the first usable link or button to the next page, None without one.
+
+    In this order: by its markup, by its name, by the next number.
+    """
     candidates = [page.locator(selector) for selector in _NEXT]
     candidates += [page.get_by_role(role, name=_NEXT_NAME) for role in ("link", "button")]
     for found in candidates:

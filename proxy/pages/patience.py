@@ -1,4 +1,4 @@
-"""How long a page is waited for, and how that ended."""
+"""Limits of the wait for a page, and its outcome."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a page is waited for.
+    """The limits of the wait for a page.
 
-    `virtual` is the page's own time granted after its last request (ms), `total` at most in one settling (ms);
-    `real` bounds the settling by this machine's clock (s); a request older than `stuck` (s) holds nothing up, nor does a
-    message of a web socket. A page with streams that says that it is at work is waited for `busy` s while nothing comes;
-    `vain` are such signs that nothing followed.
+    `virtual` is the page's own time granted after its last request (ms), `total` the most in one settling
+    (ms). `real` bounds the settling by this machine's clock (s). A request older than `stuck` (s) holds
+    nothing up, nor does a web socket's message. A page with streams that says it is at work is waited for
+    `busy` s while nothing comes; `vain` holds such signs that nothing followed.
     """
 
     virtual: float = 3000.0
@@ -25,7 +25,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """How a settling ended. `reason` says in a few words why the page was not quiet, "" when it was."""
+    """The outcome of a settling. `reason` says in a few words why the page was not quiet, "" if it was."""
 
     quiet: bool
     moved: float

@@ -1,7 +1,7 @@
-"""Pages that must not be stored as good: told from status, visible text and markup alone.
+"""Detection of pages that must not be stored as good, from status, visible text and markup alone.
 
-A pure function: the same page always gives the same finding. The words are those that the walls of the large
-providers show; a long page that merely mentions them is no wall.
+A pure function: the same page always gives the same finding. The patterns are the words on the walls of the
+large providers; a long page that merely mentions them is no wall.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a page: its kind, and the evidence in a few words. `form`: it can be filled in to go on."""
+    """A fault of a page: its kind, and the evidence in a few words. `form`: filling it in leads on."""
 
     kind: Kind
     reason: str
@@ -102,9 +102,9 @@ def _said(pattern: re.Pattern[str], text: str) -> str:
 
 
 def examine(status: int, text: str, html: str, broken: str = "") -> Finding | None:
-    """What a page really is, from its status (0 if unknown), visible text and HTML; None when it looks good.
+    """Return the fault of a page from its status, visible text and HTML; None if it looks good.
 
-    `broken` is why its document came in part only, "" where it is whole.
+    `status` is 0 if unknown. `broken` says why its document is incomplete, "" if it is whole.
     """
     if broken:
         return Finding("broken", f"its document broke off: {broken}")
@@ -131,7 +131,7 @@ def examine(status: int, text: str, html: str, broken: str = "") -> Finding | No
 
 
 def _soft(words: str, text: str, html: str, body: str, short: bool) -> Finding | None:
-    """Pages with a good status that are none."""
+    """Return the fault of a page with a good status, None if it has none."""
     head = words[:400]
     if short:
         if len(words) < 600 and _DENIED.search(words):

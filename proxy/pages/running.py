@@ -1,4 +1,4 @@
-"""Event loops whose cleaning up a signal never cuts off."""
+"""An event loop runner whose cleanup is never cut off by a signal."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = 3  # signals that only hasten; the next ends the loop wherever it is
+PATIENCE = 3  # signals that only hasten; the next one ends the loop wherever it is
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`, but each Ctrl-C, SIGTERM or SIGHUP cancels `main`, also a second and a third.
+    """Run a coroutine like `asyncio.run`, but let each Ctrl-C, SIGTERM or SIGHUP cancel `main`.
 
-    `asyncio.run` leaves the loop in the middle at the second Ctrl-C and cancels all tasks at once, Playwright's among
-    them: then nothing can close the browser any more. Here a further signal cuts short only what is awaited just then.
-    Afterwards the signal's former handler is called, which raises KeyboardInterrupt or what the program wants.
+    This also holds for a second and a third signal. `asyncio.run` leaves the loop at the second Ctrl-C and
+    cancels all tasks at once, Playwright's among them, so that nothing can close the browser any more. Here a
+    further signal only cuts short what is awaited at that moment. Afterwards the signal's former handler is
+    called, which raises KeyboardInterrupt or does what the program wants.
     """
     with asyncio.Runner() as runner:
         task = runner.get_loop().create_task(main)
@@ -38,7 +39,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
                     heard[0]()
                 raise
             except Exception as error:
-                # a signal to the whole group ends the browser, too, and what waits for that fails before it is cancelled
+                # a signal to the whole group ends the browser too, and tasks that wait for it fail before
+                # they are cancelled
                 if heard and not isinstance(error, (StillwebError, OSError)):
                     heard[0]()
                 raise
@@ -53,12 +55,16 @@ async def _outcome(task: asyncio.Task[T]) -> T:
 
 @contextmanager
 def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Iterator[None]:
-    """Signals with a handler in Python cancel the task; what their handlers would have done is put into `heard`."""
+    """Let signals with a Python handler cancel the task while the context is open.
+
+    The calls of their former handlers are appended to `heard`.
+    """
     before = heard_signals()
 
     def hear(number: int, frame: Any) -> None:
         heard.append(lambda: before[signal.Signals(number)](number, None))
-        # what is cut off now complains in asyncio's log, some of it after the loop's end, and nobody can do anything about it
+        # tasks cut off now complain in asyncio's log, some after the loop's end, and nobody can do anything
+        # about it
         logging.getLogger("asyncio").disabled = True
         if len(heard) > PATIENCE:
             heard[-1]()

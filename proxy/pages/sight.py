@@ -1,4 +1,4 @@
-"""What a page shows at one moment: picture, markup, accessibility tree, visible text and the state it is in."""
+"""A snapshot of a page at one moment: picture, markup, accessibility tree, visible text and state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look at a page. `png` is empty when no picture was asked for, or nothing is drawn; `state` is JSON-ready."""
+    """The content of a page at one moment.
+
+    `png` is empty if no picture was asked for, or nothing is drawn. `state` is JSON-ready.
+    """
 
     url: str
     title: str
@@ -35,40 +38,41 @@ class Sight:
     png: bytes
     state: dict[str, Any]
     pdfs: tuple[str, ...] = ()
-    veiled: bool = False  # a secret could be read on it, and was replaced
+    veiled: bool = False  # a secret was readable on it, and was replaced
 
     @property
     def fingerprint(self) -> str:
-        """What makes it another view for a person: where it is and what it says."""
+        """A hash of the URL and the text, which make it another view for a person."""
         return hashlib.sha256(f"{self.url}\n{self.text}".encode(errors="replace")).hexdigest()
 
     @property
     def look(self) -> str:
-        """The same without the address: two ways to one view have one look."""
+        """A hash of text and accessibility tree, without the URL: two ways to one view have one look."""
         return hashlib.sha256(f"{self.text}\n\0{self.aria}".encode(errors="replace")).hexdigest()
 
 
 @functools.cache
 def reader() -> str:
-    """The JavaScript that reads a document (page.js)."""
+    """Return the JavaScript that reads a document (page.js)."""
     return files("stillweb.proxy.pages").joinpath("page.js").read_text(encoding="utf-8")
 
 
 def tidy(text: str) -> str:
-    """Visible text with spaces at line ends and runs of empty lines removed."""
+    """Return visible text without spaces at line ends and runs of empty lines."""
     lines = [re.sub(r"[ \t\u00a0]+", " ", line).strip() for line in text.splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
 def without_references(aria: str) -> str:
-    """An accessibility snapshot without what differs from one reading to the next."""
+    """Return an accessibility snapshot without the references that differ between two readings."""
     return _REFERENCE.sub("", aria)
 
 
 async def readable(page: Page) -> Page | Locator | None:
-    """What an accessibility snapshot is to be asked of: Playwright would wait in vain for a body that the page lacks.
+    """Return the page, or the element in it, from which to take an accessibility snapshot.
 
-    A document without a body, as an SVG is, is read from its root; None is for one that broke off before it had a root.
+    Playwright would wait in vain for a body that the page lacks, so a document without one, such as an SVG,
+    is read from its root. Returns None for a document that broke off before it had a root.
     """
     has_body, has_root = await answered(page.evaluate(_HAS))
     if not has_root:
@@ -77,7 +81,7 @@ async def readable(page: Page) -> Page | Locator | None:
 
 
 async def accessibility(page: Page) -> str:
-    """The accessibility snapshot of a page and its frames, without references; "" is that of one without a root."""
+    """Return the accessibility snapshot of a page and its frames; "" if the page has no root."""
     read = await readable(page)
     if read is None:
         return ""
@@ -85,27 +89,28 @@ async def accessibility(page: Page) -> str:
 
 
 async def shows_pdf(page: Page) -> bool:
-    """Whether a page is the browser's viewer of a PDF, which is none of the site's."""
+    """Return True if a page is the browser's PDF viewer, which is not the site's."""
     return bool(await answered(page.evaluate("() => document.contentType === 'application/pdf'")))
 
 
 async def _read(frame: Frame) -> dict[str, Any] | None:
-    if not frame.url:  # Chromium refused its address: it has no document, and would let wait in vain
+    if not frame.url:  # Chromium refused its address: it has no document, and an evaluation would never end
         return None
     try:
         return await answered(frame.evaluate(reader()))
     except PlaywrightError:
-        return None  # a frame that went away, or shows what has no document
+        return None  # a frame that went away, or shows no document
 
 
-# A bar that only says that something goes on is drawn by the machine's clock.
+# An indeterminate progress bar is animated by the machine's clock.
 STILL = "progress:indeterminate { appearance: none !important }"
 
 
 async def picture(page: Page, *, full: bool = False) -> bytes:
-    """A PNG of the viewport with animations ended and no caret; retried once, as drawing may be busy.
+    """Return a PNG of the viewport with animations ended and no caret.
 
-    b"" of a document that broke off before it had a root: the browser draws none and would let wait in vain.
+    It is retried once, as drawing may be busy. Returns b"" for a document that broke off before it had a
+    root: the browser draws none, and a screenshot would wait in vain.
     """
     if not (await answered(page.evaluate(_HAS)))[1]:
         return b""
@@ -140,7 +145,7 @@ _ITS_PLACE = """(e) => {
 
 
 async def place_of(frame: Frame) -> str | None:
-    """A frame as steps name it: the selector of its element, `outer >>> inner` for one in another; None if unseen."""
+    """Return a frame's selector as steps use it, `outer >>> inner` for a nested one; None if it is hidden."""
     parts: list[str] = []
     one = frame
     while one.parent_frame is not None:
@@ -156,13 +161,16 @@ _LISTS = ("fields", "tabs", "chosen", "sort", "open")
 
 
 async def state_of(page: Page) -> dict[str, Any]:
-    """The retrieval state of a page with its frames. Raises Playwright's Error when the page is gone."""
+    """Return the retrieval state of a page with its frames. Raises Playwright's Error if the page is gone."""
     main = await answered(page.evaluate(reader()))
     return _joined(main["state"], [await _read(frame) for frame in page.frames[1:]])
 
 
 def _joined(state: dict[str, Any], inner: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """The state with what stands in frames: their fields, tabs, … after the page's own; its page number if it has none."""
+    """Return the page's state with that of its frames: their fields, tabs, … follow the page's own.
+
+    The page number comes from a frame only if the page has none.
+    """
     for read in inner:
         if read is None:
             continue
@@ -175,7 +183,10 @@ def _joined(state: dict[str, Any], inner: list[dict[str, Any] | None]) -> dict[s
 
 
 def _with_frames(html: str, inner: list[dict[str, Any] | None]) -> str:
-    """The markup with that of the frames at its end, each in an element `stillweb-frame`, whose `src` is the frame's URL."""
+    """Return the markup with that of the frames at its end.
+
+    Each frame is in an element `stillweb-frame`, whose `src` is the frame's URL.
+    """
     parts = [
         f'<stillweb-frame src="{escape(read["url"])}">\n{_BODY.sub("", read["html"])}\n</stillweb-frame>\n'
         for read in inner
@@ -189,7 +200,7 @@ def _with_frames(html: str, inner: list[dict[str, Any] | None]) -> str:
 
 
 async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
-    """Read a settled page with its frames. Raises Playwright's Error when the page is gone."""
+    """Read a settled page with its frames. Raises Playwright's Error if the page is gone."""
     frames = [frame for frame in page.frames if frame is not page.main_frame]
     main, aria, *inner = await asyncio.gather(
         answered(page.evaluate(reader())), accessibility(page), *(_read(frame) for frame in frames)

@@ -1,7 +1,8 @@
-"""Contexts made ready ahead: an attempt gets one at once, and the next is made while it works.
+"""A pool of browser contexts made in advance, one for the next attempt.
 
-A spare has asked for nothing: its page is empty, time and chance begin with the first document that it loads. The name
-in its proxy's credentials is its own; the gateway hears whose it has become.
+An attempt gets a context at once, and the next one is made while it works. A spare has sent no request: its
+page is empty, and time and chance begin with the first document that it loads. It has a session name of its
+own in its proxy's credentials, which the gateway assigns to the attempt's session.
 """
 
 from __future__ import annotations
@@ -21,33 +22,36 @@ if TYPE_CHECKING:
 
     from stillweb.proxy.pages.browser import BrowserHost
 
-LATER = 0.5  # s after which the next is made: who has just got one is about to use the machine
+LATER = 0.5  # s until the next is made: the attempt that has just got one is about to use the machine
 _numbers = itertools.count(1)
 
 
 class Renames(Protocol):
-    """What is needed of a gateway."""
+    """The part of a gateway that is used here."""
 
     @property
     def ca_path(self) -> Path:
         """The CA that the browser is to trust."""
 
     def proxy_url(self, session: str = ...) -> str:
-        """The address of a session."""
+        """Return the proxy address of a session."""
 
     def rename(self, name: str, session: str) -> None:
-        """What comes under a name is a session's from now on."""
+        """Assign requests under a name to a session from now on."""
 
 
 class Spares:
-    """At most one spare context, with a page, for each gateway and profile. Belongs to the browser's event loop."""
+    """At most one spare context, with a page, for each gateway and profile.
+
+    Belongs to the browser's event loop.
+    """
 
     def __init__(self, host: BrowserHost) -> None:
         self.host = host
         self._made: dict[tuple[str, Profile], asyncio.Task[tuple[str, BrowserContext]]] = {}
 
     async def take(self, session: str, gateway: Renames, profile: Profile) -> BrowserContext:
-        """A fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
+        """Return a fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
         key = (gateway.proxy_url("spare"), profile)
         spare = self._made.pop(key, None)
         context = None
@@ -75,7 +79,7 @@ class Spares:
         return name, context
 
     async def close(self) -> None:
-        """Drop the spares; those in the making are not waited for."""
+        """Drop the spares without waiting for those in the making."""
         made, self._made = list(self._made.values()), {}
         for task in made:
             task.cancel()

@@ -1,7 +1,8 @@
-"""Steps: how a view is reached from a URL, as people write them and as they are hashed.
+"""Steps: the way from a URL to a view, as people write it and as it is hashed.
 
-A steps file is YAML: a list of steps, or a list of flows `{url, steps}`. A step is one action with its target and
-arguments; `parse_steps` gives each its one canonical form, so that the same way always has the same view id.
+A steps file is YAML: a list of steps, or a list of flows `{url, steps}`. A step is one action with its target
+and arguments. `parse_steps` gives each its one canonical form, so that the same way always has the same view
+id.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from stillweb.snapshots.machine.text_files import read_text
 from stillweb.snapshots.view import Step
 
 TARGETS = ("role", "label", "text", "placeholder", "css")
-_BESIDE = {"name": "role", "exact": None, "nth": None, "frame": None}  # what may stand beside a target
+# fields that may accompany a target, and the target that they need
+_BESIDE = {"name": "role", "exact": None, "nth": None, "frame": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Steps for one URL, or for every URL that is fetched when `url` is None. `files` are what they upload, by digest."""
+    """The steps for one URL, or for every URL that is fetched if `url` is None.
+
+    `files` holds the files that they upload, by digest.
+    """
 
     url: str | None
     steps: tuple[Step, ...]
@@ -32,7 +37,7 @@ class Flow:
 
 
 class _Bad(Exception):
-    """A step that makes no sense; the message lacks its place."""
+    """An invalid step; the message lacks its place."""
 
 
 def _string(value: object, field: str) -> str:
@@ -62,7 +67,7 @@ def _kind(value: object) -> str:
 
 
 def _mapping(value: object, short: str | None) -> dict[str, Any]:
-    """The arguments as a mapping; a plain text stands for the field `short`."""
+    """Return the arguments as a mapping. A plain text stands for the field `short`."""
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
@@ -74,7 +79,7 @@ def _mapping(value: object, short: str | None) -> dict[str, Any]:
 
 
 def _target(given: dict[str, Any], *, needed: bool = True) -> dict[str, Any]:
-    """Take the target's fields out of `given`, checked, in their canonical form."""
+    """Remove the target's fields from `given` and return them, checked, in canonical form."""
     ways = [way for way in TARGETS if way in given]
     if not ways:
         if needed:
@@ -108,7 +113,10 @@ def _target(given: dict[str, Any], *, needed: bool = True) -> dict[str, Any]:
 
 
 def _known_only(given: dict[str, Any], known: Iterable[str]) -> None:
-    """Before what is missing, so that a misspelt field is named as one."""
+    """Raise _Bad for unknown fields.
+
+    Call it before missing fields are reported, so that a misspelt field is named as such.
+    """
     known = list(known)
     unknown = [key for key in given if key not in known]
     if unknown:
@@ -268,9 +276,9 @@ def canonical(
     lines: list[int] | None = None,
     files: Files | None = None,
 ) -> tuple[Step, ...]:
-    """The canonical steps of plain data. Raises UsageError naming the step's number, its line if known, and field.
+    """Return the canonical steps of plain data. Raises UsageError naming step, line (if known) and field.
 
-    `files` are where those to upload are read from: by default where the program runs.
+    `files` reads the files to upload, by default from the current folder.
     """
     files = files or Files(Path())
     steps: list[Step] = []
@@ -299,12 +307,12 @@ def _loaded(text: str, where: str) -> tuple[Any, yaml.Node | None]:
         raise UsageError(f"{where}: no YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
         raise UsageError(f"{where}: is nested too deeply") from None
-    except ValueError as error:  # a number or a date that is none
+    except ValueError as error:  # an invalid number or date
         raise UsageError(f"{where}: no YAML: {error}") from None
 
 
 def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> tuple[Step, ...]:
-    """The canonical steps of a YAML list; see docs/views.md. Raises UsageError."""
+    """Return the canonical steps of a YAML list; see docs/views.md. Raises UsageError."""
     data, node = _loaded(text, where)
     if data is None:
         return ()
@@ -314,9 +322,10 @@ def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> 
 
 
 def parse_flows(text: str, where: str = "steps", folder: Path | None = None) -> list[Flow]:
-    """The flows of a steps file: `[{url, steps}, …]` (either may be left out), or a list of steps for every URL. Raises UsageError.
+    """Return the flows of a steps file. Raises UsageError.
 
-    Files to upload are looked for in `folder`, by default where the program runs.
+    The file is `[{url, steps}, …]` (either may be left out), or a list of steps for every URL. Files to
+    upload are read from `folder`, by default the current one.
     """
     data, node = _loaded(text, where)
     if not (isinstance(data, list) and data and all(_is_flow(item) for item in data)):
@@ -346,12 +355,15 @@ def _is_flow(item: object) -> bool:
 
 
 def load_flows(path: Path) -> list[Flow]:
-    """`parse_flows` of a file, beside which those to upload are. Raises UsageError when one can't be read."""
+    """Parse the flows of a file; files to upload are beside it. Raises UsageError if one can't be read."""
     return parse_flows(read_text(path), str(path), path.parent)
 
 
 def to_yaml(steps: Iterable[Step]) -> str:
-    """Canonical steps as a steps file; `parse_steps` gives them back, where the files that they upload are there."""
+    """Return canonical steps as a steps file, which `parse_steps` reads back.
+
+    The files that the steps upload must be there to read it back.
+    """
     data = list(steps)
     readable = all(text.isprintable() for text in _texts(data))  # else YAML takes some for line ends
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=readable, default_flow_style=False)
@@ -366,7 +378,7 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def describe(step: Step) -> str:
-    """A step in a few words, for people: `select "2019" in label "Year"`."""
+    """Return a step in a few words, for people: `select "2019" in label "Year"`."""
     action, given = next(iter(step.items()))
     way = next((way for way in TARGETS if way in given), None)
     element = f'{way} "{given[way]}"' if way else ""

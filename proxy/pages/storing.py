@@ -1,4 +1,4 @@
-"""Views put into a snapshot, each with the captures that it caused."""
+"""Storing of views in a snapshot, each with the captures that it caused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Records(Protocol):
-    """What is needed of a recorder."""
+    """The part of a recorder that is used here."""
 
     @property
     def ca_path(self) -> Path:
@@ -34,32 +34,32 @@ class Records(Protocol):
 
     @property
     def redactor(self) -> Redactor | None:
-        """What secrets must pass before they are stored; None when nothing is redacted."""
+        """The redactor that secrets pass before they are stored; None if nothing is redacted."""
 
     @property
     def failures(self) -> list[tuple[str, str]]:
-        """(URL, reason) of what the origin did not give."""
+        """The (URL, reason) of requests that the origin did not answer."""
 
     def proxy_url(self, session: str = ...) -> str:
-        """The address of a session."""
+        """Return the proxy address of a session."""
 
     def wait_quiet(
         self, session: str = ..., seconds: float = ..., timeout: float = ..., hanging: int = ...
     ) -> bool:
-        """Blocks until all of a session is written, `hanging` requests aside."""
+        """Block until all of a session is written, except for `hanging` requests."""
 
     def looked(self, session: str = ..., steps: int = ...) -> None:
-        """A view has been seen; see `Recorder.looked`."""
+        """Note that a view was taken; see `Recorder.looked`."""
 
     def said(self, session: str = ...) -> Said:
-        """What open streams have said; see `Recorder.said`."""
+        """Return the messages of open streams so far; see `Recorder.said`."""
 
     def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
-        """What was recorded in a session from an event on."""
+        """Return the captures of a session from an event on."""
 
 
 def page_info(view: View, sight: Sight, captures: Sequence[Capture], **more: Any) -> bytes:
-    """The `urn:pageinfo:` record: a JSON object with what the page asked for and the state that it was in."""
+    """Return the `urn:pageinfo:` record: a JSON object with the page's requests and its state."""
     urls = {
         c.url: {"status": c.status, "mime": c.mime, "method": c.method, "digest": c.digest} for c in captures
     }
@@ -72,9 +72,10 @@ def page_info(view: View, sight: Sight, captures: Sequence[Capture], **more: Any
 
 
 class Recording:
-    """Stores the views of one session, each with the captures that it caused.
+    """A recording of the views of one session, each with the captures that it caused.
 
-    What hangs in its `traffic`, once that is told, is not waited for: the page has not waited for it either.
+    Requests that hang in its `traffic`, once `watch` has set it, are not waited for: the page has not waited
+    for them either.
     """
 
     def __init__(
@@ -83,19 +84,19 @@ class Recording:
         self.recorder = recorder
         self.writer = writer
         self.session = session
-        self.files = files or {}  # those to upload, by digest
+        self.files = files or {}  # files to upload, by digest
         self.traffic: Traffic | None = None
         self.veil = Veil(recorder.redactor)
-        self.count = 0  # captures that were told of
+        self.count = 0  # captures returned so far
 
     def watch(self, traffic: Traffic) -> None:
-        """The traffic of the pages that are recorded: what is said to them is known to the recorder, too."""
+        """Set the traffic of the recorded pages, and let it ask the recorder for stream messages."""
         self.traffic = traffic
         traffic.silence.said = lambda: self.recorder.said(self.session)
 
     async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
-        """What the page shows, without secrets."""
-        if self.veil.redactor is not None:  # each answer must have been looked through for what it hands out
+        """Return the page's content, without secrets."""
+        if self.veil.redactor is not None:  # each answer must have been searched for secrets before
             await self._written()
         sight = await self.veil.look(page, with_picture=with_picture)
         steps = self.traffic.steps if self.traffic is not None else 0
@@ -103,13 +104,13 @@ class Recording:
         return sight
 
     def address(self, url: str, steps: Sequence[Step]) -> str:
-        """The address of a view, whose URL and steps name no secret."""
+        """Return the address of a view, whose URL and steps name no secret."""
         return view_address(self.veil.text(url), self.veil.json(list(steps)))
 
     async def new_captures(self) -> list[Capture]:
-        """What was recorded since the last call, all of it on disk."""
+        """Return the captures recorded since the last call, all of them on disk."""
         await self._written()
-        # by their number, not by when they began: one that took long began before others
+        # by their number, not by their start: a slow one started before others
         found = self.recorder.captures_of(self.session)[self.count :]
         self.count += len(found)
         return sorted(found, key=lambda capture: capture.begin)

@@ -1,4 +1,4 @@
-"""What a browser's context asks of the network: what is under way, what was answered, what failed."""
+"""The network traffic of a browser context: requests under way, answers and failures."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from stillweb.proxy.wire.silence import Silence
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket
 
-WORKER = re.compile(
-    r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)"
-)  # how freeze.js marks the script of a worker
-TAB_LOOKS = 500  # for a tab that was opened: at least ten seconds
+# how freeze.js marks the script of a worker
+WORKER = re.compile(r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)")
+TAB_LOOKS = 500  # checks for a tab that was opened: at least ten seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
-_COUNTED = {"fetch", "xhr"}  # by the page itself, too (freeze.js)
-# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds nothing up: Chromium never says that
-# a body has ended which no script reads, and freeze.js says when one is being read.
+_COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
+# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds nothing up: Chromium
+# never reports the end of a body that no script reads, and freeze.js reports when one is being read.
 UNREAD = 0.3
 
 
 class Answer(NamedTuple):
-    """One response, as the browser saw it. `verdict` and `capture` are those of a replaying gateway, else ""."""
+    """A response, as the browser saw it.
+
+    `verdict` and `capture` come from a replaying gateway, else they are "".
+    """
 
     url: str
     kind: str
@@ -38,30 +40,29 @@ class Answer(NamedTuple):
 
 @dataclass(eq=False)
 class Traffic:
-    """The requests of one context: which are under way, how many there were, which failed.
+    """The requests of one context: those under way, their number, and those that failed.
 
-    Made before the context has asked for anything. `failures` are (url, resource type, error text) in the order of their ends,
-    `answers` in the order in which their headers came.
+    Make it before the context has sent a request. `failures` are (url, resource type, error text) in the
+    order of their ends, `answers` come in the order of their headers.
     """
 
     context: BrowserContext
     count: int = 0
-    unasked: int = 0  # of those, the ones that no script asked for by `fetch` or `XMLHttpRequest`
+    unasked: int = 0  # those of them that no script sent by `fetch` or `XMLHttpRequest`
     ended: int = 0
-    navigations: int = 0  # of those, the ones that are to bring a document
-    rested: int = 0  # how many of these there were when the page last rested
-    steps: int = 0  # done since the page was loaded
+    navigations: int = 0  # those of them that load a document
+    rested: int = 0  # `navigations` when the page last rested
+    steps: int = 0  # steps done since the page was loaded
     failures: list[tuple[str, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
-    asked: list[str] = field(
-        default_factory=list
-    )  # URLs of all requests; of an answer that the browser refuses nothing else is told
+    # URLs of all requests; of an answer that the browser refuses, nothing else is reported
+    asked: list[str] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
     blocked: bool = False  # a page wanted a service worker
     unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
-    tabs: int = 0  # that the browser told of, without those that pages were known to open
+    tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
     silence: Silence = field(default_factory=Silence)
-    unread: set[Request] = field(default_factory=set)  # answered, and no script has read the body
+    unread: set[Request] = field(default_factory=set)  # requests answered, whose body no script has read
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
     _under_way: dict[Request, float] = field(default_factory=dict)
@@ -82,23 +83,29 @@ class Traffic:
         page.on("websocket", self._socket)
 
     async def new_page(self) -> Page:
-        """A page of our own, which no other opened."""
+        """Open a page of our own, which no other page opened."""
         self.tabs -= 1
         return await self.context.new_page()
 
     async def told_of_tabs(self, count: int, stuck: float, seconds: float) -> None:
-        """Wait until the browser has told of so many tabs that pages opened; not for ever, as one may be told of by none."""
+        """Wait until the browser has reported so many tabs that pages opened.
+
+        The wait is bounded, as a tab may never be reported.
+        """
         deadline = asyncio.get_running_loop().time() + seconds
-        for _ in range(TAB_LOOKS):  # looks, not seconds: a busy machine has few
+        for _ in range(TAB_LOOKS):  # a number of checks, not seconds: a busy machine has few
             left = deadline - asyncio.get_running_loop().time()
             if self.tabs >= count or left <= 0:
                 break
-            await self.idle(stuck, left)  # a tab is told of when its first answer is here
+            await self.idle(stuck, left)  # a tab is reported when its first answer is here
             await asyncio.sleep(0.02)
         self.tabs = max(0, self.tabs - count)
 
     def signs(self, vain: set[str]) -> Signs:
-        """What the pages say of being at work; `vain` are signs that nothing followed, wherever they were seen."""
+        """Return the busy signs of the context's pages.
+
+        `vain` holds signs that nothing followed, wherever they were seen.
+        """
         if self._signs is None:
             self._signs = Signs(vain)
         return self._signs
@@ -109,7 +116,7 @@ class Traffic:
         socket.on("socketerror", lambda said: self._unheard(url, str(said)))
 
     def _unheard(self, url: str, said: str) -> None:
-        if "504" in said:  # the gateway's answer to what it does not have
+        if "504" in said:  # the gateway's answer to a socket that it does not have
             self.answers.append(Answer(url, "websocket", 504, "miss", ""))
 
     def _console(self, message: ConsoleMessage) -> None:
@@ -128,9 +135,8 @@ class Traffic:
         self.navigations += request.is_navigation_request()
         if request.resource_type == "eventsource":
             self.streams.append(request.url)
-        worker = WORKER.search(
-            request.url
-        )  # the end of a shared one's loading is not told; its page waits for it
+        # the end of a shared worker's loading is not reported; its page waits for it
+        worker = WORKER.search(request.url)
         held = request.resource_type not in _UNHELD and not request.url.startswith(("data:", "blob:"))
         if held and not (worker and worker[1]):
             self._under_way[request] = asyncio.get_running_loop().time()
@@ -172,7 +178,7 @@ class Traffic:
         )
 
     def of_workers(self, named: Callable[[str], str]) -> list[str]:
-        """What is to be said of workers that a page did not get; `named` tells an address without secrets."""
+        """Return notes on the workers that a page did not get. `named` returns an address without secrets."""
         said = ["wants a service worker: it gets none, while recording and in replay"] if self.blocked else []
         return said + [
             f"a worker was not loaded, while recording and in replay: {named(url)} (a policy may forbid how it is frozen)"
@@ -180,31 +186,34 @@ class Traffic:
         ]
 
     def missed(self, since: int = 0) -> list[Answer]:
-        """Answers from number `since` on that the snapshot did not have."""
+        """Return the answers from number `since` on that are misses."""
         return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
 
     def broken(self, url: str) -> str:
-        """Why the document that a page shows came in part only, as the browser says it; "" where it is whole."""
+        """Return the browser's reason why a page's document is incomplete, "" if it is whole."""
         return self._broken.get(url.partition("#")[0], "")
 
     def lost(self) -> list[str]:
-        """URLs that the origin did not give while recording: what replay can't have either."""
+        """Return the URLs that the origin did not answer while recording, so that replay lacks them too."""
         refused = {answer.url for answer in self.answers if answer.status == 502}
         broken = {url for url, _, why in self.failures if "ABORTED" not in why}
         return sorted(refused | broken)
 
     def under_way(self, stuck: float) -> list[str]:
-        """URLs asked for less than `stuck` seconds ago and not answered yet."""
+        """Return the URLs requested less than `stuck` seconds ago and not answered yet."""
         limit = asyncio.get_running_loop().time() - stuck
         return [request.url for request, since in self._under_way.items() if since >= limit]
 
     @property
     def hanging(self) -> list[str]:
-        """URLs of all requests under way, however old."""
+        """The URLs of all requests under way, however old."""
         return [request.url for request in self._under_way]
 
     async def idle(self, stuck: float, seconds: float) -> bool:
-        """Wait until nothing is under way (requests older than `stuck` seconds aside), at most `seconds`."""
+        """Wait until no request is under way, at most `seconds`. Return False if the time is up.
+
+        Requests older than `stuck` seconds do not count.
+        """
         deadline = asyncio.get_running_loop().time() + seconds
         while self.under_way(stuck):
             self._changed.clear()

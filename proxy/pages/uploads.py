@@ -1,7 +1,8 @@
-"""Files given to a page: read here, named in steps by what they hold, and seen by the page as of a frozen web.
+"""Files uploaded to a page: named in steps by their content, and given to the page in a frozen form.
 
-A step names a file by its name, size and digest, never by its place on this machine. The page gets name, type and bytes,
-and a time of its own clock. A view keeps the bytes of its steps' files, so that replay can give them again.
+A step names a file by its name, size and digest, never by its place on this machine. The page gets the name,
+type and bytes, and a time of its own clock. A view keeps the bytes of its steps' files, so that replay can
+give them again.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.view import Step, View
 
-File = dict[str, Any]  # as a step has it: name, size, digest, type
+File = dict[str, Any]  # in a step's form: name, size, digest, type
 _FIELDS = ("name", "size", "digest", "type")
-LARGEST = 50_000_000  # bytes of a file: it is handed to the browser as text
+LARGEST = 50_000_000  # bytes of a file, which is handed to the browser as text
 _TYPES = MimeTypes()  # Python's own table, not this machine's
 _FIELD = """(e) => { const field = e.closest("label")?.control || e;
   return [field.localName === "input" && field.type === "file", field.disabled, field.multiple, field.webkitdirectory,
     field.localName + (field.localName === "input" ? ` of type ${field.type}` : "")]; }"""
-# The element's world may be the driver's own, whose clock is this machine's: the page's time is given.
+# The element's world may be the driver's own, with this machine's clock, so the page's time is passed in.
 _SET = """(e, [files, lastModified]) => {
   const all = new DataTransfer(), field = e.closest("label")?.control || e;
   for (const { name, type, data } of files) {
@@ -50,7 +51,7 @@ _SET = """(e, [files, lastModified]) => {
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A file as a page gets it."""
+    """A file in the form in which a page gets it."""
 
     name: str
     type: str
@@ -58,7 +59,7 @@ class Given:
 
 
 def type_of(name: str) -> str:
-    """The media type that a file's name stands for, whatever this machine thinks of it."""
+    """Return the media type of a file name, independent of this machine's table."""
     return _TYPES.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -75,19 +76,19 @@ async def put(field: ElementHandle, page: Page, files: Iterable[Given]) -> None:
 
 
 def digest_of(data: bytes) -> str:
-    """How a step names the bytes of a file."""
+    """Return the digest by which a step names the bytes of a file."""
     return f"sha256:{sha256(data).hexdigest()}"
 
 
 class Files:
-    """The files that steps name, by paths relative to `folder`. `contents` gathers their bytes by digest."""
+    """The files that steps name, by paths relative to `folder`. `contents` collects their bytes by digest."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.contents: dict[str, bytes] = {}
 
     def take(self, value: object) -> File | list[File]:
-        """What stands for `file` in a step, as a snapshot has it: a list where it is several. Raises UsageError."""
+        """Return the snapshot's form of a step's `file` field: a list if it is several. Raises UsageError."""
         if not isinstance(value, list):
             return self._take(value)
         if not value:
@@ -96,7 +97,7 @@ class Files:
         return found if len(found) > 1 else found[0]
 
     def _take(self, file: object) -> File:
-        """One file by its path; or as a snapshot names it, if it is still the same."""
+        """Read a file given by its path, or by a snapshot's entry if it is still the same file."""
         if isinstance(file, dict):
             if set(file) != set(_FIELDS) or file["name"] != Path(str(file["name"])).name:
                 raise UsageError(
@@ -136,28 +137,31 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def named_in(steps: Iterable[Step]) -> dict[str, File]:
-    """The files of steps, each once, by digest in the order of the steps."""
+    """Return the files of steps, each once, by digest in the order of the steps."""
     given = [step["upload"] for step in steps if "upload" in step]
     return {one["digest"]: one for arguments in given for one in files_of(arguments)}
 
 
 def files_of(given: dict[str, Any]) -> list[File]:
-    """The files that a step's arguments give."""
+    """Return the files that a step's arguments give."""
     return given["file"] if isinstance(given["file"], list) else [given["file"]]
 
 
 def names_of(given: dict[str, Any]) -> list[str]:
-    """The names of the files that a step's arguments give."""
+    """Return the names of the files that a step's arguments give."""
     return [one["name"] for one in files_of(given)]
 
 
 def kept(steps: Iterable[Step], contents: Mapping[str, bytes]) -> bytes:
-    """The bytes of the steps' files, one after the other: the steps say how long each is."""
+    """Return the bytes of the steps' files, one after the other. The steps say how long each is."""
     return b"".join(contents[digest] for digest in named_in(steps))
 
 
 def contents_of(snapshot: Snapshot, view: View) -> dict[str, bytes]:
-    """The bytes of a view's files by digest, as `kept` stored them; without those that aren't what the steps say."""
+    """Return the bytes of a view's files by digest, as `kept` stored them.
+
+    Files that differ from their digest in the steps are left out.
+    """
     named = named_in(view.steps)
     data = (snapshot.resource("files", view.address) or b"") if named else b""
     return dict(_cut(data, named.values()))
@@ -184,7 +188,7 @@ async def upload(
     *,
     named: str,
 ) -> None:
-    """Give a step's files to its element. Raises Failed where that is no field for them, or they can't be had."""
+    """Give a step's files to its element. Raises Failed if it takes no files, or they can't be had."""
     wanted = files_of(given)
     is_field, disabled, several, folder, kind = await answered(element.evaluate(_FIELD))
     if not is_field:

@@ -1,7 +1,7 @@
-"""A view without its secrets: what the recorder learned from the exchanges is replaced in what the page shows.
+"""Redaction of views: secrets that the recorder learned are replaced in the content of a page.
 
-The picture is taken while the page shows the pseudonyms, as it will in replay, where the answers hold them. What a
-script draws (canvas) or an image shows is out of reach.
+The picture is taken while the page shows the pseudonyms, as it will in replay, where the answers hold them.
+Secrets drawn by a script (canvas) or shown in an image are out of reach.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _WRITE = """(places, texts) => { for (const [i, text] of texts) {
 
 
 class Veil:
-    """Takes a redactor's secrets out of views; without a redactor everything passes as it is."""
+    """A remover of a redactor's secrets from views. Without a redactor nothing changes."""
 
     def __init__(self, redactor: Redactor | None) -> None:
         self.redactor = redactor
 
     def text(self, text: str) -> str:
-        """Text with every learned secret replaced; a URL also with those that its own fields name."""
+        """Return text with every learned secret replaced, in a URL also those that its own fields name."""
         if self.redactor is None:
             return text
         if text.startswith(("http://", "https://")) and not any(c.isspace() for c in text):
@@ -59,7 +59,7 @@ class Veil:
         return text if changed is data else changed.decode("utf-8", "surrogatepass")
 
     def json(self, value: Any) -> Any:
-        """A JSON value with the secrets in its strings and names replaced."""
+        """Return a JSON value with the secrets in its strings and names replaced."""
         if self.redactor is None:
             return value
         if isinstance(value, str):
@@ -71,7 +71,10 @@ class Veil:
         return value
 
     def sight(self, sight: Sight) -> Sight:
-        """What was seen without secrets; `veiled` where a person could have read one. Links to PDFs stay as they are."""
+        """Return a page's content without secrets, with `veiled` if a person could have read one.
+
+        Links to PDFs stay as they are.
+        """
         if self.redactor is None:
             return sight
         text, aria, state = self.text(sight.text), self.text(sight.aria), self.json(sight.state)
@@ -87,14 +90,17 @@ class Veil:
         )
 
     async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
-        """As `look_at`, without secrets. All answers that the page got must have passed the redactor before."""
+        """Read a page as `look_at` does, without secrets.
+
+        All answers that the page got must have passed the redactor before.
+        """
         if self.redactor is None:
             return await look_at(page, with_picture=with_picture)
         sight = self.sight(await look_at(page, with_picture=False))
         return await self.drawn(sight, page) if with_picture else sight
 
     async def drawn(self, sight: Sight, page: Page) -> Sight:
-        """What was seen, with a picture of the page, which must have rested since; without secrets."""
+        """Return the content with a picture of the page, which must have rested since, without secrets."""
         if not sight.veiled:
             return replace(sight, png=await picture(page))
         async with AsyncExitStack() as stack:
@@ -104,7 +110,7 @@ class Veil:
 
     @asynccontextmanager
     async def _over(self, frame: Frame) -> AsyncIterator[None]:
-        """While it is open, a frame shows pseudonyms."""
+        """Let a frame show pseudonyms while the context is open."""
         try:
             places = await answered(frame.evaluate_handle(_PLACES))
             texts = await answered(places.evaluate(_READ))
@@ -112,7 +118,7 @@ class Veil:
             changed = [one for one in changed if one[1] != one[2]]
             await answered(places.evaluate(_WRITE, [[i, new] for i, _, new in changed]))
         except PlaywrightError:
-            yield  # a frame that went away, or shows what has no document
+            yield  # a frame that went away, or shows no document
             return
         try:
             yield

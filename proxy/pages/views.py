@@ -1,4 +1,4 @@
-"""Recording views: a browser behind the recorder, a URL, its steps, and what is stored after each of them."""
+"""Recording of views: a browser behind the recorder, a URL, its steps, and the views stored after them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
     from stillweb.snapshots.writer import Writer
 
-RECORDER_FAILED = 502  # the answer of a recorder whose origin gave none
+RECORDER_FAILED = 502  # the recorder's answer if the origin gave none
 MAX_LINKED = 50  # PDFs followed from one page
-Progress = Callable[[str, str], None]  # (URL, what has just happened)
+Progress = Callable[[str, str], None]  # (URL, event)
 
 
 @dataclass(slots=True)
 class FetchResult:
-    """What became of one URL. `ok` means: loaded, all steps done, nothing of it a wall.
+    """The result for one URL. `ok`: it was loaded, all steps were done, and no page of it was a wall.
 
-    `views` are the addresses stored, `captures` counts exchanges, `findings` are pages not stored as good,
-    `notes` what a person should know (never quiet, streams, downloads).
+    `views` are the addresses stored, `captures` counts exchanges, `findings` are the faults of pages not
+    stored as good, `notes` hold what a person should know (never quiet, streams, downloads).
     """
 
     url: str
@@ -57,7 +57,7 @@ class FetchResult:
     notes: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        """A line of the table shown at the end."""
+        """Return a row of the table shown at the end."""
         why = self.error or "; ".join(self.notes)
         got = sum(document.error is None for document in self.documents)
         return {
@@ -67,10 +67,11 @@ class FetchResult:
 
 
 class Fetcher(Visitor):
-    """Loads URLs in Chromium through a recorder and stores their views.
+    """A recorder of views: loads URLs in Chromium through a recorder and stores their views.
 
     `host` shares a running browser; without one, `fetch` starts and ends its own. Sessions are named by
-    `prefix` and a number; a later fetch into the same snapshot takes another prefix to have sessions of its own.
+    `prefix` and a number; a later fetch into the same snapshot takes another prefix to have sessions of its
+    own.
     """
 
     def __init__(
@@ -94,10 +95,10 @@ class Fetcher(Visitor):
         progress: Progress | None = None,
         parallel: int | None = None,
     ) -> list[FetchResult]:
-        """Record URLs, each with the steps; results in the order of the jobs.
+        """Record URLs, each with the steps. Return results in the order of the jobs.
 
-        `steps` is a list of steps for each URL, or flows. `pdfs` follows links to PDFs. Ctrl-C leaves the contexts
-        in order and is raised; what was stored stays.
+        `steps` is a list of steps for each URL, or flows. `pdfs` follows links to PDFs. Ctrl-C closes the
+        contexts in order and is raised; stored views stay.
         """
         return run(self.fetch_all(urls, steps, pdfs, progress, parallel))
 
@@ -109,7 +110,7 @@ class Fetcher(Visitor):
         progress: Progress | None = None,
         parallel: int | None = None,
     ) -> list[FetchResult]:
-        """As `fetch`, in a running event loop."""
+        """Record URLs as `fetch` does, in a running event loop."""
         jobs = plan(list(urls), steps)
         limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))  # half of the time is waiting
         tell = progress or (lambda url, event: None)
@@ -164,7 +165,7 @@ class Fetcher(Visitor):
         return result
 
     def _reason(self, said: str, url: str) -> str:
-        """The recorder knows better than the browser why the origin gave nothing."""
+        """Return the error, with the recorder's reason if it knows better why the origin gave nothing."""
         named = public(url, self.recorder.redactor)
         known = next((reason for where, reason in reversed(self.recorder.failures) if where == named), None)
         return f"{url}: {known}" if known and known not in said and said.startswith(url) else said
@@ -178,7 +179,7 @@ class Fetcher(Visitor):
         result: FetchResult,
         tell: Progress,
     ) -> list[str]:
-        """Load, look, step, look: fills `result`, returns links to PDFs."""
+        """Load the URL, perform the steps and store views into `result`. Return links to PDFs."""
         url = flow.url
         assert url is not None
         if looks_like_document(url) and await self._document(driver, http, url, result):
@@ -219,12 +220,12 @@ class Fetcher(Visitor):
             later = await driver.perform(step, number)
             steps.append(driver.public(step))
             status = _status(driver, answers)
-            if viewer := await shows_pdf(driver.page):  # that is the browser's, not the site's
+            if viewer := await shows_pdf(driver.page):  # the viewer is the browser's, not the site's
                 pending += await recording.new_captures()
                 await self._shown(driver, http, pending, result)
                 tell(url, f"document {driver.page.url}")
                 continue
-            calm = later if calm.quiet or status else calm  # a document that lacked a script lacks it still
+            calm = later if calm.quiet or status else calm  # a document that lacked a script still lacks it
             sight = await recording.look(driver.page)
             pending += await recording.new_captures()
             more, where = number < len(flow.steps), f"{url} after step {number}"
@@ -247,7 +248,7 @@ class Fetcher(Visitor):
         return list(links)
 
     async def _load(self, driver: Driver, url: str) -> tuple[Response | None, Calm]:
-        """(None, …) when it is a document that no page can show."""
+        """Load a URL. Return (None, …) for a document that no page can show."""
         try:
             response, calm = await driver.begin(url)
         except Failed as error:
@@ -258,7 +259,7 @@ class Fetcher(Visitor):
         return (None if "application/pdf" in media else response), calm
 
     def _circumstances(self, driver: Driver, calm: Calm, status: int) -> dict[str, Any]:
-        # the recorder learns what a socket's address holds when the socket has ended
+        # the recorder learns the secrets in a socket's address when the socket has ended
         streams = dict.fromkeys(public(url, self.recorder.redactor) for url in driver.traffic.streams)
         return {
             "quiet": calm.quiet, "reason": calm.reason, "tsStatus": status,
@@ -288,7 +289,7 @@ class Fetcher(Visitor):
         result.notes += [note for note in notes if note not in result.notes]
 
     def _passed_through(self, status: int, sight: Sight, where: str, more: bool, result: FetchResult) -> bool:
-        """Whether it is a login form that further steps may fill in: no view, and no end either."""
+        """Return True for a login form that further steps may fill in: it is no view, and no end either."""
         finding = examine(status, sight.text, sight.html) if more else None
         if finding is None or not finding.form:
             return False
@@ -309,7 +310,10 @@ class Fetcher(Visitor):
     async def _document(
         self, driver: Driver, http: Documents, url: str, result: FetchResult, page: bool = True
     ) -> bool:
-        """False when it is a page after all, such as one that shows a file; with `page` false it is known to be none."""
+        """Fetch a document. Return False if it is a page after all, such as one that shows a file.
+
+        With `page` false it is known to be none.
+        """
         document = await http.get(url, driver.context)
         if page and document.media == "text/html":
             return False
@@ -322,7 +326,7 @@ class Fetcher(Visitor):
     async def _shown(
         self, driver: Driver, http: Documents, captures: Sequence[Capture], result: FetchResult
     ) -> None:
-        """A PDF that a step led to: as the browser fetched it, or whole, where that asked for parts."""
+        """Add a PDF that a step led to: as the browser fetched it, or whole if the viewer asked for parts."""
         url = driver.page.url.partition("#")[0]
         document = shown(url, captures) or await http.get(url, driver.context)
         self._documents.add(url)
@@ -333,7 +337,7 @@ class Fetcher(Visitor):
     async def _downloads(
         self, driver: Driver, recording: Recording, result: FetchResult, tell: Progress
     ) -> None:
-        """What the page's buttons handed out, as documents; a failed one is noted, the page stays captured."""
+        """Add the downloads of the page as documents. A failed one is noted; the page stays captured."""
         for download in driver.saved:
             await download.failure()
         await recording.new_captures()
@@ -349,7 +353,10 @@ class Fetcher(Visitor):
     async def _linked(
         self, driver: Driver, http: Documents, links: list[str], result: FetchResult, tell: Progress
     ) -> None:
-        """Follow links to PDFs, each once in a fetcher's life; a failed one is noted, the page stays captured."""
+        """Follow links to PDFs, each once in a fetcher's life.
+
+        A failed one is noted; the page stays captured.
+        """
         wanted = [link.partition("#")[0] for link in dict.fromkeys([*links, *driver.downloads])]
         for url in wanted[:MAX_LINKED]:
             if url in self._documents:
@@ -365,7 +372,10 @@ class Fetcher(Visitor):
 
 
 def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Flow]:
-    """The jobs: each flow with its URL, each other with every URL. Raises UsageError for what is no http(s) URL."""
+    """Return the jobs: flows that have a URL, and the others for every URL. Raises UsageError.
+
+    URLs must be http(s).
+    """
     flows = [one if isinstance(one, Flow) else None for one in steps]
     plain = tuple(one for one in steps if not isinstance(one, Flow))
     jobs: list[Flow] = []
@@ -387,7 +397,7 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
 
 
 def _not_done(flow: Flow, result: FetchResult) -> list[str]:
-    """Says that the steps on a file can't be done, unless the file failed itself; no links."""
+    """Report steps on a file as not done, unless the file itself failed. Return no links."""
     if flow.steps and result.ok:
         result.ok = False
         result.error = f"{flow.url}: is a file, with nothing to act on: its steps were not done"
@@ -395,6 +405,6 @@ def _not_done(flow: Flow, result: FetchResult) -> list[str]:
 
 
 def _status(driver: Driver, since: int) -> int:
-    """The status of the document that a step loaded, 0 if it loaded none."""
+    """Return the status of the document that a step loaded, 0 if it loaded none."""
     loaded = [one.status for one in driver.traffic.answers[since:] if one.kind == "document"]
     return loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0

@@ -1,4 +1,4 @@
-"""Who visits pages to record them: what is needed for that, a browser for as long, and names for sessions."""
+"""The base of page recorders: holds the recorder, the writer, the browser and the session names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Visitor:
-    """Visits pages through a recorder, into a writer. `prefix` begins the names of its sessions."""
+    """A visitor of pages through a recorder, into a writer. `prefix` begins the names of its sessions."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Visitor:
         self._sessions = 0
 
     def driver(self, context: BrowserContext, files: Mapping[str, bytes] | None = None) -> Driver:
-        """The hand for a context without pages; `files` are those that it may upload, by digest."""
+        """Return a driver for a context without pages. `files` maps digests to the files it may upload."""
         return Driver(context, patience=self.patience, redactor=self.recorder.redactor, files=files)
 
     def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
-        """The browser that is shared; else one of its own, which ends with this."""
+        """Return the shared browser, or one of its own that ends with the context manager."""
         return lent(self._host, self.recorder.ca_path)
 
     def new_session(self) -> str:
-        """A name that this visitor has given to no other session."""
+        """Return a session name that this visitor has not used yet."""
         self._sessions += 1
         return f"{self._prefix}-{self._sessions}"

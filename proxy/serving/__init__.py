@@ -1,1 +1,1 @@
-"""Replay: the gateway, its connections and processes, what is served, and the ledger."""
+"""Replay: the gateway, its connections, the answers that it serves, and the ledger."""

@@ -1,7 +1,7 @@
-"""From a request in a session to what is served, and its line in the ledger. Knows no socket.
+"""From a request in a session to the reply and its ledger line. Knows no sockets.
 
-Captures that were asked for are kept ready to send, and so are whole requests whose answer no state and no sequence
-can change (`stillweb.proxy.serving.kept`).
+Requested captures stay in memory, ready to send, and so do whole requests whose answer no state and no
+sequence can change (`stillweb.proxy.serving.kept`).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from stillweb.snapshots.matching.lookup import Lookup
     from stillweb.snapshots.snapshot import Snapshot
 
-STREAMED = 1 << 20  # stored bytes from which a body is not held in memory
+STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
 CACHE_BYTES = 64 << 20
-MISSES_KEPT = 16 << 20  # bytes, about, of what a session missed
+MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
 NEAREST = 3  # captures named in a miss
 
 
 class Answerer:
-    """Answers requests from a snapshot. Not thread-safe: one event loop uses it."""
+    """A source of replies from a snapshot. Not thread-safe: one event loop uses it."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Answerer:
         self.accept = accept
         self.requests = 0
         self.misses = 0
-        self.failed = 0  # as they did while recording
-        self.failures: list[str] = []  # of answering, for the status page
-        self.forgotten = 0  # of those: counted, and told no more
+        self.failed = 0  # requests that failed as they did while recording
+        self.failures: list[str] = []  # errors while answering, for the status page
+        self.forgotten = 0  # errors dropped from that list, counted only
         self.kept = Kept(snapshot, cache_bytes)
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
         self.line = self.lines.line
@@ -82,29 +82,29 @@ class Answerer:
     # Sessions
 
     def reset(self, name: str) -> None:
-        """Takes a session back to its start; its count of requests goes on."""
+        """Reset a session to its start. Its request count goes on."""
         if self.lines.known(name) is not None:
             line = self.line(name)
             line.begin_anew(self.matcher.session(name))
             reset_in(self.virtual_hosts.values(), line.name)
 
     def missed(self, name: str) -> list[Missed]:
-        """What a session asked for in vain, in the order in which it was answered."""
+        """Return the requests that a session missed, in the order in which they were answered."""
         line = self.lines.known(name)
         return list(line.missed) if line is not None else []
 
     @property
     def sessions(self) -> dict[str, int]:
-        """Requests by session."""
+        """The number of requests by session."""
         return self.lines.counts()
 
     # Answers
 
     def remembered(self, memo: Memo, line: Line) -> bytes:
-        """A settled request again: the session moves, its ledger line is written, what to send is given.
+        """Replay a memoized request: advance the session, write the ledger line, return the bytes to send.
 
-        b"" for a session for which it does not hold, or whose line has more to say. This is all that most requests of
-        a long run cost, so `note` is written out here.
+        Returns b"" if the memo does not hold for the session, or if the session's ledger line needs more
+        members. Most requests of a long run take only this path, so `note` is inlined.
         """
         session, site = line.session, memo.site
         if (
@@ -122,7 +122,10 @@ class Answerer:
         return memo.wire
 
     def waits(self, request: Request, line: Line) -> bool:
-        """Whether there is nothing to say to a request yet, since its answer was recorded after what is still to come."""
+        """Return True while the answer of an Engine.IO poll is not due yet.
+
+        It was recorded after events that are still to come.
+        """
         return (
             TRANSPORT in request.url
             and self.accept.startswith("rule")
@@ -130,7 +133,10 @@ class Answerer:
         )
 
     async def due(self, request: Request, line: Line) -> None:
-        """Returns when there is."""
+        """Wait until `waits` is false.
+
+        If the client leaves before, the ledger line of an unanswered poll is written.
+        """
         try:
             await line.until(lambda: not self.waits(request, line))
         except asyncio.CancelledError:
@@ -138,7 +144,10 @@ class Answerer:
             raise
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
-        """The answer to a request. `memo_key`, its bytes, lets the answer be found again without matching."""
+        """Return the reply to a request.
+
+        `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
+        """
         try:
             reply = self._answer(request, line, memo_key)
             hangs = reply.held is not None and reply.held.until is not None
@@ -150,9 +159,9 @@ class Answerer:
             ):
                 line.wrote(reply.capture)
             return reply
-        except DamagedInput as error:  # of another capture, which was looked at to choose
+        except DamagedInput as error:  # of a capture that was read only to choose
             return self._damaged(request, line, None, error)
-        except Exception as error:  # noqa: BLE001 -- a bug: the client, the ledger and the status page hear of it
+        except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
             return self._failed(request, line, error)
 
     def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
@@ -178,7 +187,7 @@ class Answerer:
         tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
         self.note(line, tail)
         if memo_key is not None and lookup.inert and not derived:
-            site = site_of(request.url)  # the request decided, and a session that has changed nothing there
+            site = site_of(request.url)  # only the request decided, in a session without changes here
             if site not in line.session.sites and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
@@ -188,8 +197,8 @@ class Answerer:
         return reply
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
-        """What follows from captures of other requests: HEAD from GET, a preflight from what it asks for."""
-        # a Range has no meaning for HEAD (RFC 9110, 14.2), and yet some servers heed it
+        """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
+        # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
         if request.method == "HEAD" and request.header("range") is None:
             get = Request("GET", request.url, request.headers)
             lookup = self.matcher.lookup(get, line.session, accept=self.accept)
@@ -249,7 +258,7 @@ class Answerer:
                     reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
                     return reply, how, None
                 except encodings.EncodingProblem:
-                    hot.plain = body  # damaged at the origin already: as it came
+                    hot.plain = body  # already damaged at the origin: served as recorded
                 self.kept.grow(hot, len(hot.plain))
             if hot.plain is body:
                 decoded = False
@@ -268,7 +277,7 @@ class Answerer:
     def _large(
         self, request: Request, capture: Capture, verdict: str, derived: str, doubted: bool
     ) -> tuple[Reply, str]:
-        """A body that is read and sent bit by bit."""
+        """Plan a reply whose body is read and sent piece by piece. Return it with its derivation."""
         stored, found = read_head(self.snapshot, capture)
         headers = with_ages(stored.headers, capture.timestamp)
         aged = headers is not stored.headers
@@ -278,10 +287,10 @@ class Answerer:
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
         encoding = codings.coding(stored) if decoded else None
         if decoded:
-            try:  # whether it can be unpacked within bounds is known at its end
+            try:  # only decoding to the end shows whether the size is within bounds
                 size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
             except encodings.EncodingProblem:
-                # damaged at the origin already, or a bomb: as it came
+                # already damaged at the origin, or a decompression bomb: served as recorded
                 decoded, encoding, size = False, None, found
         made = responses.plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
@@ -303,7 +312,7 @@ class Answerer:
     def _made(
         self, response: Response, verdict: str, capture: Capture | None = None, *, doubted: bool = False
     ) -> Reply:
-        """A reply from an answer that is no capture's."""
+        """Build a reply from a generated response."""
         fields = responses.clean(response.headers)
         names = {n.lower() for n, _ in fields}
         if "content-length" not in names and response.status not in responses.BODILESS:
@@ -312,7 +321,7 @@ class Answerer:
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
     def virtual(self, request: Request, line: Line, response: Response) -> Reply:
-        """The reply to what a virtual host answered."""
+        """Return the reply for a virtual host's response, and write its ledger line."""
         verdict = response.header("stillweb-verdict") or "synthetic"
         doubted = response.header("stillweb-ambiguous") is not None
         if request.method == "HEAD":
@@ -325,7 +334,7 @@ class Answerer:
         return reply
 
     def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
-        """A miss of a session: counted, and known to it."""
+        """Count a miss and remember it for the session."""
         self.misses += 1
         if line.weight < MISSES_KEPT:
             missed = missed_of(request, bool(lookup is not None and lookup.irrelevant))
@@ -333,7 +342,7 @@ class Answerer:
             line.missed.append(missed)
 
     def tunnel(self, authority: str, line: Line) -> Reply | None:
-        """The refusal of a tunnel to where none came about while recording; None where one is to be opened."""
+        """Return the refusal of a CONNECT that failed while recording; None if the tunnel may be opened."""
         url = f"https://{authority}/"
         if host_of(url) in self.virtual_hosts:
             return None
@@ -345,7 +354,7 @@ class Answerer:
         return fails(self, request, line, None, failed) if failed is not None else None
 
     def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
-        """What the snapshot lacks, or what failed while recording."""
+        """Reply to a request that the snapshot lacks (504), or that failed while recording."""
         if lookup is not None and lookup.failed is not None:
             return fails(self, request, line, lookup, lookup.failed)
         self.count(request, line, lookup)
@@ -378,7 +387,7 @@ class Answerer:
         return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
 
     def _damaged(self, request: Request, line: Line, lookup: Lookup | None, error: DamagedInput) -> Reply:
-        """The capture can't be read: never an empty page, and the ledger says so."""
+        """Reply with 502 to a request whose capture can't be read, and count a miss."""
         self.count(request, line, lookup)
         line.unanswered(request, "damaged")
         why = f"its capture can't be read: {error}"
@@ -386,7 +395,7 @@ class Answerer:
         return failure(request, 502, "Damaged Capture", why)
 
     def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
-        """Answering went wrong, which is our fault: said."""
+        """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
@@ -395,19 +404,22 @@ class Answerer:
         return failure(request, 500, "Failed", why)
 
     def fail(self, what: str) -> None:
-        """Keep what broke an answer off, for the status page."""
+        """Record an error that broke off an answer, for the status page."""
         self.failures.append(what)
         self.forgotten += max(0, len(self.failures) - LAST_FAILURES)
         del self.failures[:-LAST_FAILURES]
 
     def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
-        """A long answer broke off under way: a line of its own, after the one that announced it."""
+        """Write a second ledger line, a miss, for a large answer that broke off while being sent."""
         self.count(request, line, lookup)
         why = f"the answer broke off after {counted(sent, 'byte')}: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
     def tunnel_failed(self, authority: str, line: Line, why: str, browser: bytes = b"") -> None:
-        """A tunnel in which TLS failed: what was asked inside it is not known. `browser` says which one, as `tls.browser`."""
+        """Write the ledger line of a tunnel in which TLS failed, so that its requests are unknown.
+
+        `browser` is the client's fingerprint (`tls.browser`).
+        """
         known = (authority, browser) in line.trusting
         if not known:
             self.misses += 1
@@ -419,7 +431,7 @@ class Answerer:
         self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
 
     def note(self, line: Line, tail: str) -> None:
-        """Writes a line of the ledger and counts the request."""
+        """Write a ledger line and count the request."""
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1

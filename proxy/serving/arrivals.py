@@ -1,6 +1,6 @@
-"""What comes in from one client: bytes, through TLS where there is one, up to what is spoken inside.
+"""The reading half of a client connection: tunnels, TLS, then HTTP/1.1, HTTP/2 or a web socket.
 
-Requests are the business of `stillweb.proxy.serving.connection`, what goes out of `stillweb.proxy.serving.channel`.
+Requests are handled in `stillweb.proxy.serving.connection`, output in `stillweb.proxy.serving.channel`.
 """
 
 from __future__ import annotations
@@ -22,41 +22,42 @@ if TYPE_CHECKING:
     from stillweb.proxy.serving.hub import Hub
     from stillweb.proxy.serving.sockets import Socket
 
-PATIENCE = 30.0  # seconds in which a request, once begun, must arrive, and an answer must get on
-MAX_WAITING = 1 << 20  # bytes of further requests read while one is being answered
+PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
+MAX_WAITING = 1 << 20  # bytes of further requests buffered while one is being answered
 
 
 class Arrivals(Channel):
-    """The way in of an accepted connection, of which `read` was read already. All its methods run on the gateway's event loop."""
+    """The reading half of an accepted connection. `read` holds bytes that were already read.
+
+    All methods run on the gateway's event loop.
+    """
 
     def __init__(self, hub: Hub, read: bytes = b"") -> None:
         super().__init__(hub)
         self._read = read
         self.parser = Parser()
-        self.line: Line | None = None  # of the tunnel
-        self._last: Line | None = None  # of the last request outside of a tunnel
+        self.line: Line | None = None  # session of the tunnel
+        self._last: Line | None = None  # session of the last request outside a tunnel
         self.base = ""  # scheme://authority of the tunnel, "" outside
-        self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # of that base
+        self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # settled requests of that base
         self._authority = ""
         self._sniffing = False
-        self._browser = b""  # how it begins TLS
+        self._browser = b""  # fingerprint of the browser's ClientHello
         self._remembered = hub.answerer.remembered
         self._h2: Http2 | None = None
-        self._socket: Socket | None = None  # what is spoken instead of HTTP
+        self._socket: Socket | None = None  # set once the connection has become a web socket
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self._transport = transport  # type: ignore[assignment]
         self.hub.connections.add(self)
         self.deadline = time.monotonic() + PATIENCE
         data, self._read = self._read, b""
-        if data:  # before what comes next
+        if data:  # before the bytes that come next
             self.data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._closing = True
         self._calm = None
         self.hub.connections.discard(self)
@@ -72,7 +73,7 @@ class Arrivals(Channel):
         self._transport = None
 
     def pause_writing(self) -> None:
-        """The client reads slower than we write: nothing more is read from it meanwhile."""
+        """Stop reading from a client that reads more slowly than we write."""
         self._paused = True
         self._calm = None
         self._resumed = asyncio.Event()
@@ -82,7 +83,6 @@ class Arrivals(Channel):
             self._stop_reading()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._paused = False
         self.deadline = 0.0
         if self._resumed is not None:
@@ -94,7 +94,10 @@ class Arrivals(Channel):
             self._requests()
 
     def eof_received(self) -> bool:
-        """The client has shut its side; what it asked for is still answered. One that is to leave has left."""
+        """Close a half-closed connection once its pending requests are answered.
+
+        A client whose reply is held has left by this, so its connection is aborted.
+        """
         self._eof = True
         if self._holding:
             self.abort()
@@ -105,9 +108,8 @@ class Arrivals(Channel):
         return self._tls is None or self._busy is not None
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         tls = self._calm
-        if tls is not None:  # nearly all of a long run comes this way: each step is one more for each request
+        if tls is not None:  # fast path: nearly all requests of a long run come this way, so each step counts
             try:
                 data = tls.feed(data)
             except TlsFailed as failure:
@@ -140,7 +142,7 @@ class Arrivals(Channel):
             self._heard(data, None)
 
     def _heard(self, data: bytes, tls: ServerTls | None) -> None:
-        """What is said, within TLS or without it."""
+        """Pass plaintext on: to HTTP/2, to the web socket or to the HTTP/1.1 parser."""
         if not data:
             if tls is not None:
                 self._quiet(tls)
@@ -157,7 +159,7 @@ class Arrivals(Channel):
                     self._calm = tls
 
     def _asked(self, data: bytes) -> None:
-        """Requests, or parts of them."""
+        """Parse HTTP/1.1 bytes and answer the requests that are complete."""
         parser = self.parser
         if self._busy is not None or self._paused:
             parser.feed(data)
@@ -176,26 +178,26 @@ class Arrivals(Channel):
             self._requests()
 
     def _waits(self) -> bool:
-        """Whether what comes next is the beginning of a request, and may be answered at once."""
+        """Return True if the next bytes begin a request that may be answered at once."""
         busy = self._busy is not None or self._paused or self._closing
         return not busy and self._h2 is None and self._socket is None and self.parser.idle
 
     def overdue(self, now: float) -> None:
-        """Called about once a second: ends what does not get on."""
+        """End the connection if it makes no progress. Called about once a second."""
         if self._paused and self._gets_on():
             self.deadline = now + PATIENCE
         if self.deadline and now > self.deadline and self._busy is None:
             if self._paused or self.parser.idle:
                 self.abort()
             else:
-                # of a head that never came to its end nobody knows whether it is a request
+                # a head that never ended may not be a request at all, so it gets no ledger line
                 message = None if self.parser.headless else self.parser.begun()
                 self._refuse(BadRequest("the request did not arrive in time", 408), message)
 
     # Tunnels
 
     def _prepare(self) -> None:
-        with contextlib.suppress(StillwebError):  # an impossible name: said when TLS is in fact begun
+        with contextlib.suppress(StillwebError):  # an impossible name: reported if TLS does begin
             if self._sniffing and self._transport is not None:
                 self.hub.context(self._tunnel_host())
 
@@ -205,8 +207,8 @@ class Arrivals(Channel):
         return host[1].strip("[]")
 
     def _sniff(self, data: bytes) -> None:
-        """The first bytes in a tunnel: TLS, or HTTP without it."""
-        data = data.lstrip(b"\r\n")  # empty lines too many after a CONNECT, as the recorder has it
+        """Tell TLS from plain HTTP by the first bytes in a tunnel."""
+        data = data.lstrip(b"\r\n")  # extra empty lines after a CONNECT, skipped as in the recorder
         if not data:
             return
         self._sniffing = False
@@ -227,10 +229,10 @@ class Arrivals(Channel):
         self._tls = ServerTls(own, lambda other: own if other == name else hub.context(other))
         self.deadline = time.monotonic() + PATIENCE
         self.data_received(data)
-        asyncio.get_running_loop().call_soon(hub.authority.spare)  # while the client makes its next message
+        asyncio.get_running_loop().call_soon(hub.authority.spare)  # while the client prepares an answer
 
     def _quiet(self, tls: ServerTls) -> None:
-        """Nothing came out of TLS: what it has to say itself goes out."""
+        """Send the TLS layer's own messages, and close the connection after the client's close_notify."""
         if self._transport is None:
             return
         if out := tls.outgoing():
@@ -239,7 +241,7 @@ class Arrivals(Channel):
             self.close()
 
     def _established(self, tls: ServerTls) -> None:
-        """The handshake is done: what is spoken inside is known."""
+        """Choose the protocol by ALPN after the handshake, and withdraw the misses of broken attempts."""
         self.deadline = 0.0
         assert self.line is not None
         if self._browser:
@@ -262,5 +264,5 @@ class Arrivals(Channel):
             self._transport.close()
 
     def _refuse(self, bad: BadRequest, message: Message | None) -> None:
-        """Answers what is no request, and ends the connection."""
+        """Answer a malformed request and close the connection."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""What goes out to one client: bytes, through TLS where there is one, and answers, long ones piece by piece.
+"""The writing half of a client connection: bytes, through TLS if used, and replies.
 
-What comes in is the business of `stillweb.proxy.serving.connection`.
+Input is read in `stillweb.proxy.serving.arrivals` and handled in `stillweb.proxy.serving.connection`.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 class Channel(asyncio.Protocol):
-    """The way out of an accepted connection. All its methods run on the gateway's event loop."""
+    """The writing half of an accepted connection. All methods run on the gateway's event loop."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self.deadline = 0.0  # 0: nothing is waited for
+        self.deadline = 0.0  # 0: no deadline
         self._tls: ServerTls | None = None
-        self._calm: ServerTls | None = None  # the same while nothing is under way, and HTTP/1.1 is spoken
+        self._calm: ServerTls | None = None  # the same while the connection is idle and speaks HTTP/1.1
         self._transport: asyncio.Transport | None = None
         self._busy: asyncio.Task[None] | None = None
         self._paused = False
         self._resumed: asyncio.Event | None = None
-        self._left = 0  # unsent bytes when last looked at
+        self._left = 0  # unsent bytes at the last check
         self._closing = False
         self._eof = False
-        self._holding = False  # nothing is said to the client, which is to leave or to say more
+        self._holding = False  # the reply is withheld: the client is expected to leave, or polls for news
 
     def _requests(self, raw: bytes | None = None) -> None:
-        """Answers the requests that are whole. `raw` are all bytes of what is expected to be one request."""
+        """Answer the complete requests. `raw` holds all bytes, if they are expected to be one request."""
         raise NotImplementedError
 
     # Bytes
 
     def write(self, data: bytes) -> None:
-        """Sends bytes, through TLS where the tunnel has it."""
+        """Send bytes, encrypted if the tunnel uses TLS."""
         if self._transport is None:
             return
         if self._tls is not None:
@@ -51,26 +51,26 @@ class Channel(asyncio.Protocol):
         self._transport.write(data)
 
     async def writable(self) -> None:
-        """Returns when more may be written."""
+        """Wait until more may be written."""
         while self._paused and self._resumed is not None:
             await self._resumed.wait()
 
     @property
     def paused(self) -> bool:
-        """Whether the client does not read fast enough."""
+        """Return True if the client reads too slowly."""
         return self._paused
 
     def _unsent(self) -> int:
-        """Bytes that have been written and not sent."""
+        """Return the number of bytes that are written but not sent."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _gets_on(self) -> bool:
-        """Whether a client that does not read fast enough has read anything since this was asked last."""
+        """Return True if a slow client has read anything since the last call."""
         before, self._left = self._left, self._unsent()
         return self._left != before
 
     def close(self) -> None:
-        """Ends the connection after what has been written."""
+        """Close the connection after sending what has been written."""
         self._closing = True
         self._calm = None
         if self._transport is not None:
@@ -79,7 +79,7 @@ class Channel(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends the connection now, so that the client sees an answer broken off."""
+        """Drop the connection at once, so that the client sees a truncated answer."""
         self._closing = True
         self._calm = None
         if self._transport is not None:
@@ -96,7 +96,10 @@ class Channel(asyncio.Protocol):
     # Answers
 
     def _send(self, reply: Reply, message: Message, *, within: bool = False) -> None:
-        """Sends an answer; a long one, or one that is held, by a task. `within` says that this is called by one already."""
+        """Send a reply. Large and held replies are sent by a task.
+
+        `within` is true if the caller is such a task already.
+        """
         if reply.held is not None:
             self._holding = True
             self._work(self._hold(reply.held, message))
@@ -137,7 +140,7 @@ class Channel(asyncio.Protocol):
             self._send(late, message, within=True)
 
     def _work(self, coroutine: object) -> None:
-        """Runs what takes a while; further requests wait until it is done."""
+        """Run a coroutine as the connection's task. Further requests wait until it is done."""
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)  # type: ignore[arg-type]
         self._busy = task
         task.add_done_callback(self._done)

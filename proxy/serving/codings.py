@@ -1,4 +1,4 @@
-"""Whether a stored body must be unpacked for a client that can't read its content encoding."""
+"""Decoding of stored bodies for clients that can't read their content encoding."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
-ASKED = 32  # recorded requests that are looked at
+ASKED = 32  # recorded requests that are examined
 
 
 def coding(stored: Response) -> str | None:
-    """The content encoding of a body, all its lines together; None where there is none."""
+    """Return the Content-Encoding of a response, its lines joined; None if it has none."""
     return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
 
 
 def readable(stored: Response, request: Request) -> bool:
-    """Whether the client reads the stored content encoding, or we don't know it either."""
+    """Return True if the client accepts the stored content encoding, or if we don't know that encoding."""
     names = encodings.codings(coding(stored))
     return not names or not encodings.KNOWN.issuperset(names) or _reads(request, names)
 
 
 def must_decode(snapshot: Snapshot, capture: Capture, stored: Response, request: Request) -> bool:
-    """Whether the client can't read the stored content encoding, and its server would have minded.
+    """Return True if the stored body must be decoded for the client.
 
-    A server that was seen to send the very same to a client that can't read it does so to all: Apache says of a
-    `.tar.gz` that it is encoded, and who asks for it plainly keeps it as it comes.
+    A server that sent this very response to a client that does not accept its encoding sends it to all
+    clients. Apache, for example, labels a `.tar.gz` as encoded, and a client that asks for it without
+    Accept-Encoding keeps it as it comes.
     """
     return not readable(stored, request) and all(
         readable(stored, recorded) for recorded in islice(_asked(snapshot, capture), ASKED)
@@ -41,7 +42,7 @@ def must_decode(snapshot: Snapshot, capture: Capture, stored: Response, request:
 
 
 def _asked(snapshot: Snapshot, capture: Capture) -> Iterator[Request]:
-    """The recorded requests that got this very answer, as far as they are known."""
+    """Yield the recorded requests that got this same response, as far as they are stored."""
     others = (
         c
         for c in snapshot.candidates(capture.urlkey)
@@ -60,7 +61,10 @@ def _reads(request: Request, names: Collection[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _accepts(field: str, coding: str) -> bool:
-    """RFC 9110, 12.5.3; a client that names no coding gets none, as servers do."""
+    """Return True if an Accept-Encoding field allows a coding (RFC 9110, 12.5.3).
+
+    A client that names no coding gets none, as servers do it.
+    """
     wanted = {item.name: item.weight > 0 for item in reversed(items_of(field))}
     plain = {"x-gzip": "gzip"}.get(coding, coding)
     return next((wanted[name] for name in (plain, coding, "*") if name in wanted), False)

@@ -1,8 +1,8 @@
-"""How long a replayed cookie lives: as long as it would have when it was recorded.
+"""Lifetimes of replayed cookies: the time that they had left when they were recorded.
 
-A `Set-Cookie` with an absolute `Expires` is dropped by every client once that day has passed, and no login replays a
-year later. Such a cookie gets a `Max-Age` of the time it had left when it was recorded, which clients prefer to
-`Expires` (RFC 6265, 5.3). So no clock of today takes part, and the same answer has the same bytes on any day.
+Every client drops a `Set-Cookie` whose absolute `Expires` has passed, so no login would replay a year later.
+Such a cookie gets a `Max-Age` of the time that it had left when it was recorded; clients prefer `Max-Age` to
+`Expires` (RFC 6265, 5.3). Today's clock takes no part, so the same answer has the same bytes on any day.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from stillweb.snapshots.dates import parse_timestamp
 from stillweb.snapshots.request import Headers
 
-AGED = "cookie-age"  # what the ledger and `Stillweb-Derived` call it
+AGED = "cookie-age"  # its name in the ledger and in `Stillweb-Derived`
 
 _EXPIRES = re.compile(r";\s*expires\s*=\s*([^;]*)", re.IGNORECASE)
 _MAX_AGE = re.compile(r";\s*max-age\s*=", re.IGNORECASE)
@@ -27,9 +27,10 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def with_ages(headers: Headers, recorded: str) -> Headers:
-    """The same headers, with an age for cookies that have a last day only; `recorded` is a time of 14 digits or more.
+    """Return the headers with a Max-Age for each cookie that has only an Expires.
 
-    The same object where there is none. A cookie that had expired when it was recorded (a deletion) stays so.
+    `recorded` is a timestamp of at least 14 digits. Returns the same object if nothing changes. A cookie that
+    had already expired when it was recorded (a deletion) stays as it is.
     """
     if not any(name.lower() == "set-cookie" for name, _ in headers):
         return headers
@@ -49,9 +50,9 @@ def _aged(value: str, recorded: str) -> str:
 
 
 def cookie_date(text: str) -> datetime | None:
-    """A date as clients read it (RFC 6265, 5.1.1), None where they read none: zones are not looked at.
+    """Parse a cookie date as clients do (RFC 6265, 5.1.1), ignoring zones. Return None if it is none.
 
-    `http.cookiejar` tells the century of "70" by the clock of today.
+    `http.cookiejar` can't serve: it derives the century of "70" from today's clock.
     """
     time = day = month = year = None
     for token in _BETWEEN.split(text):

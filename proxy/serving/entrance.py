@@ -1,4 +1,4 @@
-"""TLS that a client speaks to the proxy itself, and the tunnels within: wget2 does so to ask for an https address."""
+"""New connections: plain HTTP, or TLS with the proxy itself, as wget2 speaks it for https addresses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from stillweb.proxy.serving import refusing
 from stillweb.proxy.serving.arrivals import PATIENCE
 from stillweb.proxy.serving.connection import Connection
 from stillweb.proxy.serving.hub import Hub
-from stillweb.proxy.serving.reception import TLS
 from stillweb.proxy.serving.tls import ServerTls, TlsFailed
+
+TLS = 0x16  # the first byte of a handshake record (RFC 8446, 5.1)
 
 
 class Entrance(asyncio.Protocol):
-    """A connection until its first bytes are there: they decide who has it from then on."""
+    """A new connection whose first bytes decide which protocol handles it."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -24,18 +25,15 @@ class Entrance(asyncio.Protocol):
         self._end = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self._transport = transport  # type: ignore[assignment]
         self._hub.connections.add(self)
         self._end = time.monotonic() + PATIENCE
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._hub.connections.discard(self)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         hub, transport = self._hub, self._transport
         if transport is None:
             return
@@ -49,20 +47,20 @@ class Entrance(asyncio.Protocol):
         heir.connection_made(transport)
 
     def overdue(self, now: float) -> None:
-        """Called about once a second: ends what does not get on."""
+        """End the connection if it makes no progress. Called about once a second."""
         if now > self._end:
             self.abort()
 
     def abort(self) -> None:
-        """Ends the connection now."""
+        """Drop the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class Sealed(asyncio.Protocol):
-    """A connection of which `read` was read already and which is TLS with the proxy itself, around what `inner` speaks.
+    """A TLS connection with the proxy itself that carries the protocol `inner`.
 
-    `failed` hears why there is none.
+    `read` holds bytes that were already read. `failed(why)` is called if the handshake fails.
     """
 
     def __init__(self, hub: Hub, inner: asyncio.Protocol, read: bytes, failed: Callable[[str], None]) -> None:
@@ -73,7 +71,6 @@ class Sealed(asyncio.Protocol):
         self._way: _Within | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         authority, alpn = self._authority, ("http/1.1",)
         own = authority.context_for(str(transport.get_extra_info("sockname")[0]), alpn)
         tls = ServerTls(own, lambda name: authority.context_for(name, alpn))
@@ -83,12 +80,10 @@ class Sealed(asyncio.Protocol):
         self.data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._way = None
         self._inner.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         way = self._way
         if way is None or way.is_closing():
             return
@@ -107,40 +102,34 @@ class Sealed(asyncio.Protocol):
             way.close()
 
     def eof_received(self) -> bool | None:
-        """See asyncio.Protocol."""
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._inner.resume_writing()
 
 
 class _Within:
-    """A transport as asyncio's, whose bytes go through TLS."""
+    """An asyncio transport whose bytes go through TLS."""
 
     def __init__(self, inner: Any, tls: ServerTls) -> None:
         self._inner = inner
         self.tls = tls
 
     def write(self, data: bytes) -> None:
-        """See asyncio.Transport."""
         self._inner.write(self.tls.encrypt(data))
 
     def tell(self) -> None:
-        """Sends what TLS has to say itself."""
+        """Send the TLS layer's own messages: handshake, tickets, alerts."""
         if out := self.tls.outgoing():
             self._inner.write(out)
 
     def can_write_eof(self) -> bool:
-        """See asyncio.Transport."""
         return False
 
     def close(self) -> None:
-        """See asyncio.Transport."""
         if last := self.tls.close():
             self._inner.write(last)
         self._inner.close()

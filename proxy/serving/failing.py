@@ -1,6 +1,6 @@
-"""What is sent for a request that came to no answer while recording: what its client was told then, under a verdict.
+"""Replies to requests that failed while recording: the same error, under its verdict.
 
-A client that was told nothing, and left, is told nothing again: it leaves by itself, in its own words to whoever asked it.
+A client that got no answer and left gets none again. It leaves by itself, and reports that in its own words.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from stillweb.snapshots.matching.lookup import Lookup
     from stillweb.snapshots.request import Request
 
-STATUS = 502  # where nothing is known of what the client was told
+STATUS = 502  # if it is unknown what the client was told
 REASON = "Bad Gateway"
-MOST_HELD = 30  # seconds; what took a client longer fails at once, since nobody has the time
-SPARE = 2  # seconds that a client may take longer to leave than it did while recording, which is known in whole ones
+MOST_HELD = 30  # seconds; a request that took longer fails at once, since nobody has the time
+SPARE = 2  # extra seconds for a client to leave, since the recorded wait is in whole seconds
 
 
 class Desk(PollDesk, Protocol):
-    """What is needed of who answers (`stillweb.proxy.serving.answering.Answerer`)."""
+    """The part of `stillweb.proxy.serving.answering.Answerer` that is used here."""
 
     failed: int
 
@@ -37,7 +37,10 @@ class Desk(PollDesk, Protocol):
 
 
 def fails(desk: Desk, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:
-    """What to send, and its line in the ledger; of a tunnel without a `lookup`."""
+    """Return the reply to a request that failed while recording, and write its ledger line.
+
+    A tunnel comes without a `lookup`.
+    """
     reply = _reply(request, failed)
     more: dict[str, Any] = {"why": failed.why}
     if lookup is None:
@@ -47,7 +50,7 @@ def fails(desk: Desk, request: Request, line: Line, lookup: Lookup | None, faile
         and not failed.tunnel
         and desk.matcher.hanging.polls(request.method, request.url)
     ):
-        reply.held = Held(0, lambda: None, until=never)  # it left with its page
+        reply.held = Held(0, lambda: None, until=never)  # the client left together with its page
     elif 0 < failed.failure.waited <= MOST_HELD:
         reply.held = Held(
             failed.failure.waited + SPARE,
@@ -63,7 +66,11 @@ def fails(desk: Desk, request: Request, line: Line, lookup: Lookup | None, faile
 def _outstayed(
     desk: Desk, request: Request, line: Line, lookup: Lookup | None, failed: Failed
 ) -> Reply | None:
-    """A client has waited longer than it did then, for what nobody knows: a line of its own, after the one that it failed."""
+    """Note a miss for a client that waits longer than it did while recording, and return its reply.
+
+    Later events are unknown, so the miss gets a ledger line after that of the failure. Returns None for a
+    tunnel, whose connection is ended.
+    """
     seconds = counted(failed.failure.waited, "second")
     why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
     if lookup is None:
@@ -74,7 +81,7 @@ def _outstayed(
 
 
 def _reply(request: Request, failed: Failed) -> Reply:
-    """As it was told while recording; of an archive that does not say, in our words."""
+    """Return the error that the client got while recording; if the archive lacks it, one in our words."""
     failure, given = failed.failure, failed.failure.given
     if given is None or failure.opened or (failed.tunnel and request.method != failure.request.method):
         status, media = STATUS, "text/plain; charset=utf-8"

@@ -1,7 +1,8 @@
-"""HTTP/1.1 requests out of bytes (RFC 9112), and heads of answers into bytes. Sans-io.
+"""A sans-io parser of HTTP/1.1 requests (RFC 9112), and a serializer of response heads.
 
-Strict where laxness lets two readers disagree: a request that is not plainly well-formed is refused. A regular
-expression over the whole head and one split are as fast from Python as a C parser that calls back for each field.
+Strict where leniency lets two readers disagree: a request that is not plainly well-formed is refused. One
+regular expression over the whole head and one split are as fast from Python as a C parser that calls back for
+each field.
 """
 
 from __future__ import annotations
@@ -20,21 +21,20 @@ from stillweb.proxy.wire.addresses import (
 from stillweb.snapshots.request import Headers
 
 MAX_HEAD = 1 << 17
-MAX_BODY = 1 << 26  # of a request; it must be in memory to be matched
+MAX_BODY = 1 << 26  # of a request, which must be in memory to be matched
 MAX_CHUNK_LINE = 1 << 12
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 _START = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
 _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*)*")
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,15}")
-_BARE = re.compile(
-    rb"(?<!\r)\n|\r(?=[^\n])"
-)  # a line break that is not CR LF, where others may see the end of a line
+# a line break that is not CR LF, where other readers may see the end of a line
+_BARE = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
 CREDENTIALS = re.compile(rb"(?im)^proxy-authorization:[ \t]*([^\r\n]*)")
 
 
 class BadRequest(Exception):
-    """The bytes are no request that can be answered; the connection can't go on. `status` says how."""
+    """A request that can't be answered and ends its connection. `status` is the HTTP status to send."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ class BadRequest(Exception):
 
 @dataclass(slots=True)
 class Message:
-    """A request as it came. `named` has the last value of each field by lower-case name."""
+    """A parsed request. `named` maps lower-case field names to their last value."""
 
     method: str
     target: str
@@ -55,7 +55,7 @@ class Message:
 
 
 def request_bytes(message: Message) -> bytes:
-    """The bytes of a request that reads as this one."""
+    """Return bytes that parse to this request."""
     lines = [f"{message.method} {message.target} HTTP/1.{0 if message.http10 else 1}".encode()]
     lines += [f"{name}: {value}".encode("latin-1") for name, value in message.headers]
     body = message.body
@@ -65,15 +65,15 @@ def request_bytes(message: Message) -> bytes:
 
 
 def url_outside(message: Message) -> str:
-    """The URL of a request that is none in a tunnel and has a whole URL as its target, as the recorder has it."""
+    """Return the URL of a request outside a tunnel with an absolute target, as the recorder stores it."""
     target = spelled_for_sockets(message.target.partition("#")[0])
     return named_by_host(without_user(target), message.named.get("host"))
 
 
 def url_inside(message: Message, base: str, authority: str) -> str:
-    """The URL of a request in the tunnel to `authority`, of scheme and authority `base`, as the recorder has it.
+    """Return the URL of a request in the tunnel to `authority`, as the recorder stores it.
 
-    Raises BadRequest.
+    `base` is the tunnel's scheme and authority. Raises BadRequest.
     """
     scheme, target = base.partition(":")[0], message.target.partition("#")[0]
     if is_absolute(target):
@@ -89,42 +89,42 @@ def url_inside(message: Message, base: str, authority: str) -> str:
 
 
 def has_bare_break(data: bytes | bytearray, at: int = 0) -> bool:
-    """Return True if there is a line break from `at` on that is not CR LF, as far as the bytes are there."""
+    """Return True if the bytes from `at` on contain a line break that is not CR LF."""
     return _BARE.search(data, at) is not None
 
 
 class Parser:
-    """Takes bytes by `feed`, gives whole requests by `pull`."""
+    """An incremental parser: `feed` takes bytes, `pull` returns complete requests."""
 
     def __init__(self) -> None:
         self._buffer = b""
-        self._gathered = bytearray()  # of a head that comes in small pieces: each is looked at once
-        self._seen = 0  # of that
+        self._gathered = bytearray()  # a head that arrives in small pieces: each piece is scanned once
+        self._seen = 0  # bytes of it that were scanned
         self._message: Message | None = None
         self._parts: list[bytes] = []
-        self._size = 0  # of the body so far
-        self._left = 0  # of the body (or of the chunk) still to come
+        self._size = 0  # bytes of the body so far
+        self._left = 0  # bytes of the body (or of the chunk) still to come
         self._chunked = False
         self._trailer = False
-        self.expects = False  # the client waits for 100 Continue; whoever sends it sets this back
+        self.expects = False  # the client waits for 100 Continue; the sender of that resets this
 
     @property
     def idle(self) -> bool:
-        """At a boundary between requests, with nothing buffered."""
+        """Return True between requests, with nothing buffered."""
         return not self._buffer and self._message is None and not self._gathered
 
     @property
     def buffered(self) -> int:
-        """Bytes that wait."""
+        """The number of buffered bytes."""
         return len(self._buffer) + len(self._gathered)
 
     def take(self) -> bytes:
-        """What was fed and belongs to no request: what comes after a CONNECT."""
+        """Remove and return the bytes that belong to no request, as after a CONNECT."""
         data, self._buffer = self._buffer, b""
         return data
 
     def begun(self) -> Message:
-        """The request that is under way, as far as it can be read; without a method if that can't."""
+        """Return the unfinished request as far as it is readable, with the method "" if that is not."""
         if self._message is not None:
             return self._message
         data = bytes(self._gathered) or self._buffer
@@ -136,18 +136,18 @@ class Parser:
 
     @property
     def headless(self) -> bool:
-        """Whether not even a head is there."""
+        """Return True if no complete head has arrived."""
         return self._message is None
 
     def feed(self, data: bytes) -> None:
-        """More bytes of the client."""
+        """Add bytes from the client."""
         if self._gathered:
             self._gathered += data
         else:
             self._buffer = self._buffer + data if self._buffer else data
 
     def pull(self) -> Message | None:
-        """The next whole request, None if more bytes are needed. Raises BadRequest."""
+        """Return the next complete request, None if more bytes are needed. Raises BadRequest."""
         if self._message is None and not self._head():
             return None
         if not self._body():
@@ -211,7 +211,7 @@ class Parser:
         return True
 
     def _look(self, data: bytes | bytearray) -> None:
-        """Refuses what can't become a head, as far as it is there."""
+        """Refuse an incomplete head that can't become a valid one."""
         if len(data) > MAX_HEAD:
             raise BadRequest("the head of the request is too long", 431)
         if has_bare_break(data, max(0, self._seen - 1)):
@@ -221,7 +221,7 @@ class Parser:
         self._seen = len(data)
 
     def _frame(self, named: dict[str, str], http10: bool) -> None:
-        """How the body is delimited (RFC 9112, 6)."""
+        """Determine how the body is delimited (RFC 9112, 6)."""
         self._size = self._left = 0
         self._chunked = self._trailer = False
         coding = named.get("transfer-encoding")
@@ -268,14 +268,14 @@ class Parser:
                 if whole is not None:
                     return whole
         finally:
-            self._buffer = data[at:]  # once for all chunks: of tiny ones there may be very many
+            self._buffer = data[at:]  # once for all chunks, since there may be very many tiny ones
 
     def _chunk(self, data: bytes, at: int) -> tuple[int, bool | None]:
-        """Takes the data of a chunk, or a line, at `at`: where the next begins, and whether the body is whole.
+        """Consume chunk data or a line at `at`. Return the next position and whether the body is complete.
 
-        None says that there may be more to take.
+        The second value is None if there may be more to consume.
         """
-        if self._left:  # data of a chunk and the CR LF after it
+        if self._left:  # chunk data and the CR LF after it
             have = min(len(data) - at, self._left)
             content = min(have, max(0, self._left - 2))
             if content:
@@ -292,7 +292,7 @@ class Parser:
                 raise BadRequest("malformed chunk")
             return at, False
         line = data[at:end]
-        if b"\n" in line or b"\r" in line:  # where others may see its end
+        if b"\n" in line or b"\r" in line:  # where other readers may see the line's end
             raise BadRequest("malformed chunk")
         if self._trailer:
             self._size += len(line)
@@ -319,23 +319,23 @@ _SINGLE = frozenset({"content-length", "transfer-encoding", "host", "expect"})
 
 
 def head(status: int, reason: str, headers: Headers) -> bytes:
-    """The head of an answer, without the empty line at its end."""
+    """Return the head of a response, without the empty line at its end."""
     lines = [f"HTTP/1.1 {status} {reason}"]
     lines += [f"{name}: {value}" for name, value in headers]
     text = "\r\n".join(lines) + "\r\n"
     try:
         return text.encode("latin-1")
-    except UnicodeEncodeError:  # of a field of ours, such as the name of an archive; the recorded ones stay
+    except UnicodeEncodeError:  # of a field of ours, e.g. an archive's name; recorded fields keep their bytes
         return b"".join(field_bytes(line) + b"\r\n" for line in lines)
 
 
 def field_lines(fields: Headers) -> bytes:
-    """Fields as lines."""
+    """Return header fields as lines."""
     return b"".join(field_bytes(f"{name}: {value}") + b"\r\n" for name, value in fields)
 
 
 def field_bytes(text: str) -> bytes:
-    """A part of a head as bytes: recorded ones are Latin-1, byte for byte; what is none of that is UTF-8."""
+    """Encode a part of a head: recorded text as Latin-1, byte for byte, anything else as UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -18,7 +18,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 from stillweb.proxy.serving import refusing
 from stillweb.proxy.serving.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from stillweb.proxy.serving.hub import Hub
-from stillweb.proxy.serving.replies import Held, Line, Reply, failure
+from stillweb.proxy.serving.replies import Held, Line, Reply
 from stillweb.proxy.wire.addresses import target_text
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Headers, Request
@@ -26,11 +26,11 @@ from stillweb.snapshots.words import counted
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20
-PREFACE = 24  # bytes, as a client begins (RFC 9113, 3.4)
-FRAME_HEAD = 9  # bytes, of which the first three say how many follow (4.1)
+PREFACE = 24  # bytes of a client's connection preface (RFC 9113, 3.4)
+FRAME_HEAD = 9  # bytes; the first three hold the payload's length (4.1)
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-# How h2 tells that the client has reset a stream, which it may do in the same packet: closed, and once another one
-# was opened after it also forgotten.
+# The exceptions of h2 for a stream that the client has reset, perhaps in the same packet: h2 closes the
+# stream, and forgets it once a later one is opened.
 _GONE = (
     h2.exceptions.StreamClosedError,
     h2.exceptions.NoSuchStreamError,
@@ -42,7 +42,7 @@ Fields = list[tuple[bytes, bytes]]
 
 
 class Wire(Protocol):
-    """The connection underneath."""
+    """The connection that carries the HTTP/2 bytes."""
 
     hub: Hub
 
@@ -54,7 +54,7 @@ class Wire(Protocol):
 
 
 class _Incoming:
-    """A request under way."""
+    """A request that is still arriving."""
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self.fields = fields
@@ -63,7 +63,7 @@ class _Incoming:
 
 
 class _Outgoing:
-    """An answer under way: what is left of its body, and what comes behind that."""
+    """A response that is being sent: the rest of its body, and its trailers."""
 
     def __init__(self, reply: Reply) -> None:
         self.data = memoryview(reply.body)
@@ -71,16 +71,16 @@ class _Outgoing:
         self.length = reply.length
         self.broke = reply.broke
         self.trailers = _spelled(reply.trailers)
-        self.sent = 0  # of the pieces
+        self.sent = 0  # bytes of the pieces
         self.fetching = False
 
 
 class _Goodbye(h2.events.Event):
-    """The client asks for nothing more; what it has asked for is still to be answered (RFC 9113, 6.8)."""
+    """A graceful GOAWAY: no new requests, but the pending ones are still answered (RFC 9113, 6.8)."""
 
 
 class _Connection(h2.connection.H2Connection):
-    """h2 takes every GOAWAY for the end."""
+    """An h2 connection that survives a graceful GOAWAY; h2 takes every GOAWAY for the end."""
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
         ended: tuple[list[Frame], list[h2.events.Event]] = ([], [_Goodbye()])
@@ -88,7 +88,7 @@ class _Connection(h2.connection.H2Connection):
 
 
 class Http2:
-    """The server's side of one HTTP/2 connection."""
+    """The server side of one HTTP/2 connection."""
 
     def __init__(self, connection: Wire, line: Line, authority: str) -> None:
         self._connection = connection
@@ -105,30 +105,29 @@ class Http2:
                 h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD,
             },
         )
-        # h2 takes it over from settings that are changed only
+        # h2 takes this limit over only when the settings change later
         self._h2.decoder.max_header_list_size = MAX_HEAD
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(16 * WINDOW)
         self._incoming: dict[int, _Incoming] = {}
         self._outgoing: dict[int, _Outgoing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._held: dict[
-            int, asyncio.Task[None]
-        ] = {}  # those of streams whose clients are to leave, or to say more
+        # tasks of streams whose reply is withheld: their clients are expected to leave, or poll for news
+        self._held: dict[int, asyncio.Task[None]] = {}
         self._goodbye = False
-        self._rest = PREFACE  # bytes to come of the frame that has begun
+        self._rest = PREFACE  # bytes missing of the current frame
         self._head = b""
         self._flush()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Cancel all work after the connection is lost."""
         for task in self._tasks:
             task.cancel()
         self._outgoing.clear()
 
     def feed(self, data: bytes) -> None:
-        """Decrypted bytes of the client."""
-        for piece in self._cut(data):  # h2 gives no event of a piece in which there is an error
+        """Process decrypted bytes from the client."""
+        for piece in self._cut(data):  # h2 returns no events for bytes that contain an error
             try:
                 events = self._h2.receive_data(piece)
             except h2.exceptions.ProtocolError as error:
@@ -143,15 +142,15 @@ class Http2:
                 for event in events:
                     self._event(event)
                 if any(isinstance(event, h2.events.StreamEnded) for event in events):
-                    self.pump()  # after an error, or a goodbye, nothing can be sent any more
-            except h2.exceptions.ProtocolError as error:  # ours: the client's own were found above
+                    self.pump()  # after an error or a GOAWAY nothing can be sent any more
+            except h2.exceptions.ProtocolError as error:  # ours: the client's errors were caught above
                 self._hub.failed(error)
                 self._connection.abort()
                 return
         self.pump()
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
-        """The same bytes, cut where frames end; less than the head of one is kept for the next time."""
+        """Yield the bytes cut at frame ends. Keep an incomplete frame head for the next call."""
         data, self._head = self._head + data, b""
         at = 0
         while at < len(data):
@@ -182,9 +181,8 @@ class Http2:
                 if request is not None:
                     request.size += len(data)
                     request.parts.append(data)
-                    if (
-                        sum(one.size for one in self._incoming.values()) > MAX_BODY
-                    ):  # of all that come at once
+                    # the limit is for all requests that arrive at once
+                    if sum(one.size for one in self._incoming.values()) > MAX_BODY:
                         del self._incoming[stream]
                         self._too_long(request)
                         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
@@ -215,7 +213,7 @@ class Http2:
         pseudo = {n: v for n, v in incoming.fields if n.startswith(":")}
         headers = [(n, v) for n, v in incoming.fields if not n.startswith(":")]
         cookies = [v for n, v in headers if n == "cookie"]
-        if len(cookies) > 1:  # RFC 9113, 8.2.3: crumbs are one field elsewhere
+        if len(cookies) > 1:  # RFC 9113, 8.2.3: cookie crumbs are one field in HTTP/1.1
             headers = [(n, v) for n, v in headers if n != "cookie"] + [("cookie", "; ".join(cookies))]
         host = pseudo.get(":authority") or next((v for n, v in headers if n == "host"), self._authority)
         path = pseudo.get(":path", "/").partition("#")[0]
@@ -227,8 +225,6 @@ class Http2:
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:
             self._send(stream, hub.own_page(request))
-        elif hub.only_own:
-            self._send(stream, failure(request, 421, "Misdirected Request", f"{name} is not answered here"))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
         elif hub.answerer.waits(request, self._line):
@@ -281,12 +277,12 @@ class Http2:
         try:
             self._h2.send_headers(stream, [status, *_spelled(reply.fields)], end_stream=empty)
         except _GONE:
-            return  # the client has given it up
+            return  # the client has reset the stream
         if not empty:
             self._outgoing[stream] = _Outgoing(reply)
 
     def pump(self) -> None:
-        """Sends as much as the windows and the transport allow."""
+        """Send as much as the flow-control windows and the transport allow."""
         for stream in list(self._outgoing):
             try:
                 self._pump_stream(stream, self._outgoing[stream])
@@ -296,7 +292,7 @@ class Http2:
         self._leave()
 
     def _leave(self) -> None:
-        """Ends the connection once a client that has said goodbye has all its answers."""
+        """Close the connection once a client that sent a graceful GOAWAY has all its answers."""
         if self._goodbye and not (self._incoming or self._outgoing or self._tasks):
             self._connection.close()
 
@@ -326,7 +322,7 @@ class Http2:
                 return
 
     async def _fetch(self, stream: int, out: _Outgoing, pieces: Iterator[bytes]) -> None:
-        """The next piece of a long body."""
+        """Fetch the next piece of a large body."""
         try:
             piece = await self._hub.next_piece(pieces)
             out.sent += len(piece or b"")
@@ -364,9 +360,9 @@ def _stream(event: h2.events.Event) -> int:
 
 
 def _spelled(fields: Headers) -> Fields:
-    """Fields as HTTP/2 has them."""
+    """Return fields as HTTP/2 has them: in lower case, without connection-specific ones."""
     return [(field_bytes(n.lower()), field_bytes(v.strip(" \t"))) for n, v in fields if n.lower() not in _OWN]
 
 
 def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("latin-1")  # as the recorder has fields
+    return value if isinstance(value, str) else value.decode("latin-1")  # as the recorder decodes fields

@@ -1,4 +1,4 @@
-"""What the connections of a gateway share, on its event loop."""
+"""The state that a gateway's connections share, on its event loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Open(Protocol):
-    """A connection, as far as the hub ends it."""
+    """A connection that the hub can end."""
 
     def abort(self) -> None: ...
     def overdue(self, now: float, /) -> None: ...
@@ -36,7 +36,7 @@ class Open(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewayStats:
-    """Counts since the start."""
+    """The counts since the gateway's start."""
 
     requests: int
     misses: int
@@ -44,29 +44,14 @@ class GatewayStats:
     connections: int  # open now
     malformed: int
     failures: int  # answers that broke off
-    failed: int  # requests that failed as while recording
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a process of a gateway has to say of itself."""
-
-    stats: GatewayStats
-    last_failures: list[str]
-    ledger_error: str | None
+    failed: int  # requests that failed as they did while recording
 
 
 LAST_FAILURES = 5
-# of a socket's number, the session ("": our pages), and what was read
-GiveBack = Callable[[int, str, bytes], Awaitable[None]]
 
 
 class Hub:
-    """What the connections of a gateway share. Lives on its event loop.
-
-    `mine` are the names of the sessions that this process has, where there are several; None: it has all. What is
-    another's goes to `give_back`.
-    """
+    """The shared state of a gateway's connections. Used on the gateway's event loop only."""
 
     own_host = OWN_HOST
 
@@ -78,19 +63,13 @@ class Hub:
         answerer: Answerer,
         *,
         challenge: bool,
-        mine: set[str] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
         self.authority = authority
         self.answerer = answerer
         self.challenge = challenge
-        self.mine = mine
-        self.give_back: GiveBack | None = None
-        self.only_own = False  # sessions are answered by other processes
         self.own_pages = True
-        self.gather: Callable[[], Told] = self.told
-        self.processes = 1
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
@@ -99,17 +78,20 @@ class Hub:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
 
     def challenge_all(self) -> None:
-        """From now on clients that don't name their session are asked for it."""
+        """Ask clients that don't name their session for a name from now on."""
         if not self.challenge:
             self.challenge = True
-            self.answerer.kept.forget_memos()  # some were of clients without a name
+            self.answerer.kept.forget_memos()  # some belong to clients without a name
 
     def context(self, host: str) -> ssl.SSLContext:
-        """The TLS context for a host, offering the protocols that it was recorded with."""
+        """Return the TLS context for a host, offering the protocols that it was recorded with."""
         return self.authority.context_for(host, self.protocols(normal_host(host)))
 
     def protocols(self, host: str) -> tuple[str, ...]:
-        """ALPN of a host: h2 too if any of its captures was made with it, so that pages behave as they did."""
+        """Return a host's ALPN protocols, with h2 if any of its captures used it.
+
+        So pages behave as they did while recording.
+        """
         known = self._protocols.get(host)
         if known is None:
             if len(self._protocols) >= CACHED_CONTEXTS:
@@ -118,19 +100,13 @@ class Hub:
         return known
 
     def own_page(self, request: Request, names: Collection[str] = (OWN_HOST,)) -> Reply:
-        """See `status.own_page`. One process of several knows only its own part, and is never asked plainly."""
-        if self.mine is not None:
-            return failure(
-                request, 421, "Misdirected Request", "ask for this outside of another host's tunnel"
-            )
+        """Return one of the gateway's own pages, or 404 if they are switched off."""
         if not self.own_pages:
             return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
-        if self.only_own:
-            self.gather()  # what others have not written yet
         return status.own_page(self, request, names)
 
     def ask_for_name(self) -> Reply:
-        """The answer to a client that has not said which session it is."""
+        """Return the 407 answer to a client that named no session."""
         body = b"stillweb: give a session's name as proxy user (any password)\n"
         fields = (
             ("Proxy-Authenticate", 'Basic realm="stillweb session"'),
@@ -140,30 +116,30 @@ class Hub:
         return Reply(407, "Proxy Authentication Required", fields, body)
 
     async def virtual(self, request: Request, line: Line, host: str) -> Reply:
-        """The answer of a virtual host, made on a thread."""
+        """Call a virtual host on a thread and return its reply."""
         handler = self.answerer.virtual_hosts[host]
         try:
             made = await self.run(handler, request, line.name)
-        except Exception as error:  # noqa: BLE001 -- others' code: the client and the status page hear of it
+        except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)
         return self.answerer.virtual(request, line, made)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
-        """Runs a function on a thread."""
+        """Run a function on a thread of the pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def next_piece(self, pieces: Iterator[bytes]) -> bytes | None:
-        """The next piece of a long body, read on a thread."""
+        """Return the next piece of a large body, read on a thread; None at its end."""
         piece: bytes | None = await self.run(next, pieces, None)
         return piece
 
     def failed(self, error: BaseException | None) -> None:
-        """Keeps what broke an answer off, for the status page."""
+        """Record an error that broke off an answer, for the status page."""
         self.answerer.fail(f"{type(error).__name__}: {error}")
 
     def stats(self) -> GatewayStats:
-        """Counts as of now."""
+        """Return the counts so far."""
         answerer = self.answerer
         return GatewayStats(
             answerer.requests,
@@ -175,15 +151,9 @@ class Hub:
             answerer.failed,
         )
 
-    def told(self) -> Told:
-        """Counts, and what went wrong."""
-        error = self.ledger.error
-        return Told(self.stats(), self.failures[-LAST_FAILURES:], str(error) if error else None)
-
     def status(self) -> dict[str, Any]:
-        """What the status page says."""
-        told = self.gather()
-        stats = told.stats
+        """Return the data of the status page."""
+        stats, error = self.stats(), self.ledger.error
         return {
             "replaying": True,
             "snapshot": self.snapshot.id,
@@ -195,19 +165,18 @@ class Hub:
             "sessions": stats.sessions,
             "connections": stats.connections,
             "malformed": stats.malformed,
-            "failures": told.last_failures,
+            "failures": self.failures[-LAST_FAILURES:],
             "ledger": str(self.ledger.path) if self.ledger.path else None,
-            "ledger_error": told.ledger_error,
-            "processes": self.processes,
+            "ledger_error": str(error) if error else None,
             "seconds": int(time.monotonic() - self.started),
         }
 
     async def close(self) -> None:
-        """Ends all connections, and all that is under way on the event loop."""
+        """End all connections and cancel all tasks on the event loop."""
         for connection in list(self.connections):
             connection.abort()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        await asyncio.sleep(0)  # the connections hear that they are gone
+        await asyncio.sleep(0)  # the connections notice that they are gone
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -215,7 +184,7 @@ class Hub:
 
 
 def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
-    """The ALPN protocols to offer for a host, best first."""
+    """Return the ALPN protocols to offer for a host, best first."""
     url = f"https://{f'[{host}]' if ':' in host else host}/"
     start = request_key(Request("GET", url)).urlkey
     if snapshot.speaks("h2", start.rpartition(")")[0] or start):
@@ -224,7 +193,7 @@ def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
 
 
 async def sweep(hub: Hub) -> None:
-    """End connections that don't get on, and put sessions to rest whose clients are gone."""
+    """End connections without progress and move idle sessions to disk, once a second."""
     while True:
         await asyncio.sleep(1.0)
         now = time.monotonic()
@@ -239,7 +208,7 @@ async def sweep(hub: Hub) -> None:
 
 
 def broken_host(host: str, error: Exception) -> Response:
-    """What a client hears of a virtual host that raised."""
+    """Return the 500 answer for a virtual host that raised."""
     text = f"stillweb: the virtual host {host} failed: {type(error).__name__}: {error}\n"
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Stillweb-Verdict", "miss"))
     return Response(500, "Internal Server Error", fields, text.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""The ledger: a JSON line for every request that replay answered. Its members are described in docs/ledger.md.
+"""The ledger: one JSON line for every request answered in replay. Its members are in docs/ledger.md.
 
-Lines are collected and written together, at most `DELAY` seconds late, by a thread of the ledger's own, so that
-the hot path only appends to a list. The file is opened for appending: several processes may share it.
+A thread of the ledger writes collected lines together, at most `DELAY` seconds late, so that the hot path
+only appends to a list. The file is opened for appending: several processes may share it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageErro
 
 DELAY = 0.03
 WHOLE = -1  # the number of a line that is not put together from parts
-KEPT = 64 << 20  # bytes of lines that wait for room on the disk
-MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # without these a line is no ledger line
-UNHASHED = frozenset({"ms"})  # what depends on the machine, not on the replay
-NUMBERS = frozenset({"seq", "again"})  # of requests, in the order of their coming
+KEPT = 64 << 20  # bytes of lines kept while the disk is full
+MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # a line without these is no ledger line
+UNHASHED = frozenset({"ms"})  # members that depend on the machine, not on the replay
+NUMBERS = frozenset({"seq", "again"})  # members that number requests in the order of arrival
 
 Entry = dict[str, Any]
 
@@ -34,10 +34,11 @@ encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 class Ledger:
-    """A ledger being written, and read back. `path` is replaced if it exists; None keeps a temporary file.
+    """A ledger that is written and can be read back.
 
-    `fd` and `started` are those of the ledger of another process, to be shared with it; `path` then only names it. Safe for use from many
-    threads. Raises MissingCapability when the file can't be written.
+    `path` is replaced if it exists; None uses a temporary file. `fd` and `started` belong to another
+    process's ledger that is shared; `path` then only names it. Thread-safe. Raises MissingCapability if the
+    file can't be written.
     """
 
     def __init__(
@@ -64,42 +65,43 @@ class Ledger:
             os.close(handle)
             os.unlink(name)
         self.started = time.monotonic() if started is None else started
-        # beginning, number, and rest up to the time, which is the last; or a line as it is, with number WHOLE
+        # begin, number, rest up to the time, which comes last, and the time; or a whole line with number
+        # WHOLE
         self._pending: list[tuple[str, int, str, float]] = []
-        self._left = b""  # lines that could not be written yet
-        self._begun = 0  # bytes of the first of them that could
-        self._lost = False  # whether there were more than are kept
+        self._left = b""  # lines that are not written yet
+        self._begun = 0  # bytes of the first of them that are written
+        self._lost = False  # True once more lines waited than are kept
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._awaited = False  # whether the thread is about to write; asking an Event costs more
+        self._awaited = False  # True if the thread is about to write; asking an Event costs more
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def fileno(self) -> int:
-        """The descriptor, for workers that write to the same file."""
+        """Return the file descriptor, for workers that write to the same file."""
         return self._fd
 
     # Writing
 
     def write(self, entry: Mapping[str, Any]) -> None:
-        """Adds an entry; `ms`, the milliseconds since the ledger was opened, is put in if missing."""
+        """Write an entry. `ms`, the milliseconds since the ledger was opened, is added if missing."""
         line = encode(dict(entry))
         self.write_line(line if "ms" in entry else f'{line[:-1]},"ms":{self.milliseconds()}}}')
 
     def write_line(self, line: str) -> None:
-        """Adds an entry that is JSON already (one line, without its line break)."""
+        """Write an entry that is already JSON, on one line without its line break."""
         self._pending.append((line, WHOLE, "", 0.0))
         if not self._awaited:
             self._awake()
 
     def write_timed(self, begin: str, number: int, rest: str) -> None:
-        """Adds an entry whose parts make JSON up to the value of its last member, the time, which is put in here."""
+        """Write an entry given as parts of JSON up to the value of its last member, the time, added here."""
         self._pending.append((begin, number, rest, _clock()))
         if not self._awaited:
             self._awake()
 
     def milliseconds(self) -> int:
-        """Since the ledger was opened."""
+        """Return the milliseconds since the ledger was opened."""
         return int((time.monotonic() - self.started) * 1000)
 
     def _awake(self) -> None:
@@ -119,16 +121,19 @@ class Ledger:
             self._wake.wait()
             time.sleep(DELAY)
             self._wake.clear()
-            self._awaited = False  # before the lines are taken: what comes later wakes us again
+            self._awaited = False  # before the lines are taken, so that later ones wake us again
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is pending now. After a failure, kept in `error`, the next one goes on where it stopped."""
+        """Write the pending lines now.
+
+        After a failure, kept in `error`, the next call goes on where this one stopped.
+        """
         with self._lock:
             self._write_pending()
 
     def flush_if_free(self) -> bool:
-        """The same without waiting; False if something is being written already, in whichever thread."""
+        """Flush without waiting. Return False if a write is already under way, in whichever thread."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -139,7 +144,7 @@ class Ledger:
 
     def _write_pending(self) -> None:
         pending = self._pending
-        # as they are written, so that a request costs no more than to keep its parts; others may add meanwhile
+        # formatted here, so that a request only stores its parts; other threads may add lines meanwhile
         lines = pending[: len(pending)]
         del pending[: len(lines)]
         if not lines and not self._left:
@@ -152,7 +157,7 @@ class Ledger:
         data = self._left + "".join(texts).encode()
         at = self._begun
         if at and not self._ends_with(data[:at]):
-            data, at = b"\n" + data, 0  # another process has written after our half of a line: it begins anew
+            data, at = b"\n" + data, 0  # another process wrote after our half line: it begins anew
         try:
             while at < len(data):
                 at += os.write(self._fd, memoryview(data)[at:] if at else data)
@@ -172,11 +177,14 @@ class Ledger:
             self._lost = True
 
     def _ends_with(self, half: bytes) -> bool:
-        """Whether the file ends with what was last written of a line."""
+        """Return True if the file ends with the half line that was written last."""
         return os.pread(self._fd, len(half), max(0, os.fstat(self._fd).st_size - len(half))) == half
 
     def close(self) -> None:
-        """Writes what is pending; the ledger can still be read. Raises what keeps lines from being written."""
+        """Write the pending lines. The ledger can still be read.
+
+        Raises the error that keeps lines from being written.
+        """
         if not self._closed:
             self._closed = True
             self._wake.set()
@@ -192,7 +200,7 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
-        else:  # the error under way matters more
+        else:  # the exception under way matters more
             self.flush()
 
     def __del__(self) -> None:
@@ -203,20 +211,20 @@ class Ledger:
     # Reading
 
     def entries(self) -> list[Entry]:
-        """All entries so far, in written order. Raises DamagedInput, and what keeps lines from being written."""
+        """Return all entries so far, in written order. Raises DamagedInput or the pending write error."""
         return list(self)
 
     def __iter__(self) -> Iterator[Entry]:
         return parse_lines(self._lines(), str(self.path or "ledger"))
 
     def text(self) -> bytes:
-        """The file so far. Raises what keeps lines from being written."""
+        """Return the file's content so far. Raises the pending write error."""
         return b"".join(line + b"\n" for line in self._lines())
 
     def _lines(self) -> Iterator[bytes]:
         self.flush()
         if self.error is not None:
-            raise self.error  # without its end it would say that less was asked, or missed
+            raise self.error  # without its last lines the ledger would understate requests and misses
         at, carried = 0, b""
         while piece := os.pread(self._fd, 1 << 20, at):
             at += len(piece)
@@ -226,16 +234,19 @@ class Ledger:
             yield carried
 
     def misses(self) -> list[Entry]:
-        """The entries that were misses, in written order; those that don't matter have `irrelevant` true."""
+        """Return the misses, in written order. Those that don't matter have `irrelevant` true."""
         return misses(self)
 
     def hash(self, *, ordered: bool = True) -> str:
-        """See `hash_entries`."""
+        """Return the hash of the entries; see `hash_entries`."""
         return hash_entries(self, ordered=ordered)
 
 
 def read(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a ledger file. Raises UsageError (can't be opened) or DamagedInput (names the line)."""
+    """Return the entries of a ledger file.
+
+    Raises UsageError if it can't be opened, DamagedInput, which names the line, if it can't be parsed.
+    """
     try:
         with open(path, "rb") as file:
             return list(parse_lines((line.removesuffix(b"\n") for line in file), str(path)))
@@ -244,7 +255,7 @@ def read(path: str | os.PathLike[str]) -> list[Entry]:
 
 
 def parse_lines(lines: Iterable[bytes], name: str) -> Iterator[Entry]:
-    """Entries of lines; empty ones are skipped. Raises DamagedInput naming file and line."""
+    """Yield the entries of lines, skipping empty ones. Raises DamagedInput naming file and line."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -265,9 +276,9 @@ def parse_lines(lines: Iterable[bytes], name: str) -> Iterator[Entry]:
 
 
 def settled(entries: Iterable[Entry]) -> list[Entry]:
-    """All entries; those of broken tunnels that a later one says were tried again are `irrelevant`."""
+    """Return all entries, with broken tunnels `irrelevant` if a later entry says they were tried again."""
     found: list[Entry] = []
-    tunnels: dict[tuple[str, int], int] = {}  # where they stand
+    tunnels: dict[tuple[str, int], int] = {}  # positions in `found`
     for entry in entries:
         if entry["method"] == "CONNECT":
             tunnels[entry["session"], entry["seq"]] = len(found)
@@ -279,16 +290,17 @@ def settled(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def misses(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries whose verdict is `miss`; see `settled`."""
+    """Return the entries whose verdict is `miss`; see `settled`."""
     wanted = settled(entry for entry in entries if entry["verdict"] == "miss" or "again" in entry)
     return [entry for entry in wanted if entry["verdict"] == "miss"]
 
 
 def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:
-    """Hex SHA-256 of a ledger: what was asked and answered in each session, never when.
+    """Return the hex SHA-256 of a ledger: the requests and answers of each session, without times.
 
-    How the sessions were interleaved does not matter. With `ordered` false the order within a session does
-    not either, as for a browser, which sends requests in parallel; only which there were, and how often.
+    The interleaving of sessions does not matter. With `ordered` false the order within a session does not
+    matter either, as for a browser, which sends requests in parallel: only the entries and their numbers of
+    occurrence do.
     """
     lines: list[tuple[str, int, str]] = []
     for entry in entries:

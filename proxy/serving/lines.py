@@ -1,6 +1,6 @@
-"""The sessions of a gateway: those in use are in memory, those at rest in a temporary file, so that memory stays flat.
+"""The sessions of a gateway: active ones in memory, idle ones in a temporary file.
 
-Nothing of a session is lost: one that returns after hours goes on where it stood.
+So memory stays flat, and no session is lost: one that returns after hours goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from stillweb.proxy.serving.replies import Line
 if TYPE_CHECKING:
     from stillweb.snapshots.matching.sessions import Session
 
-REST = 5.0  # seconds without a request or an open connection after which a session is at rest
-AT_ONCE = 16  # sessions that are put to rest before other work has its turn
+REST = 5.0  # seconds without a request or an open connection after which a session is idle
+AT_ONCE = 16  # sessions moved to the file before other work gets its turn
 
 
 class Lines:
-    """Sessions by name. `begin` makes what a new one starts with; `forget` is told of each that leaves memory.
+    """The sessions by name.
 
-    `line` and `rest` are for the event loop of the gateway; the others may be called from any thread.
+    `begin` creates the state of a new session; `forget` is called for each that leaves memory. `line` and
+    `rest` are for the gateway's event loop; the other methods may be called from any thread.
     """
 
     def __init__(self, begin: Callable[[str], Session], forget: Callable[[Line], None]) -> None:
         self._begin = begin
         self._forget = forget
         self._awake: dict[str, Line] = {}
-        self._names: dict[str, str] = {}  # sessions by the other names that lead to them
+        self._names: dict[str, str] = {}  # aliases: the session that a name leads to
         self._file: sqlite3.Connection | None = None
-        self._lock = threading.Lock()  # of the file, and of what is moved between it and memory
-        # passwords that were sent lie in the file, too: no other process, and no later one, can read them
+        self._lock = threading.Lock()  # guards the file, and moves between it and memory
+        # the file may hold passwords that clients sent: no other and no later process can read them
         self._cipher = AESGCM(AESGCM.generate_key(128))
         self._nonces = itertools.count()
 
     def line(self, name: str) -> Line:
-        """Return the session of that name, begun when new."""
+        """Return the session of that name. Create it if it is new."""
         if self._names:
             name = self._names.get(name, name)
         line = self._awake.get(name)
@@ -57,13 +58,13 @@ class Lines:
         return line
 
     def known(self, name: str) -> Line | None:
-        """Return a session as it is now, None if it never asked for anything."""
+        """Return a session as it is now, None if it never sent a request."""
         name = self._names.get(name, name)
         with self._lock:
             return self._awake.get(name) or self._asleep(name)
 
     def rename(self, name: str, session: str) -> None:
-        """Let a name lead to another session."""
+        """Make a name lead to another session."""
         self.line(session)
         self._names[name] = session
 
@@ -74,25 +75,25 @@ class Lines:
             return {**dict(rows), **{name: line.seq for name, line in list(self._awake.items())}}
 
     def rest(self) -> Iterator[None]:
-        """Move the sessions at rest into the file, a few at a time. Raises sqlite3.Error where there is no room."""
+        """Move idle sessions into the file, a few at a time. Raises sqlite3.Error if there is no room."""
         now = time.monotonic()
         moved = 0
         for line in list(self._awake.values()):
             if line.clients or line.seq != line.seen:
                 line.seen, line.since = line.seq, now
             elif now - line.since > REST and not line.waiting:
-                line.since = now  # where it can't be moved now, others have their turn first
+                line.since = now  # if it can't be moved now, others get their turn first
                 self._put(line)
                 moved += 1
                 if moved % AT_ONCE == 0:
                     yield
 
     def _put(self, line: Line) -> None:
-        line.talks = []  # of connections that are gone
+        line.talks = []  # their connections are gone
         nonce = next(self._nonces).to_bytes(12)
         kept = nonce + self._cipher.encrypt(nonce, pickle.dumps(line, pickle.HIGHEST_PROTOCOL), None)
         with self._lock:
-            if self._file is None:  # an unnamed file of the system's folder for such, gone with this process
+            if self._file is None:  # an unnamed file in the system's temporary folder, gone with this process
                 self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
                 self._file.execute("PRAGMA journal_mode = OFF")
                 self._file.execute("CREATE TABLE lines (name TEXT PRIMARY KEY, seq INTEGER, line BLOB)")

@@ -1,4 +1,4 @@
-"""Event loops and listening sockets for what serves clients, and the ledger's last words."""
+"""Event loops and listening sockets, and a SIGTERM handler that writes the ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKLOG = 1024
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """An event loop: uvloop's where it is installed."""
+    """Return a new event loop, uvloop's if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -28,7 +28,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises MissingCapability (port in use) and UsageError (no such address)."""
+    """Return a listening socket. Raises MissingCapability (port in use) and UsageError (no such address)."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -51,20 +51,23 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def flush_at_sigterm(ledger: Ledger) -> None:
-    """Writes the ledger before SIGTERM ends the process, unless the program has its own way to end."""
+    """Write the ledger before SIGTERM ends the process, unless the program handles SIGTERM itself.
+
+    Does nothing outside the main thread, where no handler can be set.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return
 
     def again(number: int) -> None:
-        ledger.flush()  # when whoever writes is done
-        while True:  # one that comes just before the main thread begins to wait does not wake it
+        ledger.flush()  # waits for the thread that is writing
+        while True:  # a signal just before the main thread begins to wait does not wake it
             os.kill(os.getpid(), number)
             time.sleep(0.1)
 
     def end(number: int, _: FrameType | None) -> None:
-        if not ledger.flush_if_free():  # perhaps by this very thread: waiting for it here would never end
+        if not ledger.flush_if_free():  # perhaps this thread is writing: waiting would never end
             threading.Thread(target=again, args=(number,), daemon=True).start()
             return
         signal.signal(number, signal.SIG_DFL)

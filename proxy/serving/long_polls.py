@@ -1,4 +1,7 @@
-"""A long poll of a replayed session: it hangs until there is news, as it did while recording (`stillweb.snapshots.matching.hanging`)."""
+"""Long polls in replay: they hang until there is news, as they did while recording.
+
+See `stillweb.snapshots.matching.hanging`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ LEFT = "a long poll: its client left before there was news, or more of it than w
 
 
 class Desk(Protocol):
-    """What is needed of who answers (`stillweb.proxy.serving.answering.Answerer`)."""
+    """The part of `stillweb.proxy.serving.answering.Answerer` that is used here."""
 
     accept: str
     matcher: Matcher
@@ -32,7 +35,7 @@ class Desk(Protocol):
 
 
 def hanging(desk: Desk, request: Request, line: Line) -> Reply:
-    """What holds a request until it has an answer."""
+    """Return a reply that is held until the request has an answer."""
 
     def due() -> bool:
         found = desk.matcher.lookup(request, line.session, accept=desk.accept, patient=True)
@@ -49,12 +52,12 @@ def hanging(desk: Desk, request: Request, line: Line) -> Reply:
 
 
 def unanswered(desk: Desk, request: Request, line: Line, verdict: str) -> None:
-    """The line of a poll whose client left without an answer."""
+    """Write the ledger line of a poll whose client left without an answer."""
     rule = verdict.partition("rule:")[2] or None
     asked = Lookup(verdict, None, rule, False, "", request_key(request), request)
     desk.note(line, desk.tail(request, asked, verdict, "", 0, more={"why": LEFT}))
 
 
 async def never() -> None:
-    """Does not return."""
+    """Wait forever."""
     await asyncio.get_running_loop().create_future()

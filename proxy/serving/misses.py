@@ -1,4 +1,4 @@
-"""What the ledger says of a missed request, and what it may not say: secrets."""
+"""Missed requests in the ledger, without their secrets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stillweb.snapshots.secrets.redact import mask
 if TYPE_CHECKING:
     from stillweb.snapshots.matching.lookup import Near
 
-# How frozen pages mark requests for the script of a worker, and for a stream (freeze.js).
+# How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
-KEPT_BODY = 1 << 16  # bytes of a missed request's body, to record it later
+KEPT_BODY = 1 << 16  # bytes of a missed request's body that are kept, to record it later
 
 _KINDS = {  # Sec-Fetch-Dest (Fetch Metadata) -> the browser's name of the kind
     "": "other", "empty": "fetch", "style": "stylesheet", "iframe": "document", "frame": "document", "embed": "document",
@@ -27,8 +27,11 @@ _KINDS = {  # Sec-Fetch-Dest (Fetch Metadata) -> the browser's name of the kind
 
 
 class Missed(NamedTuple):
-    """A request that got no answer: its URL without secrets, its kind as a browser names it ("other" if unknown), and
-    whether it is one that could matter (no prefetch, nothing that rules call irrelevant)."""
+    """A missed request: its URL without secrets, its kind, and whether it could matter.
+
+    `kind` is a browser's name of it, "other" if unknown. `matters` is false for a prefetch and for a request
+    that rules call irrelevant.
+    """
 
     url: str
     kind: str
@@ -36,14 +39,14 @@ class Missed(NamedTuple):
 
 
 def missed_of(request: Request, irrelevant: bool) -> Missed:
-    """What a session remembers of a miss."""
+    """Return the record of a miss that a session keeps."""
     to = request.header("sec-fetch-dest") or ""
     ahead = "prefetch" in (request.header("sec-purpose") or request.header("purpose") or "")
     return Missed(masked_url(request.url), _KINDS.get(to, to), not irrelevant and not ahead)
 
 
 def masked_url(url: str) -> str:
-    """Return a URL without the secrets in it, for ledger and messages."""
+    """Return a URL without the secrets in it, for the ledger and messages."""
     return _masked(url) if len(url) <= LONGEST_KEPT else mask(Request("GET", url)).url
 
 
@@ -53,30 +56,35 @@ def _masked(url: str) -> str:
 
 
 def masked_key(request: Request) -> str | None:
-    """The key of a request without the secrets in it; a hash with them would let them be guessed. None if it has none."""
+    """Return the key of a request with its secrets masked; None if it has no secrets.
+
+    A hash that includes secrets would let them be guessed.
+    """
     masked = mask(request)
     return None if masked is request else request_key(masked).canonical
 
 
 def unseen(seen: Iterable[str], missed: Iterable[Missed]) -> list[Missed]:
-    """What was missed beside the URLs that a browser told of: it keeps quiet about answers that another origin may
-    not read, and about shared workers."""
+    """Return the misses whose URLs a browser did not report.
+
+    A browser does not report answers that another origin may not read, nor those to shared workers.
+    """
     known = {one_name(url) for url in seen}
     return [one._replace(url=_plain(one.url)) for one in missed if one_name(one.url) not in known]
 
 
 def one_name(url: str) -> str:
-    """What a browser's and the gateway's word for a missed URL have in common."""
+    """Return a missed URL in the form that a browser's and the gateway's reports share."""
     return masked_url(_plain(url))
 
 
 def _plain(url: str) -> str:
-    """Without the mark that frozen pages put to requests for streams and workers; a web socket's as its request's."""
+    """Strip the mark of frozen pages from a stream's or worker's URL; turn ws: into http:."""
     return MARKED.sub("", re.sub(r"^ws(?=s?:)", "http", url))
 
 
 def near_entry(near: Near) -> dict[str, Any]:
-    """A capture that comes near, for the ledger."""
+    """Return the ledger's form of a capture that comes near."""
     capture, differs = near.capture, list(near.differs)
     if not differs:
         differs = [
@@ -88,7 +96,7 @@ def near_entry(near: Near) -> dict[str, Any]:
 
 
 def body_entry(request: Request) -> dict[str, Any]:
-    """What it takes to send a missed request again: the type and bytes of its body, secrets masked."""
+    """Return what is needed to resend a missed request: its body's type and bytes, secrets masked."""
     if not request.body:
         return {}
     masked = mask(request)

@@ -1,4 +1,7 @@
-"""An answer with the ids that a client drew itself in the places of the recorded ones (`stillweb.snapshots.matching.drawing`)."""
+"""Replacement of recorded ids in an answer by the ids that the client generated itself.
+
+See `stillweb.snapshots.matching.drawing`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ _OF_THE_BYTES = frozenset({"content-encoding", "content-length"})
 
 
 def with_ids(stored: Response, ids: Mapping[str, str]) -> Response | None:
-    """The answer with a client's own ids in its text and its header fields; None where it names none of them."""
+    """Return the answer with a client's own ids in its text and fields; None if it names none of them."""
     headers = tuple((name, renumbered(value, ids)) for name, value in stored.headers)
     media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
     body = plain = stored.body
     if body and TEXTUAL.search(media):
         try:
             plain = decode(body, stored.header("content-encoding"))
-        except EncodingProblem:  # damaged at the origin already: as it came
+        except EncodingProblem:  # already damaged at the origin: served as recorded
             plain = body
         body = renumbered(plain, ids)
     if body == plain:

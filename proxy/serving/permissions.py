@@ -1,7 +1,7 @@
-"""CORS preflights that were not recorded, answered from the requests that they ask for (Fetch standard, 3.2).
+"""CORS preflights that were not recorded, answered from the requests they ask for (Fetch standard, 3.2).
 
-Where a request from another origin was recorded, and its answer let that origin read it, the preflight before it was
-granted too. No more than that is granted: not another origin, method or field, and no credentials that were not.
+If a cross-origin request was recorded and its answer let that origin read it, the preflight before it was
+granted too. Nothing more is granted: no other origin, method or field, and no credentials that were not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNSAFE = re.compile(r"[\r\n\0]+")
 
 
 def is_preflight(request: Request) -> bool:
-    """Whether this asks for permission to send another request."""
+    """Return True if the request asks for permission to send another one."""
     return (
         request.method == "OPTIONS"
         and request.header("origin") is not None
@@ -28,7 +28,7 @@ def is_preflight(request: Request) -> bool:
 
 
 def permission(snapshot: Snapshot, request: Request) -> tuple[Response, Capture] | str:
-    """What was recorded to be granted of what a preflight asks, and by which answer; else why it is a miss."""
+    """Return the granting response and the capture that shows the grant, or the reason for a miss."""
     why = ""
     for capture in captured(snapshot, request.url, _asked(request)):
         try:
@@ -42,16 +42,16 @@ def permission(snapshot: Snapshot, request: Request) -> tuple[Response, Capture]
 
 
 def captured(snapshot: Snapshot, url: str, method: str) -> Iterator[Capture]:
-    """The captures of that very URL (in canonical form) with that method, whatever their bodies."""
+    """Return the captures of that URL (in canonical form) and method, whatever their bodies."""
     wanted = canonical_url(url)
-    # an index key of another method is that of the URL with __wb_method and the body in its query
+    # for other methods, the index key is the URL's with __wb_method and the body in its query
     key = request_key(Request(method, url)).urlkey
     found = iter(snapshot.candidates(key)) if method == "GET" else snapshot.prefix(key)
     return (c for c in found if c.method == method and canonical_url(c.url) == wanted)
 
 
 def refused(request: Request, recorded: Request, answer: Response) -> str:
-    """Why a recorded exchange does not show that a preflight would be granted; "" where it does."""
+    """Return why a recorded exchange does not show that a preflight would be granted, "" if it does."""
     allowed, origin = answer.header("access-control-allow-origin"), request.header("origin")
     if allowed is None:
         return "the recorded answer lets no other origin read it"
@@ -63,7 +63,7 @@ def refused(request: Request, recorded: Request, answer: Response) -> str:
 
 
 def granted(request: Request, answer: Response) -> Response:
-    """The permission for what a preflight asks, in the words of the recorded answer."""
+    """Return the response that grants a preflight, in the words of the recorded answer."""
     headers = [
         ("Access-Control-Allow-Origin", answer.header("access-control-allow-origin") or ""),
         ("Access-Control-Allow-Methods", _asked(request)),

@@ -1,4 +1,4 @@
-"""Byte ranges of a captured whole (RFC 9110, 14): the parts of a multipart/byteranges answer."""
+"""Byte ranges of a captured whole (RFC 9110, 14), and multipart/byteranges bodies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from stillweb.snapshots.http.spans import Span
 
 
 def content_range(span: Span, size: int) -> str:
-    """The Content-Range value of a part."""
+    """Return the Content-Range value of a part."""
     return f"bytes {span[0]}-{span[1] - 1}/{size}"
 
 
 def boundary(seed: str) -> str:
-    """A multipart boundary that depends on nothing but `seed`."""
+    """Return a multipart boundary that depends only on `seed`."""
     return "stillweb" + hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def multipart(spans: list[Span], size: int, media: str | None, mark: str) -> list[bytes | Span]:
-    """The body of a multipart/byteranges answer: literal bytes, and spans of the whole in between."""
+    """Return the body of a multipart/byteranges answer: literal bytes, and spans of the whole in between."""
     parts: list[bytes | Span] = []
     kind = f"Content-Type: {media}\r\n" if media else ""
     for number, span in enumerate(spans):

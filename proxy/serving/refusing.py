@@ -1,4 +1,4 @@
-"""Requests that are refused as they come: what their client hears, and their line in the ledger."""
+"""Malformed requests: the error that the client gets, and the ledger line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REASONS = {
 
 
 def answer(bad: BadRequest) -> bytes:
-    """What goes to the client, before its connection is ended."""
+    """Return the error response, after which the connection is closed."""
     body = f"stillweb: {bad}\n".encode("utf-8", "replace")
     return (
         f"HTTP/1.1 {bad.status} {_REASONS.get(bad.status, 'Bad Request')}\r\n"
@@ -36,15 +36,16 @@ def answer(bad: BadRequest) -> bytes:
 
 
 def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base: str) -> None:
-    """The line in the ledger of a request outside of HTTP/2, of which `message` is what could be read.
+    """Write the ledger line of a malformed HTTP/1 request; `message` holds its readable part.
 
-    `line` is the session of its connection so far, `base` scheme and authority of its tunnel. Our own pages have none.
+    `line` is the session of its connection so far, `base` the scheme and authority of its tunnel. Requests
+    for our own pages get no line.
     """
     url = address(message, base)
-    if url is None or hub.only_own or host_of(url) == OWN_HOST:
+    if url is None or host_of(url) == OWN_HOST:
         return
     name = session_name(message.named.get("proxy-authorization")) if not base else None
-    if name is not None and (hub.mine is None or name in hub.mine):
+    if name is not None:
         line = hub.answerer.line(name)
     note(
         hub.answerer,
@@ -58,7 +59,7 @@ def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base:
 
 
 def unread(hub: Hub, why: str) -> None:
-    """A connection that came to no request: counted, and its line in the ledger."""
+    """Count a connection that failed before its first request, and write its ledger line."""
     hub.malformed += 1
     line = hub.answerer.line(DEFAULT_SESSION)
     note(hub.answerer, line, UNREADABLE, UNREADABLE, BadRequest(why), 0, 0)
@@ -67,7 +68,10 @@ def unread(hub: Hub, why: str) -> None:
 def note(
     answerer: Answerer, line: Line, method: str, url: str, why: Exception, size: int, status: int
 ) -> None:
-    """Writes that line. `size` is that of the body, as announced, which nobody will find in the ledger."""
+    """Write the ledger line of a refused request.
+
+    `size` is the announced size of its body, which is not in the ledger.
+    """
     answerer.misses += 1
     apart = url != UNREADABLE and (irrelevant_url(url) or errand(url))
     more: dict[str, Any] = {"irrelevant": apart, "why": f"refused: {why}", "nearest": []}
@@ -79,7 +83,7 @@ def note(
 
 
 def address(message: Message, base: str) -> str | None:
-    """What a request was for; UNREADABLE where it does not say, None for our own pages."""
+    """Return the URL that a request was for; UNREADABLE if it names none, None for our own pages."""
     target = message.target.partition("#")[0]
     if is_absolute(target):
         return target

@@ -1,4 +1,4 @@
-"""What is kept ready to be sent: replies, sessions' lines, whole requests and hot captures."""
+"""Replies and the objects that they are kept in: sessions, settled requests, captures in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 def flagged(
     fields: Headers, verdict: str, capture: Capture | None, derived: str = "", doubted: bool = False
 ) -> Headers:
-    """Header fields with those that say how the answer was found; `doubted` where the ledger calls it ambiguous."""
+    """Return header fields with those that say how the answer was found.
+
+    `doubted` marks an answer that the ledger calls ambiguous.
+    """
     more = [("Stillweb-Verdict", verdict)]
     if capture is not None:
         more.append(("Stillweb-Capture", f"{capture.filename}:{capture.offset}"))
@@ -41,9 +44,12 @@ def flagged(
 
 
 class Held(NamedTuple):
-    """A client is to leave within so many seconds, in which it is told nothing but `said`. `late()` is what to send to one that
-    is still there then; None for the end of its connection. One that polls may stay `until` there is news instead; `left()` is
-    called where it leaves before."""
+    """A withheld reply, to a client that is expected to leave or that polls for news.
+
+    The client is to leave within `seconds`, and is sent only the bytes `said`. `late()` returns the reply to
+    a client that is still there then, or None to end its connection. For a poll, `until()` waits for news
+    instead; `left()` is called if the client leaves before.
+    """
 
     seconds: int
     late: Callable[[], Reply | None]
@@ -52,7 +58,7 @@ class Held(NamedTuple):
     left: Callable[[], None] = lambda: None
 
     async def over(self) -> None:
-        """Returns when the client has not left."""
+        """Wait until the reply is due. Call `left` if the client leaves before."""
         try:
             await (asyncio.sleep(self.seconds) if self.until is None else self.until())
         except asyncio.CancelledError:
@@ -61,11 +67,11 @@ class Held(NamedTuple):
 
 
 class Reply:
-    """What to send. `body` is whole, or `pieces()` gives it bit by bit; `length` None is found out by sending.
+    """A reply to a request. `body` is whole, or `pieces()` yields it piece by piece.
 
-    `broke(error, sent)` is to be called where the pieces can't be had to the end. `whole` is what `wire` has made.
-    `capture` is what it was made of, if it was of one. `trailers` stand behind the body. Of what is `held` nothing is
-    to be sent.
+    `length` None is only known after sending. `broke(error, sent)` must be called if the pieces fail before
+    the end. `whole` caches the result of `wire`. `capture` is the capture that the reply was made from, if
+    any. `trailers` follow the body. A reply with `held` is not sent itself.
     """
 
     __slots__ = (
@@ -107,7 +113,7 @@ class Reply:
         *,
         pieces: Callable[[], Iterator[bytes]] | None = None,
     ) -> Reply:
-        """What is made of a capture, with these fields."""
+        """Build a reply from an answer that was planned for a capture, with these fields."""
         return cls(
             made.status,
             made.reason,
@@ -120,28 +126,28 @@ class Reply:
         )
 
     def wire(self) -> bytes:
-        """A kept-alive HTTP/1.1 answer as one piece, always the same one; for whole bodies."""
+        """Return a keep-alive HTTP/1.1 response as bytes, cached. For whole bodies only."""
         if self.whole is None:
             self.whole = self.framed(b"")
         return self.whole
 
     def framed(self, extra: bytes, *, http10: bool = False) -> bytes:
-        """An HTTP/1 answer as one piece, with `extra` fields in its head; for whole bodies."""
+        """Return an HTTP/1 response as bytes, with `extra` fields in its head. For whole bodies only."""
         if not self.trailers:
             return b"".join((self.wire_head, extra, b"\r\n", self.body))
-        if http10:  # which has no place for trailers
+        if http10:  # HTTP/1.0 has no trailers
             length = b"Content-Length: %d\r\n" % len(self.body)
             return b"".join((self.wire_head, extra, length, b"\r\n", self.body))
         chunk = b"%x\r\n%b\r\n" % (len(self.body), self.body) if self.body else b""
         return b"".join((self.wire_head, extra, CHUNKED, b"\r\n", chunk, self.last_chunk()))
 
     def last_chunk(self) -> bytes:
-        """What ends a body that is sent in chunks."""
+        """Return the end of a chunked body: the last chunk and the trailers."""
         return b"0\r\n%b\r\n" % field_lines(self.trailers)
 
 
 def failure(request: Request, status: int, reason: str, why: str) -> Reply:
-    """The answer that says that there can be none."""
+    """Return an error reply with the verdict miss, and the reason in its body."""
     body = f"stillweb: {why}\n".encode("utf-8", "replace")
     fields = (
         ("Content-Type", "text/plain; charset=utf-8"),
@@ -152,7 +158,7 @@ def failure(request: Request, status: int, reason: str, why: str) -> Reply:
 
 
 class Line:
-    """A session as the gateway has it: its replay state, and how many requests it made."""
+    """A session in the gateway: its replay state, its request count, its misses and its web sockets."""
 
     __slots__ = (
         "again",
@@ -179,42 +185,43 @@ class Line:
         self.session = session
         self.seq = 0
         self.missed: list[Missed] = []  # in the order in which they were answered
-        self.weight = 0  # of those, in about bytes
-        self.sockets: dict[str, int] = {}  # how many web sockets it has opened, by address
-        self.talks: list[Socket] = []  # those that are open
-        self.named = set[str]()  # the ids that they were told
-        # numbers of tunnels in which a browser broke TLS off, by where they led and which it was; those that were tried again
+        self.weight = 0  # of the misses, in approximate bytes
+        self.sockets: dict[str, int] = {}  # number of web sockets opened so far, by address
+        self.talks: list[Socket] = []  # the open web sockets
+        self.named = set[str]()  # the ids that clients were told over web sockets
+        # numbers of tunnels in which a browser aborted TLS, by authority and browser; `again`: those that it
+        # tried again
         self.broken: dict[tuple[str, bytes], list[int]] = {}
         self.again: list[int] = []
-        self.trusting: set[tuple[str, bytes]] = set()  # where it did not
-        self.waiting: set[asyncio.Future[None]] = set()  # polls, for something to be said to them
+        self.trusting: set[tuple[str, bytes]] = set()  # authorities and browsers of successful handshakes
+        self.waiting: set[asyncio.Future[None]] = set()  # polls that wait for news
         self.prefix = f'{{"session":{encode(name)},"seq":'
-        self.memos: list[tuple[Hot, tuple[str, bytes]]] = []  # of requests that name the session themselves
-        self.clients = 0  # connections that are open
-        self.seen, self.since = -1, 0.0  # `seq` when it was last seen to move, and when that was
+        self.memos: list[tuple[Hot, tuple[str, bytes]]] = []  # of requests whose bytes name the session
+        self.clients = 0  # open connections
+        self.seen, self.since = -1, 0.0  # `seq` when a change was last seen, and the time of that
 
     def __reduce__(self) -> tuple[Any, ...]:
-        gone = ("clients", "memos", "prefix", "seen", "since", "waiting")  # with the connections
+        gone = ("clients", "memos", "prefix", "seen", "since", "waiting")  # they go with the connections
         kept = {name: getattr(self, name) for name in self.__slots__ if name not in gone}
         return Line, (self.name, self.session), (None, kept)
 
     def begin_anew(self, session: Session) -> None:
-        """All that decides what is answered is as at its start; its count of requests goes on."""
+        """Reset all that decides answers. The request count goes on."""
         self.session = session
         self.sockets, self.talks, self.named = {}, [], set()
         self.moved()
 
     def opened(self, socket: Socket) -> None:
-        """A web socket of the session is open."""
+        """Note that the session has opened a web socket."""
         self.talks = [one for one in self.talks if not one.closed] + [socket]
 
     def wrote(self, capture: Capture | None) -> None:
-        """The session has written something, which servers may speak of."""
+        """Tell the open web sockets that the session has written something, which servers may speak of."""
         for one in self.talks:
             one.made(None if capture is None else capture.key)
 
     async def until(self, due: Callable[[], bool]) -> None:
-        """Returns when something is so that hangs on what the session has said."""
+        """Wait until `due()` is true. It is checked whenever the session moves."""
         while not due():
             future = asyncio.get_running_loop().create_future()
             self.waiting.add(future)
@@ -224,20 +231,21 @@ class Line:
                 self.waiting.discard(future)
 
     def moved(self) -> None:
-        """The session has said something."""
+        """Wake the waiting polls after the session has moved."""
         for future in self.waiting:
             if not future.done():
                 future.set_result(None)
 
     def unanswered(self, request: Request, why: str) -> None:
-        """A request may have changed what its site answers, and had no answer: what the site knows is not known."""
+        """Note that an unanswered request may have changed its site's state in an unknown way."""
         if request.method not in SAFE_METHODS:
             self.session.missed(site_of(request.url), Change(short(why), "", True), request)
 
     def tried_again(self, browser: tuple[str, bytes]) -> int:
-        """TLS came about in a tunnel: how many the same browser broke off before, as Chromium does.
+        """Note that TLS succeeded in a tunnel; return how often the same browser broke it off before.
 
-        The next line of the session says which; until then those are misses as any other.
+        Chromium does so. The session's next ledger line names those attempts; until then they are misses as
+        any other.
         """
         self.trusting.add(browser)
         again = self.broken.pop(browser, [])
@@ -245,16 +253,17 @@ class Line:
         return len(again)
 
     def told_again(self, tail: str) -> str:
-        """The rest of a ledger line, with what it says of tunnels that were tried again."""
+        """Return the rest of a ledger line with the numbers of the tunnels that were tried again."""
         again, self.again = self.again, []
         return f',"again":{encode(again)}{tail}'
 
 
 class Memo:
-    """A whole request whose answer is settled: what to send, and the rest of its ledger line up to the time.
+    """A request with a settled answer: the bytes to send, and the rest of its ledger line up to the time.
 
-    `line` is the session that its bytes name, None within a tunnel, whose session counts. It holds for sessions
-    that have changed nothing at `site`; with a login's cookie, for those that it gave one.
+    `line` is the session that the request's bytes name; None within a tunnel, whose session counts. The memo
+    holds for sessions that have changed nothing at `site`; with a login's cookie (`signed`), only for those
+    that the site gave one.
     """
 
     __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "visit", "wire")
@@ -273,13 +282,13 @@ class Memo:
 
 
 class Hot:
-    """A capture in memory, and what has been made from it."""
+    """A capture in memory, and what was made from it."""
 
     __slots__ = ("aged", "memos", "plain", "recorded", "replies", "response", "size")
 
     def __init__(self, response: Response, aged: bool = False) -> None:
         self.response = response
-        self.aged = aged  # whether its cookies were given an age
+        self.aged = aged  # True if its cookies were given a Max-Age
         self.plain: bytes | None = None
         self.recorded: Request | None = None
         self.replies: dict[tuple[str, bool, bool], Reply] = {}

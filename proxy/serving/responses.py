@@ -1,9 +1,9 @@
-"""From a stored answer and a request to the answer that is served. Pure functions: no socket, no clock.
+"""Planning of answers: from a stored response and a request to what is served. Pure functions.
 
-Served is what the origin would have served of the same bytes: the headers of a captured GET for HEAD, the ranges
-of a captured whole, 304 where the client's copy is the captured one, the body decoded for a client that can't
-read its encoding. What the capture can't answer is a `Refusal`, and so a miss: the part of a body that was not
-recorded, a 304 for a client that has no copy.
+The answer is what the origin would have sent from the same bytes: the headers of a captured GET for HEAD,
+ranges of a captured whole, 304 if the client's copy is the captured one, a decoded body for a client that
+can't read its encoding. What the capture can't answer is a `Refusal`, and so a miss: a part of a body that
+was not recorded, a 304 for a client that has no copy. No socket and no clock takes part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOP_BY_HOP = frozenset(
         "http2-settings",
     ]
 )
-# Digests of the encoded bytes, wrong once they are decoded.
+# Fields about the encoded bytes, wrong once these are decoded.
 OF_ENCODED = frozenset(
     {"content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest"}
 )
@@ -46,15 +46,15 @@ _UNSAFE = re.compile(r"[\r\n\0]+")
 
 
 class Refusal(Exception):
-    """The capture is no answer to this request; the text says why."""
+    """A capture that can't answer this request; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is served. `parts` are literal bytes and spans of the (decoded, if `decoded`) stored body.
+    """A planned answer. `parts` are literal bytes and spans of the stored body (decoded if `decoded`).
 
-    `derived` names what was done to the capture: "", "head", "range", "whole", "conditional". `length` is that of the
-    body that is sent, None when only decoding will tell. `trailers` stand behind it.
+    `derived` names what was done to the capture: "", "head", "range", "whole", "conditional". `length` is the
+    size of the body that is sent, None if only decoding will tell. `trailers` follow the body.
     """
 
     status: int
@@ -68,7 +68,7 @@ class Answer:
 
 
 def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
-    """The bytes of an answer's parts."""
+    """Return the bytes of an answer's parts."""
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
 
 
@@ -80,9 +80,10 @@ def plan(
     *,
     decoded: bool = False,
 ) -> Answer:
-    """The answer to `request` from `stored`, whose body (its own is not looked at) has `size` bytes.
+    """Plan the answer to `request` from `stored`. Raises Refusal.
 
-    `size` None (a large body that would have to be decoded first) allows the whole only. Raises Refusal.
+    The stored body has `size` bytes; `stored.body` is not read. `size` None (a large body that would have to
+    be decoded first) allows only the whole.
     """
     head, trailers = parted(stored.headers, size)
     if size and is_grpc(head) and not any(n.lower() == "grpc-status" for n, _ in trailers):
@@ -92,7 +93,7 @@ def plan(
     made = _planned(replace(stored, headers=head), size, request, recorded, decoded)
     if request.method == "HEAD" or made.status in BODILESS or made.derived not in ("", "whole"):
         return made
-    # who reads chunks is not told their length beforehand
+    # a reader of chunks is not told their length beforehand
     told = tuple(f for f in head if f[0].lower() == TRAILER)
     return replace(
         made,
@@ -151,7 +152,7 @@ def _planned(
 
 
 def _asked_again(request: Request, recorded: Request | None) -> bool:
-    """Whether a request has conditions, or asks for a part, just as the recorded one: it gets what that got."""
+    """Return True if the request has the recorded one's conditions or range, and so gets the same answer."""
     if recorded is None or recorded.method != request.method:
         return False
     asked = request.conditional()
@@ -159,7 +160,7 @@ def _asked_again(request: Request, recorded: Request | None) -> bool:
 
 
 def _unheeded(stored: Response, size: int | None, recorded: Request | None) -> set[str]:
-    """The fields that the server is seen not to heed: it sent this whole against them."""
+    """Return the conditional fields that the server ignored: it sent the whole in spite of them."""
     found: set[str] = set()
     if recorded is None or not recorded.conditional():
         return found
@@ -171,7 +172,7 @@ def _unheeded(stored: Response, size: int | None, recorded: Request | None) -> s
 
 
 def _kind(request: Request) -> str:
-    """Of a Range: `range`, or `ranges`, which fewer servers know."""
+    """Return `ranges` for a Range of several parts, which fewer servers know, else `range`."""
     return "ranges" if "," in (request.header("range") or "") else "range"
 
 
@@ -209,14 +210,14 @@ def _ranged(
 
 
 def _of_part(headers: Headers) -> Headers:
-    """Without digests of the bytes that were sent, of which fewer are sent now (RFC 9530, 2)."""
+    """Remove the digests of the recorded bytes, as fewer are sent now (RFC 9530, 2)."""
     return tuple((n, v) for n, v in headers if n.lower() not in ("content-md5", "content-digest"))
 
 
 def _recorded_part(
     stored: Response, headers: Headers, size: int | None, request: Request, again: bool, decoded: bool
 ) -> Answer:
-    """A recorded 206 answers the very same request, whatever came of it, and one for a range that lies within it."""
+    """Answer from a recorded 206: the very same request again, or a range within the recorded part."""
     asked, told = request.header("range"), stored.header("content-range")
     if asked is None:
         raise Refusal("only a part of the body was recorded (206), and the whole is asked for")
@@ -247,7 +248,7 @@ def _recorded_part(
 
 
 def _must_hold(stored: Response, request: Request, again: bool) -> None:
-    """A recorded 304 is an answer only to a client whose copy it speaks of."""
+    """Raise Refusal unless the recorded 304 speaks of the client's copy."""
     tags, since = request.combined("if-none-match"), request.header("if-modified-since")
     if tags is not None:
         own = stored.header("etag")
@@ -261,7 +262,10 @@ def _must_hold(stored: Response, request: Request, again: bool) -> None:
 def _condition(
     stored: Response, request: Request, unheeded: Collection[str] = ()
 ) -> tuple[str | None, int | None]:
-    """The field of a request that decides (RFC 9110, 13.2.2), if one does, and what it comes to: 304 or 412."""
+    """Return the request field that decides (RFC 9110, 13.2.2) and its result, 304 or 412.
+
+    Both are None if no field decides. `unheeded` names the fields that the server ignores.
+    """
     tag, modified = stored.header("etag"), stored.header("last-modified")
     match, unmodified = request.combined("if-match"), request.header("if-unmodified-since")
     if match is not None:
@@ -287,12 +291,12 @@ def _tags(field: str) -> list[str]:
 
 
 def _in_tags(tag: str, field: str) -> bool:
-    """Weak comparison (RFC 9110, 8.8.3.2)."""
+    """Return True if a tag is in a field by weak comparison (RFC 9110, 8.8.3.2)."""
     return tag.strip().removeprefix("W/") in [t.removeprefix("W/") for t in _tags(field)]
 
 
 def _if_range(value: str | None, stored: Response) -> bool:
-    """Whether a Range counts: no If-Range, or one that names this very representation (strongly)."""
+    """Return True if a Range applies: no If-Range, or one that names this representation (strongly)."""
     if value is None:
         return True
     value = value.strip()
@@ -310,10 +314,11 @@ def _describes_body(name: str) -> bool:
 
 
 def clean(headers: Headers, *, decoded: bool = False) -> Headers:
-    """The headers that may go to a client: no hop-by-hop fields, nothing that is no header.
+    """Return the headers that may go to a client: no hop-by-hop fields, no malformed names.
 
-    Those that `Connection` names for another reason stay: browsers and others heed them (Set-Cookie, too), and the recorder
-    passed them on. With `decoded` none that describe the encoded bytes.
+    Fields that `Connection` names for another reason stay: browsers and other clients heed them (even
+    Set-Cookie), and the recorder passed them on. With `decoded`, fields about the encoded bytes are removed
+    too.
     """
     kept: list[tuple[str, str]] = []
     for name, value in headers:
@@ -327,7 +332,7 @@ def clean(headers: Headers, *, decoded: bool = False) -> Headers:
 
 
 def _with_length(headers: Headers, size: int | None) -> Headers:
-    """The same with one Content-Length, in its old place; none when the size is unknown."""
+    """Return the headers with one Content-Length, in its old place; none if the size is unknown."""
     out: list[tuple[str, str]] = []
     placed = size is None
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""A web socket of a replaying gateway (RFC 6455): the frames, and what a client that strays is told."""
+"""Web sockets in replay (RFC 6455): their frames, and the end of a client that strays."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from stillweb.snapshots.request import Request
 
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
-STREAM = re.compile(
-    r"[?&]stillweb-stream(?=#|$)"
-)  # how freeze.js marks the streams of a page that waits for them
-REST = "stillweb-rest"  # what is said to it when nothing more comes by itself
-STEP = re.compile(r"stillweb-step (\d{1,9})")  # what such a page says before its so-manieth step
+# how freeze.js marks the streams of a page that waits for them
+STREAM = re.compile(r"[?&]stillweb-stream(?=#|$)")
+REST = "stillweb-rest"  # sent to such a page when nothing more comes by itself
+STEP = re.compile(r"stillweb-step (\d{1,9})")  # sent by such a page before each step, with the step's number
 
 
 def wanted(request: Request) -> bool:
-    """Whether a request is for a web socket."""
+    """Return True if the request asks for a web socket."""
     return (
         (request.header("upgrade") or "").lower() == "websocket"
         and request.method == "GET"
@@ -34,7 +33,7 @@ def wanted(request: Request) -> bool:
 
 
 def handshake(request: Request, protocol: str) -> bytes:
-    """The head of the 101 answer."""
+    """Return the head of the 101 response."""
     key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
     accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
     offered = [one.strip() for one in (request.header("sec-websocket-protocol") or "").split(",")]
@@ -46,8 +45,11 @@ def handshake(request: Request, protocol: str) -> bytes:
 
 
 class Socket:
-    """The server's side of one socket. `write` takes bytes, `strayed(expected, said)` is told of a miss, `heard()` of a
-    message that was recorded, and `doubted()` that the recorded ones differ; it says whether to go on."""
+    """The server side of one web socket.
+
+    `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, `heard()` on
+    one that was. `doubted()` is called if the recorded conversations differ, and returns whether to go on.
+    """
 
     def __init__(
         self,
@@ -73,14 +75,14 @@ class Socket:
         self._marked = marked
         self._frames: Any = FrameProtocol(client=False, extensions=[])
         self._parts: list[Said] = []
-        self.closed = False  # whether nothing is said any more
+        self.closed = False  # True once nothing more is sent
 
     def start(self) -> None:
-        """Say what the server says first."""
+        """Send the server's first messages."""
         self._say(self._player.opened())
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the client."""
+        """Process bytes from the client."""
         if self.closed:
             return
         try:
@@ -91,7 +93,7 @@ class Socket:
             self._end(int(failure.code), str(failure))
 
     def made(self, key: str | None) -> None:
-        """The client has written something by HTTP; see `Player.made`."""
+        """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
         if not self.closed:
             self._say(self._player.made(key))
 
@@ -143,7 +145,7 @@ class Socket:
 
     def _end(self, code: int, reason: str) -> None:
         self.closed = True
-        if code == CloseReason.NO_STATUS_RCVD:  # the frame named none: a page is told 1005, not 1000
+        if code == CloseReason.NO_STATUS_RCVD:  # the frame named no code: a page is told 1005, not 1000
             self._write(self._frames.close())
         elif code in LOCAL_ONLY_CLOSE_REASONS:  # never sent (RFC 6455, 7.4.1)
             self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))

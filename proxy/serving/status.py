@@ -1,4 +1,4 @@
-"""The gateway's own pages: http://stillweb.local/ through the proxy, or any path asked of the gateway itself."""
+"""The gateway's own pages: http://stillweb.local/ in the proxy, or any path on the gateway itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLICY = f"{NOTHING}; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).dige
 
 
 class Known(Protocol):
-    """What the pages show."""
+    """The gateway's state that the pages show."""
 
     authority: Authority
     ledger: Ledger
@@ -35,9 +35,9 @@ class Known(Protocol):
 
 
 def own_page(hub: Known, request: Request, names: Collection[str]) -> Reply:
-    """Return `/` (status), `/ledger` (JSONL), `/misses` (JSONL) or `/ca.pem`; the ledger says nothing of them.
+    """Return `/` (status), `/ledger` (JSONL), `/misses` (JSONL) or `/ca.pem`. They get no ledger lines.
 
-    They are told to requests for `names`, for addresses and localhost alone.
+    Only requests for `names`, for addresses and for localhost are answered.
     """
     if why := refused(request.header("host"), request.header("origin"), names):
         return _page(request, 403, "text/plain; charset=utf-8", f"stillweb: {why}.\n".encode())

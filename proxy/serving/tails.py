@@ -1,4 +1,4 @@
-"""The rest of a ledger line: what was asked and what was served, from after the request's number up to its time."""
+"""The tail of a ledger line: the request and its answer, from after its number up to its time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.matching.lookup import Lookup
 
-TAILS = 1 << 13  # kept for captures that are asked for again
+TAILS = 1 << 13  # tails cached for captures that are requested again
 
 
 class Tails:
-    """Makes them, and keeps those of captures."""
+    """A builder of ledger line tails, which caches those of captures."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], str] = {}
@@ -34,7 +34,10 @@ class Tails:
         capture: Capture | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> str:
-        """A ledger line from after its number up to the time. `asked` has the key when `lookup` is of another."""
+        """Return a ledger line from after its number up to the time.
+
+        `asked` has the key if `lookup` is of another request.
+        """
         keyed = asked or lookup
         if capture is None and lookup is not None and verdict != "miss":
             capture = lookup.capture

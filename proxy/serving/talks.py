@@ -1,4 +1,4 @@
-"""A web socket of a replayed session: what it is told, and its lines in the ledger."""
+"""Web sockets of a session: what they are sent, and their ledger lines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from stillweb.proxy.serving.replies import Line
     from stillweb.snapshots.capture import Capture
 
-BREATH = 0.02  # seconds
+BREATH = 0.02  # seconds for the client to receive a message before polls on other connections go on
 
 
 class Talk:
-    """One socket that a session opened. `player` knows what is said to it."""
+    """A web socket that a session opened. `player` knows the messages to send."""
 
     def __init__(
         self, answerer: Answerer, request: Request, line: Line, player: Player, secrets: Secrets
@@ -38,7 +38,10 @@ class Talk:
 
     @classmethod
     def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
-        """The handshake is noted; None when no web socket was recorded at that address."""
+        """Open a recorded web socket and write its handshake to the ledger.
+
+        Returns None if no web socket was recorded at that address.
+        """
         found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
         if not found.conversations or not (found.sure or answerer.accept == "rule"):
             return None
@@ -61,16 +64,16 @@ class Talk:
         return talk
 
     def heard(self) -> None:
-        """A message of the client that was recorded: it may change what the site answers, and polls before it may go on."""
+        """Process a recorded message of the client: it may change the site's answers and end polls."""
         line = self._line
         if word := self.player.word():
             line.session.says(site_of(self._request.url), word)
         line.session.opened(self._request.url)
-        if line.waiting:  # on other connections; the client is to hear of this first
+        if line.waiting:  # polls on other connections; the client is to receive this answer first
             asyncio.get_running_loop().call_later(BREATH, line.moved)
 
     def doubted(self) -> bool:
-        """Several sockets were recorded there and said different things: told, and whether it may go on."""
+        """Note that the sockets recorded there differ. Return False to refuse an ambiguous answer."""
         refused = self._answerer.accept.endswith("+unambiguous")
         more: dict[str, Any] = {"ambiguous": True}
         if refused:
@@ -85,7 +88,7 @@ class Talk:
         return not refused
 
     def strayed(self, expected: Said | None, said: Said) -> None:
-        """A message of a client that was not recorded: a miss."""
+        """Note a client's message that was not recorded as a miss."""
         request = self._request
         self._answerer.count(request, self._line, None)
         self._line.session.says(site_of(request.url), STRAYED)
@@ -108,7 +111,7 @@ class Talk:
 
 
 def _given(answerer: Answerer, line: Line, value: str) -> bool:
-    """Whether a session was served a value, or asked for something with it."""
+    """Return True if a session was served a value, or requested a URL with it."""
     return any(
         value in one.url or shown_in(value, text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
         for one in line.session.served
@@ -116,7 +119,7 @@ def _given(answerer: Answerer, line: Line, value: str) -> bool:
 
 
 def _named(answerer: Answerer, line: Line, known: dict[Capture, set[str]], value: str) -> bool:
-    """Whether an answer that a session was served names an id. `known` keeps what was read."""
+    """Return True if an answer that a session was served names an id. `known` caches the ids read."""
     wanted = plain(value)
     for one in line.session.served:
         if one not in known:

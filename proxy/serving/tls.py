@@ -1,7 +1,7 @@
-"""TLS for one side of a connection, over memory: bytes in, bytes out, no socket.
+"""Server-side TLS over memory: bytes in, bytes out, no socket.
 
-A tunnel turns into TLS in the middle of a connection, at a point that the client chooses, and may have sent
-its first TLS bytes together with the CONNECT; so the layer is driven by hand.
+A tunnel turns into TLS in the middle of a connection, at a point that the client chooses, and the first TLS
+bytes may come together with the CONNECT. So the layer is driven by hand.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 from stillweb.proxy.wire.grease import browsers_suites
 
-READ = 1 << 14  # what a record holds at most; a larger buffer costs an allocation each time
+READ = 1 << 14  # the most that a record holds; a larger buffer costs an allocation each time
 
 
 class TlsFailed(Exception):
-    """The handshake or a record failed; `fatal_alert` was sent by the client or is in `outgoing()`."""
+    """A failed handshake or record. The fatal alert came from the client, or is in `outgoing()`."""
 
 
 class ServerTls:
-    """The server's side. `certify(name)` gives the context for another name that the client indicates."""
+    """The server side. `certify(name)` returns the context for another name that the client indicates."""
 
     def __init__(
         self, context: ssl.SSLContext, certify: Callable[[str], ssl.SSLContext] | None = None
@@ -31,7 +31,7 @@ class ServerTls:
             context.sni_callback = _choose
         self.ssl = context.wrap_bio(self._in, self._out, server_side=True)
         self.ssl.stillweb_certify = certify  # type: ignore[attr-defined]
-        # Each request needs these; the methods of `ssl` only hand on, as calls of Python, to an object of C.
+        # Used for each request. The methods of `ssl` only pass the call on, in Python, to this object of C.
         inner = getattr(self.ssl, "_sslobj", self.ssl)
         self._arrived, self._read, self._write, self._leaving = (
             self._in.write, inner.read, inner.write, self._out.read,
@@ -41,11 +41,11 @@ class ServerTls:
 
     @property
     def protocol(self) -> str:
-        """What ALPN chose; http/1.1 if it chose nothing."""
+        """The protocol that ALPN chose; http/1.1 if it chose none."""
         return self.ssl.selected_alpn_protocol() or "http/1.1"
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes off the wire; gives what they decrypt to. Raises TlsFailed."""
+        """Process bytes off the wire and return the plaintext. Raises TlsFailed."""
         self._arrived(data)
         try:
             if self.ready:
@@ -87,24 +87,27 @@ class ServerTls:
         return plain
 
     def encrypt(self, data: bytes) -> bytes:
-        """What goes over the wire for `data`."""
+        """Return the bytes to send for `data`."""
         self._write(data)
         return self._leaving()
 
     def outgoing(self) -> bytes:
-        """What the layer itself has to say: handshakes, tickets, alerts."""
+        """Return the layer's own messages: handshakes, tickets, alerts."""
         return self._out.read() if self._out.pending else b""
 
     def close(self) -> bytes:
-        """The closing alert."""
+        """Return the closing alert."""
         if self.ready:
-            with contextlib.suppress(ssl.SSLError, OSError):  # it waits for the client's; ours is out
+            with contextlib.suppress(ssl.SSLError, OSError):  # unwrap awaits the client's alert; ours is out
                 self.ssl.unwrap()
         return self.outgoing()
 
 
 def browser(hello: bytes) -> bytes:
-    """What tells a browser from another by its ClientHello (RFC 8446, 4.1.2): its cipher suites; b"" of other clients."""
+    """Return a browser's cipher suites from its ClientHello (RFC 8446, 4.1.2); b"" for other clients.
+
+    They tell one browser from another.
+    """
     at = 44 + (hello[43] if len(hello) > 43 else 0)  # record, handshake, version, random, session's id
     size = int.from_bytes(hello[at : at + 2], "big")
     found = hello[at + 2 : at + 2 + size]
@@ -115,12 +118,12 @@ def browser(hello: bytes) -> bytes:
 
 
 def _choose(sslobject: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:
-    """Gives the certificate for the name that the client indicates, where it's not the tunnel's."""
+    """Switch to the certificate for the name that the client indicates, if it is not the tunnel's."""
     certify = getattr(sslobject, "stillweb_certify", None)
     if name and certify is not None:
         try:
             sslobject.context = certify(name)
-        except Exception:  # noqa: BLE001 -- an exception can't leave OpenSSL's callback; this alert says it
+        except Exception:  # noqa: BLE001 -- no exception can leave OpenSSL's callback; this alert reports it
             return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
     return None
 

@@ -1,1 +1,1 @@
-"""What recording and serving share: addresses, certificates, web sockets' talk, streams that have said all."""
+"""Code shared by recording and serving: addresses, certificates, web socket conversations, silent streams."""

@@ -1,4 +1,4 @@
-"""Who asks for what: the session in a proxy request's credentials, the host in an address, what of it may be told."""
+"""Parsing of proxy credentials (session name), request targets and host:port; redaction of URLs for logs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from stillweb.snapshots.errors import UsageError
 
 OWN_HOST = "stillweb.local"
 DEFAULT_SESSION = "default"
-# with the zone of an address of version 6, escaped (RFC 6874) or as it is
+# allows the zone of an IPv6 address, escaped (RFC 6874) or not
 AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[^\s/?#@\\:\[\]]+)?\]|[^\s/?#@\\:\[\]]+)(?::([0-9]{1,5}))?")
 
 
 class Redacts(Protocol):
-    """What is needed of stillweb.snapshots.secrets.redact.Redactor."""
+    """The part of `stillweb.snapshots.secrets.redact.Redactor` that is used here."""
 
     def url(self, url: str) -> str:
-        """A URL with its secrets replaced."""
+        """Return a URL with its secrets replaced."""
 
 
 def public(url: str, redactor: Redacts | None) -> str:
-    """A URL as it may be kept and told: without its secrets, unless they are recorded as they are (no redactor)."""
+    """Return a URL for storage and logs: its secrets replaced, unless there is no redactor."""
     return url if redactor is None else redactor.url(url)
 
 
 def session_name(field: str | None) -> str | None:
-    """The user name in a Basic Proxy-Authorization, percent-decoded: a session's name. Any password will do."""
+    """Return the session name: the percent-decoded user of a Basic Proxy-Authorization, or None.
+
+    Any password will do.
+    """
     scheme, _, credentials = (field or "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -43,16 +46,19 @@ def session_name(field: str | None) -> str | None:
 
 
 def with_session(url: str, session: str) -> str:
-    """A proxy's address with a session's name as its user. Raises UsageError for a name that can't be one."""
+    """Return a proxy's address with a session's name as its user.
+
+    Raises UsageError if the name is not printable, or contains ':' or '%'.
+    """
     if not session or not session.isprintable() or session != session.strip():
         raise UsageError(f"{session!r} can't be a session's name: printable text is needed")
-    if ":" in session or "%" in session:  # what ends a user name, and what clients decode or don't
+    if ":" in session or "%" in session:  # ':' ends a user name; only some clients decode '%'
         raise UsageError(f"{session!r} can't be a session's name: it may not contain ':' or '%'")
     return url.replace("://", f"://{quote(session, safe='')}:x@", 1)
 
 
 def on_this_machine(host: str) -> bool:
-    """Whether a host is this machine, by its address or as localhost."""
+    """Return True if a host is a loopback address or localhost."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -60,14 +66,14 @@ def on_this_machine(host: str) -> bool:
 
 
 def host_port(host: str, port: int) -> str:
-    """A host and a port as they stand in an address, where one of IPv6 has brackets."""
+    """Return "host:port", with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def target_text(raw: bytes) -> str:
-    """A request's target as text; bytes that are no UTF-8 percent-encoded, as they would be asked for elsewhere.
+    """Decode a request target; if it is no UTF-8, its non-ASCII bytes are percent-encoded.
 
-    Read as Latin-1 they would be taken for the same characters in UTF-8, which are other bytes to a server.
+    Decoded as Latin-1, those bytes would later be encoded as UTF-8, which are other bytes to a server.
     """
     try:
         return raw.decode()
@@ -76,20 +82,20 @@ def target_text(raw: bytes) -> str:
 
 
 def is_absolute(target: str) -> bool:
-    """Whether a request's target is a URL; a path may hold one (`/go?to=https://…`)."""
+    """Return True if a request target is a URL. A path may contain one (`/go?to=https://…`)."""
     return "://" in target and not target.startswith("/")
 
 
 def spelled_for_sockets(url: str) -> str:
-    """A URL with `http` where a client (aiohttp) asks a proxy for a web socket by `ws`, as the recorder has it."""
+    """Replace `ws:` by `http:` in a URL: aiohttp sends `ws:` to a proxy, the recorder stores `http:`."""
     return f"http{url[2:]}" if url[:5].lower() == "ws://" else url
 
 
 def site_named(host: str | None, own_port: int) -> str:
-    """The site that a request to a proxy for a mere path is for, by its Host field; "" where it is for the proxy itself.
+    """Return the site that a request to a proxy for a mere path is for, by its Host field.
 
-    Java asks so for a web socket on a connection that it has used before. Whoever names this machine, or our port, wants
-    our pages.
+    It is "" if the request is for the proxy itself: Host names this machine, or our port. Java sends a mere
+    path for a web socket on a connection that it has used before.
     """
     if not host or (match := AUTHORITY.fullmatch(host)) is None:
         return ""
@@ -99,7 +105,7 @@ def site_named(host: str | None, own_port: int) -> str:
 
 
 def without_user(url: str) -> str:
-    """An absolute URL without the user and password in its authority, which say nothing of where it leads."""
+    """Return an absolute URL without user and password, which don't change where it leads."""
     if "@" not in url:
         return url
     scheme, _, rest = url.partition("://")
@@ -108,25 +114,26 @@ def without_user(url: str) -> str:
 
 
 def _end(rest: str) -> int:
-    """Where an authority ends."""
+    """Return the index at which an authority ends."""
     return min((i for i in map(rest.find, "/?\\") if i >= 0), default=len(rest))
 
 
 def named_by_host(url: str, host: str | None) -> str:
-    """The URL of a request to a proxy: that of its target, under the name in its Host field where that is another's.
+    """Return the URL of a proxy request, with the Host field's host if it is another.
 
-    A server answers by that field: what `curl -H Host:` asks of one address are pages of several sites.
+    A server answers by that field: with `curl -H Host:` one address serves the pages of several sites. If
+    only the port differs, the target's counts.
     """
     if not host or AUTHORITY.fullmatch(host) is None or OWN_HOST in (host_of(url), host_of(f"://{host}")):
         return url
     if host_of(url).rstrip(".") == host_of(f"://{host}").rstrip("."):
-        return url  # with another port, or none: the target's counts
+        return url  # if only the port differs, the target's counts
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{host}{rest[_end(rest) :]}"
 
 
 def host_of(url: str) -> str:
-    """The host of an absolute URL, lower case, without its port."""
+    """Return the host of an absolute URL, in lower case and without its port."""
     rest = url.partition("://")[2]
     authority = rest[: _end(rest)].rpartition("@")[2]
     match = AUTHORITY.fullmatch(authority)

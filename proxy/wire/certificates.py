@@ -1,9 +1,9 @@
-"""The certificate authority that this machine's clients trust, and the leaf certificates it mints.
+"""The certificate authority that clients trust, and the leaf certificates that it issues.
 
-The authority lives in the user's state directory: `mitmproxy-ca.pem` (key and certificate, mode 0600; the
-name is what mitmproxy looks for in its confdir, so that recorder and gateway show the same authority) and
-`stillweb-ca.pem` (the certificate alone, which is what clients are told to trust), with that in other forms beside it
-(stillweb.proxy.wire.told).
+The authority lives in the user's state directory: `mitmproxy-ca.pem` (key and certificate, mode 0600;
+mitmproxy looks for that name in its confdir, so recorder and gateway share the authority) and
+`stillweb-ca.pem` (the certificate alone, for clients to trust), which also lies there in other formats
+(`stillweb.proxy.wire.told`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"
 CA_DAYS = 3650
 LEAF_DAYS = 90
-# So that a program whose clock is held at the time of the recording takes a leaf. Apple's clients refuse one that is valid
-# for more than 825 days in all; others have no limit for private authorities.
+# Leaves start in the past, for programs whose clock is set to the time of the recording. Apple's clients refuse a leaf
+# that is valid for more than 825 days in all; others have no limit for private authorities.
 EARLIER_DAYS = 700 if sys.platform == "darwin" else CA_DAYS
-RENEW_DAYS = 30  # a leaf (or an authority) that ends sooner than this is made anew
+RENEW_DAYS = 30  # a leaf or an authority that expires sooner is replaced
 CACHED_CONTEXTS = 4096
 
 
 class Authority:
-    """A certificate authority and its cache of TLS server contexts. Safe to use from several threads."""
+    """A certificate authority with its cache of TLS server contexts. Thread-safe."""
 
     def __init__(
         self, directory: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate
@@ -52,8 +52,8 @@ class Authority:
         self.directory = directory
         self.certificate = certificate
         self._key = key
-        # One key for all hosts, and as with mitmproxy the authority's own: Chromium, which is told its hash, knows
-        # each leaf by it, so that the authority is not sent along, which costs each side a certificate to decode.
+        # All leaves use the authority's own key, as in mitmproxy. Chromium is given the key's hash and accepts each
+        # leaf by it. So the authority is not sent along, which would cost each side the decoding of a certificate.
         self._key_pem = _key_pem(key)
         self._form = _leaf_form(certificate)
         self._contexts: OrderedDict[tuple[str, tuple[str, ...]], tuple[ssl.SSLContext, x509.Certificate]] = (
@@ -64,12 +64,12 @@ class Authority:
 
     @classmethod
     def load_or_create(cls, directory: Path | None = None) -> Authority:
-        """The authority kept in `directory` (default `state_dir()`), made on first use.
+        """Load the authority in `directory` (default `state_dir()`), or create it on first use.
 
-        An authority that has ended, is about to, or was made by a clock that was ahead (it is not valid yet) is made
-        anew. A key file that others can read is set back to mode 0600; one that belongs to another user is refused
-        (UsageError), one that holds no usable key is DamagedInput, a directory that can't be written
-        MissingCapability.
+        An authority is replaced if it has expired or soon will, or is not valid yet (made while the clock was
+        ahead). A key file that others can read gets mode 0600 again. Raises UsageError if the key file
+        belongs to another user, DamagedInput if it holds no usable key, and MissingCapability if the
+        directory can't be written.
         """
         directory = directory or state_dir()
         path = directory / KEY_FILE
@@ -98,19 +98,19 @@ class Authority:
 
     @property
     def certificate_path(self) -> Path:
-        """The file with the authority's certificate alone (PEM), for clients to trust."""
+        """Return the file with the authority's certificate alone (PEM), for clients to trust."""
         return self.directory / CERTIFICATE_FILE
 
     @property
     def certificate_pem(self) -> bytes:
-        """The authority's certificate as PEM."""
+        """Return the authority's certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def context_for(self, host: str, alpn: tuple[str, ...] = ("http/1.1",)) -> ssl.SSLContext:
-        """A server context whose certificate is good for `host` (a name, an IDN or an IP literal).
+        """Return a server context with a certificate for `host` (a name, an IDN or an IP literal).
 
-        Contexts are kept, so a host's session tickets resume. `alpn` are the protocols offered, best first;
-        the same host may have several contexts with different ones. Raises UsageError for an impossible name.
+        Contexts are cached, so a host's session tickets resume. `alpn` are the protocols offered, best first;
+        a host has one context for each `alpn`. Raises UsageError for an impossible name.
         """
         slot = (normal_host(host), alpn)
         with self._lock:
@@ -126,7 +126,7 @@ class Authority:
         with _readable(leaf + self._key_pem) as path:
             context.load_cert_chain(path)
         with self._lock:
-            # Two threads may have minted at once; all callers get the one that came first.
+            # if two threads made a context at once, all callers get the first
             known = self._contexts.get(slot)
             if known is not None and _in_force(known[1]):
                 return known[0]
@@ -136,12 +136,12 @@ class Authority:
         return context
 
     def spare(self) -> None:
-        """Makes a part of the next context beforehand, an eighth of its cost: to be called where a client is waited for."""
+        """Prepare the next context, an eighth of its cost. Call it while waiting for clients."""
         if self._spare is None:
             self._spare = _blank()
 
     def mint(self, host: str) -> bytes:
-        """A new leaf certificate for `host` as PEM, signed by this authority, for the authority's own key."""
+        """Issue a leaf certificate for `host`, as PEM. Its key is the authority's own."""
         name = normal_host(host)
         now = datetime.now(UTC)
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) < 64 else []
@@ -158,24 +158,27 @@ class Authority:
 
 
 def _in_force(certificate: x509.Certificate) -> bool:
-    """Return True if a certificate is valid now and for RENEW_DAYS to come."""
+    """Return True if a certificate is valid now and for at least RENEW_DAYS more."""
     now = datetime.now(UTC)
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return begin <= now <= end - timedelta(days=RENEW_DAYS)
 
 
 def _blank() -> ssl.SSLContext:
-    """A context that is no host's yet."""
+    """Return a server context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    # each costs the handshake time; clients ask for more connections than they resume
+    # each ticket slows the handshake, and clients open more connections than they resume
     context.num_tickets = 1
     return context
 
 
 def normal_host(host: str) -> str:
-    """A host as it stands in a certificate: lower case, IDNs in their ASCII form, IPv6 without brackets."""
+    """Return a host as written in a certificate: lower case, IDN in ASCII, IPv6 without brackets.
+
+    Raises UsageError for an impossible name.
+    """
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     address = _address(bare)
     if address is not None:
@@ -195,7 +198,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if ":" not in name and not name[-1:].isdigit():
-        return None  # to find it out by an exception costs five times as long
+        return None  # the exception would take five times as long
     try:
         return ipaddress.ip_address(name)
     except ValueError:
@@ -203,7 +206,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _leaf_form(authority: x509.Certificate) -> x509.CertificateBuilder:
-    """What all leaves have in common."""
+    """Return a builder with the fields that all leaves share."""
     issuer = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (
         x509.CertificateBuilder()
@@ -231,10 +234,10 @@ def _key_usage(*, digital_signature: bool = False, signs_certificates: bool = Fa
 
 
 def _new_authority() -> bytes:
-    """A fresh P-256 key and its self-signed certificate, both as PEM, key first."""
+    """Return a new P-256 key and its self-signed certificate, both as PEM, key first."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
-    # The name carries a part of its own, so that two machines' authorities are told apart in a trust store.
+    # A random part in the name distinguishes the authorities of two machines in a trust store.
     name = x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, f"Stillweb {secrets.token_hex(4)}"),
@@ -278,7 +281,7 @@ def _read(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
 
 
 def _guard(path: Path) -> None:
-    """Makes sure that only this user can read the key."""
+    """Make the key file private. Raises UsageError if it belongs to another user."""
     status = path.stat()
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         raise UsageError(f"{path}: belongs to another user (uid {status.st_uid}); set STILLWEB_STATE")
@@ -287,7 +290,7 @@ def _guard(path: Path) -> None:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Puts a private file in place whole or not at all; if another process was quicker, its file stays."""
+    """Write a private file atomically; if another process was faster, its file stays."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     _write_private(draft, content)
     try:
@@ -314,9 +317,9 @@ def _replace(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _readable(content: bytes) -> Iterator[str]:
-    """A path under which `content` can be read, for ssl, which loads keys from files only."""
+    """Yield a path to `content`, since ssl loads keys from files only."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("stillweb", os.MFD_CLOEXEC)  # in memory: the key never gets to a disk
+        descriptor = os.memfd_create("stillweb", os.MFD_CLOEXEC)  # in memory: the key never reaches the disk
         try:
             os.write(descriptor, content)
             yield f"/proc/self/fd/{descriptor}"

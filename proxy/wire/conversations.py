@@ -1,7 +1,8 @@
-"""What was said over web sockets, and how it is said again: in the recorded order, and nothing that was not recorded.
+"""Recorded web socket conversations and their replay, in recorded order.
 
-A conversation is a `metadata` record under the socket's address (docs/snapshot.md). What the server sent is let go
-as far as the client's own messages have come; when they differ from what was recorded there is no answer.
+A conversation is a `metadata` record under the socket's address (docs/snapshot.md). The server's messages are
+sent as far as the client's own messages have come. If those differ from the recorded ones, there is no
+answer.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ _JSON = (("Content-Type", "application/json"),)
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One web socket as it was recorded. `messages` are (from the client?, what); `close` is (code, reason) or None.
+    """One recorded web socket.
 
-    `begin` is the event number of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are
-    (steps done, messages so far) of each view that was seen: what came by itself after one came by time. `events` holds the last
-    event of the session before each message, `times` when it passed the recorder in seconds since 1970 (none in older records),
-    `words` each message as `spoken` counts it.
+    `messages` are (from the client?, message); `close` is (code, reason) or None. `begin` is the event number
+    of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are (steps done,
+    messages so far) at each stored view: messages after a look came by time alone. `events` holds the last
+    event of the session before each message, `times` when the message passed the recorder, in seconds since
+    1970 (empty in older records), `words` each message in the form that `spoken` counts.
     """
 
     url: str
@@ -51,17 +53,17 @@ class Conversation:
     words: tuple[str, ...] = ()
 
     def heard(self) -> list[int]:
-        """Where the client's messages stand."""
+        """Return the indexes of the client's messages."""
         return [at for at, (mine, _) in enumerate(self.messages) if mine]
 
 
 def conversation(value: Mapping[str, Any]) -> Conversation | None:
-    """The conversation of a metadata record; None when it is no whole one."""
+    """Parse the conversation in a metadata record; return None if it is incomplete or foreign."""
     if not isinstance(value.get("messages"), list) or value.get("left_out"):
         return None
     try:
         return _read(value)
-    except (KeyError, TypeError, ValueError, IndexError):  # another tool's, of the same address
+    except (KeyError, TypeError, ValueError, IndexError):  # another tool's record for the same address
         return None
 
 
@@ -70,7 +72,8 @@ def _read(value: Mapping[str, Any]) -> Conversation:
     for one in value["messages"]:
         what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         said.append((one["from"] == "client", what))
-    looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])  # older ones have one
+    # older records have a single look
+    looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])
     close = value.get("close")
     return Conversation(
         str(value["url"]),
@@ -87,15 +90,16 @@ def _read(value: Mapping[str, Any]) -> Conversation:
 
 
 def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
-    """What was recorded at an address, in recorded order."""
+    """Return the conversations at an address, in recorded order."""
     found = [conversation(value) for value in snapshot.all_metadata(url) if isinstance(value, dict)]
     return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
 
 
 def same(url: str, one: Said, other: Said) -> bool | None:
-    """Whether a message is the recorded `one`: the same bytes, or the same JSON. None: but for secrets in it.
+    """Return True if a client's message equals the recorded one: the same bytes or the same JSON.
 
-    A secret that proves to be the recorded one is the same; a password that proves to be another one is not.
+    `one` is the recorded message, `other` the client's. None means that they differ in secrets only. A secret
+    that is proven to be the recorded one is equal; a password proven to be another one makes it False.
     """
     if one == other:
         return True
@@ -116,18 +120,19 @@ def same(url: str, one: Said, other: Said) -> bool | None:
 
 
 def alike(one: Request, other: Request) -> bool:
-    """Whether two requests have the same key."""
+    """Return True if two requests have the same key."""
     return request_key(one).canonical == request_key(other).canonical
 
 
 class Player:
-    """One client's line through the conversations of an address. Sans-io: messages in, messages out.
+    """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
-    `turn` says how many sockets of this address the session opened before. `ambiguous` once the recorded ones that
-    still fit would not all have said the same. `written` gives what a recorded session wrote by HTTP to the socket's site,
-    events and keys: what the server said after such a request waits until it is `made`. `given` says whether the site gave an id
-    by HTTP; without it, a message with other ids than the recorded ones is another one. `named` keeps the ids that this and other
-    sockets of the session were told.
+    `turn` is the number of sockets that the session opened at this address before. `ambiguous` is set once
+    the conversations that still fit differ in what the server says. `written` returns the writes (event
+    numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
+    after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
+    without `given`, a message with other ids than the recorded ones is a different message. `named` collects
+    the ids sent to all sockets of the session.
     """
 
     def __init__(
@@ -141,26 +146,27 @@ class Player:
     ) -> None:
         own = known[min(turn, len(known) - 1)]
         self._alive = [own, *(one for one in known if one is not own)]
-        self._at = 0  # messages of the one that leads
-        self._told = 0  # of these, since the client's last
+        self._at = 0  # messages of the leading conversation so far
+        self._told = 0  # of these, sent since the client's last message
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
-        self._steps = 0  # that the client has done
-        self._count = 0  # of the client's messages
+        self._steps = 0  # steps that the client has done
+        self._count = 0  # the client's messages so far
         self._given = given
         self._now = now
         self._named = set[str]() if named is None else named
-        self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}  # recorded, the client's own
-        self._timed: set[int] = set()  # those in which the client named other moments
+        # for each conversation: recorded id -> the client's own
+        self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}
+        self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self.ambiguous = False
         self.protocol = own.protocol
 
     def opened(self) -> list[Said]:
-        """What the server says first."""
+        """Return the server's first messages."""
         return self._more()
 
     def client(self, url: str, said: Said) -> list[Said] | None:
-        """What follows a message of the client; None when it was not recorded here."""
+        """Return the server's messages after a client's message; None if it was not recorded here."""
         fits: list[Conversation] = []
         doubtful: list[Conversation] = []
         for one in self._alive:
@@ -176,11 +182,11 @@ class Player:
         if not fits:
             self.ambiguous = self.ambiguous or bool(
                 doubtful
-            )  # with another secret or id it may have been told otherwise
+            )  # with another secret or id the server may have said something else
             fits = doubtful
         if not fits:
             return None
-        # what time had brought before it was said
+        # server messages that came by time before this message
         late = [self._turn(one, whole=True)[self._told :] for one in fits]
         held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
         self.ambiguous = self.ambiguous or held or any(one != late[0] for one in late[1:])
@@ -191,12 +197,18 @@ class Player:
         return self._own(late[0]) + self._more()
 
     def step(self, number: int) -> list[Said]:
-        """What time had brought until a view was seen after so many steps, the last of which is about to be done."""
+        """Return the server's messages up to the view after `number` steps.
+
+        Call it when the last of these steps is about to be done.
+        """
         self._steps = number
         return self._more()
 
     def made(self, key: str | None) -> list[Said]:
-        """What the server says after a request that writes, by the key that it was recorded with; None: it was not."""
+        """Return the server's messages after a write by HTTP.
+
+        `key` is the key with which the write was recorded; None if it was not.
+        """
         before, leading = self._told, self._awaited[id(self._alive[0])]
         if key is not None:
             self._made[key] += 1
@@ -207,24 +219,24 @@ class Player:
             for at, (awaits, count) in leading.items()
             if at not in told
         )
-        # the server would have said something that was recorded after other things, or that nobody knows
+        # the real server would now say something that was recorded later, or was never recorded
         if leading and (key is None or due):
             self.ambiguous = True
         return new
 
     def word(self) -> str:
-        """The client's last message as it is counted; "" where it is not."""
+        """Return the client's last message in the form that `spoken` counts; "" if there is none."""
         leads = self._alive[0]
         return leads.words[leads.heard()[self._count - 1]] if leads.words and self._count else ""
 
     def expected(self) -> Said | None:
-        """What the client said next when it was recorded."""
+        """Return the client's next recorded message; None after the last."""
         heard = self._alive[0].heard()
         return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
 
     @property
     def rules(self) -> str:
-        """The rules by which the client's messages are the recorded ones; "" where none is needed."""
+        """Return the rules needed to match the client's messages, joined by "+"; "" if none was."""
         leads = id(self._alive[0])
         return "+".join(
             rule
@@ -234,11 +246,14 @@ class Player:
 
     @property
     def close(self) -> tuple[int, str] | None:
-        """How the server closed, once all has been said."""
+        """Return the server's close code and reason once all messages are sent; else None."""
         return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
 
     def _more(self) -> list[Said]:
-        """Up to the client's next message, or to the next view. Those of other conversations are compared."""
+        """Return the leading conversation's messages up to the client's next one, or to the next view.
+
+        If the other fitting conversations differ here, the replay becomes ambiguous.
+        """
         turns = [self._turn(one) for one in self._alive]
         if any(turn != turns[0] for turn in turns[1:]):
             self.ambiguous = True
@@ -248,15 +263,16 @@ class Player:
         return self._own(new)
 
     def _own(self, messages: list[Said]) -> list[Said]:
-        """What is said, with the client's own ids in the places of the recorded ones."""
+        """Replace recorded ids by the client's own in messages to send."""
         ids = self._ids[id(self._alive[0])]
         told = [renumbered(one, ids) for one in messages]
         self._named.update(plain(value) for one in told for value in ids_in(one))
         return told
 
     def _but_for_drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
-        """Whether a message is the recorded one but for ids that the client drew, which are kept then, and for moments at which it
-        was said.
+        """Return True if a message differs from the recorded one only in drawn ids and timestamps.
+
+        Drawn ids are those that the client chose itself. They are remembered.
         """
         given = self._given
         if given is None:
@@ -276,9 +292,12 @@ class Player:
         return bool(apart)
 
     def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
-        """What was said since the client's last message; not the `whole` until its next one, but to the view after its steps."""
+        """Return the server's messages since the client's last one, up to the view after the steps done.
+
+        With `whole`, up to the client's next message.
+        """
         start, stop = self._span(one)
-        # none: it is an answer after all that was seen
+        # no look: the messages are an answer after the last view
         seen = [(steps, at) for steps, at in one.looks if at >= start]
         if seen and not whole:
             stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
@@ -287,13 +306,13 @@ class Player:
         return [what for _, what in one.messages[start:stop]]
 
     def _span(self, one: Conversation) -> tuple[int, int]:
-        """Where the messages since the client's last one begin, and where its next one stands."""
+        """Return the index after the client's last message, and the index of its next one."""
         heard = one.heard()
         start = heard[self._count - 1] + 1 if self._count else 0
         return start, heard[self._count] if self._count < len(heard) else len(one.messages)
 
     def _due(self, one: Conversation, at: int) -> bool:
-        """Whether what was written before a message has been, as often."""
+        """Return True if the write that was recorded before a message has been made as often as then."""
         awaits, count = self._awaited[id(one)].get(at, ("", 0))
         return self._made[awaits] >= count
 
@@ -303,8 +322,10 @@ def _turned(ids: Mapping[str, str]) -> dict[str, str]:
 
 
 def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int, tuple[str, int]]:
-    """The messages of a server that came after something was written by HTTP, since the client's last message: where they
-    stand, with the key of what was written last and how often that was since the socket was opened.
+    """Map the index of each server message that waits for a write to (key of the last write, its count).
+
+    Only writes since the client's last message count as the cause; they are counted from the socket's
+    opening.
     """
     found: dict[int, tuple[str, int]] = {}
     since = one.begin

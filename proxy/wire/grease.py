@@ -1,4 +1,4 @@
-"""Browsers told from other clients by how they begin TLS."""
+"""Detection of browsers by their TLS ClientHello."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 
 def browsers_suites(suites: Sequence[int]) -> tuple[int, ...]:
-    """The cipher suites that a browser's ClientHello names, which tell one from another; () of one that is no browser's.
+    """Return the cipher suites of a browser's ClientHello without GREASE; () for other clients.
 
-    Chromium is known by a suite of GREASE (RFC 8701), a different one each time, which is left out.
+    Chromium adds a suite of GREASE (RFC 8701), a different one each time. The other suites tell browsers
+    apart.
     """
     known = tuple(suite for suite in suites if suite >> 8 != suite & 255 or suite & 15 != 10)
     return known if len(known) < len(suites) else ()

@@ -1,8 +1,8 @@
-"""When a client says that it says something over a web socket: the `date` of a message, others in each replay.
+"""Timestamps in web socket messages, such as a message's `date`, which differ in each replay.
 
-A stamp is such a moment only if it named, when it was recorded, just the time at which its message passed the recorder. One that
-was chosen, such as the end of a range, did not. A client's own is one if it names the present, or, for a client that is
-given the clock of the recording, a time near the recorded one.
+A recorded stamp is a timestamp only if it named the time at which its message passed the recorder. A chosen
+time, such as the end of a range, did not. A client's stamp is a timestamp if it names the present, or a time
+near the recorded one, for a client whose clock is set to the recording.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 Said = str | bytes
-# as JavaScript's toISOString and Python's isoformat write it
+# the form of JavaScript's toISOString and Python's isoformat
 _STAMP = re.compile(r"(?<!\d)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?(?:Z|\+00:00)(?!\d)")
-EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its moment, and before
+EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
 AROUND = 3600.0  # seconds by which a client's clock may be off
 
 
 def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
-    """A client's message with the moments of a recorded one that `passed` then, where it has its own; itself where it has none."""
+    """Replace the timestamps in a client's message by those of the recorded one.
+
+    `passed` is when the recorded message passed the recorder, `now` the present; both in seconds since 1970.
+    The message is returned unchanged if there is nothing to replace.
+    """
     if isinstance(stored, str) is not isinstance(said, str):
         return said
     text = _text(said)
@@ -39,12 +43,12 @@ def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
 
 
 def _moment(stored: str, said: str, passed: float, now: float) -> bool:
-    """Whether two stamps both name when they were said."""
+    """Return True if both stamps name the time at which they were sent."""
     if len(stored) != len(said):
         return False
     try:
         then, own = (datetime.fromisoformat(one).astimezone(UTC).timestamp() for one in (stored, said))
-    except ValueError:  # the 31st of June
+    except ValueError:  # an impossible date, such as the 31st of June
         return False
     return -LATE <= passed - then <= EARLY and min(abs(now - own), abs(passed - own)) <= AROUND
 

@@ -1,7 +1,8 @@
-"""Who may ask for what Stillweb serves itself (status, ledger, reviews, tools), and how browsers must treat it.
+"""Access control and security headers of Stillweb's own pages (status, ledger, reviews, tools).
 
-A browser takes any page it shows to any server of this machine. A page under a name that its owner lets lead here (DNS
-rebinding) would read the answers as its own. Its requests give it away: their Host is that name, and their Origin.
+A browser lets any page send requests to any server of this machine. With DNS rebinding, a page under a name
+that its owner points here could read the answers as its own. Its requests give it away: Host and Origin name
+that page's site.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from urllib.parse import urlsplit
 from stillweb.proxy.wire.addresses import AUTHORITY, on_this_machine
 from stillweb.snapshots.request import Headers
 
-NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"  # what a page without a policy of its own may do
+NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"  # policy of a page without one of its own
 
 
 def refused(host: str | None, origin: str | None, names: Collection[str] = ()) -> str:
-    """Return why a request with these Host and Origin fields is refused (403), "" if it is not.
+    """Return why a request with these Host and Origin fields is refused (403); "" if it is allowed.
 
-    Host must be an address, `localhost` or one of `names`: names of others may lead here, too. Origin, which browsers
-    send with what scripts and forms ask, must be of this machine, or that host.
+    Host must be an IP address, `localhost` or one of `names`, since foreign names may lead here, too. Origin,
+    which browsers send with the requests of scripts and forms, must be this machine or that host.
     """
     if host is not None and not _own(host, names):
         return "Host names another server. Ask for this by the address of this one"
@@ -60,7 +61,7 @@ def _bare(authority: str) -> str:
 
 
 def page_fields(policy: str = NOTHING) -> Headers:
-    """Return the fields of every answer: it is in no frame, is what its type says, and does what `policy` allows."""
+    """Return the header fields of every answer: no framing, sniffing or caching, `policy` as CSP."""
     return (
         ("Content-Security-Policy", f"{policy}; frame-ancestors 'none'"),
         ("X-Frame-Options", "DENY"),
@@ -72,5 +73,5 @@ def page_fields(policy: str = NOTHING) -> Headers:
 
 
 def same_token(given: str, token: str) -> bool:
-    """Return True if a token is the right one, in a time that does not tell how much of it is."""
+    """Return True if a token is the right one, in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), token.encode())

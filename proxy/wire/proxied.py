@@ -1,4 +1,4 @@
-"""The addresses of a proxy of ours: where it listens, and how a session is named to it."""
+"""Base class of our proxies: the listening address, and the naming of sessions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from stillweb.proxy.wire.certificates import Authority
 
 
 class Proxied:
-    """Something that listens as a proxy. `port` 0 stands for the one that it takes once it is started.
+    """A proxy server. `port` 0 stands for the port that it gets on start.
 
-    `challenge` says whether clients without a user name are asked for one; None means: as soon as `proxy_url` has been
+    `challenge` is True if clients without a user name get a 407; None means: as soon as `proxy_url` has been
     called with a name other than "default".
     """
 
@@ -22,33 +22,34 @@ class Proxied:
         self._challenge = challenge
 
     def _ask_for_names(self) -> None:
-        """From now on clients that don't name their session are asked for it. May be called again."""
+        """Send 407 to clients that don't name their session, from now on. May be called again."""
         raise NotImplementedError
 
     def nameless_are(self, session: str) -> None:
-        """Clients that give no name, which many can't, are that session's, and are asked for none: one program's proxy.
+        """Assign clients without proxy credentials to `session`, and don't send 407.
 
-        To be called once, before anything was asked.
+        This is for the proxy of one program: many clients can't send credentials. Call it once, before the
+        first request.
         """
         raise NotImplementedError
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """Return the port that is listened on."""
         return self._port
 
     @property
     def place(self) -> tuple[str, int]:
-        """Address and port."""
+        """Return address and port."""
         return self._host, self._port
 
     @property
     def url(self) -> str:
-        """The proxy's address, without a session."""
+        """Return the proxy's address, without a session."""
         return f"http://{host_port(self._host, self._port)}"
 
     def proxy_url(self, session: str = DEFAULT_SESSION) -> str:
-        """The proxy's address for a session of that name (any printable text without ':' and '%')."""
+        """Return the proxy's address for a session name: any printable text without ':' and '%'."""
         url = with_session(self.url, session)
         if session != DEFAULT_SESSION and self._challenge is None:
             self._ask_for_names()
@@ -56,5 +57,5 @@ class Proxied:
 
     @property
     def ca_path(self) -> Path:
-        """The certificate that clients must trust (PEM)."""
+        """Return the file with the certificate that clients must trust (PEM)."""
         return self.authority.certificate_path

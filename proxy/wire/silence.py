@@ -1,7 +1,8 @@
-"""Whether the streams of a page have said all: while recording they speak when they like, and a busy machine is late.
+"""Detection of silent streams: waits until a page's web sockets and event streams have said everything.
 
-What the page sent over its web sockets must have come to the recorder, and what came from there to the page; then
-neither may hear anything for a while. How long an origin thinks is its own affair, unless the page shows nothing yet.
+While recording, streams speak at any time, and a busy machine delays them. Messages sent by the page must
+have reached the recorder, and those of the server the page; then both must hear nothing for a while. The
+origin's own delays don't count, unless the page shows nothing yet.
 """
 
 from __future__ import annotations
@@ -11,51 +12,56 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-LISTEN = 0.5  # s of this machine's time in which streams must be silent
-LATE = 5.0  # s after which what is under way between page and recorder is not waited for: it is counted otherwise
-AGAIN = 0.02  # s between looks
+LISTEN = 0.5  # s of real time for which streams must be silent
+LATE = 5.0  # s after which a difference between page and recorder is taken for lasting
+AGAIN = 0.02  # s between two checks
 
 
 class Said(NamedTuple):
-    """What the open streams of a session have said so far: messages of web sockets by side, bytes of event streams."""
+    """Counters of a session's open streams: web socket messages by side, bytes of event streams."""
 
     mine: int = 0
     theirs: int = 0
     streamed: int = 0
 
 
-Ask = Callable[[], Awaitable[Mapping[str, Any] | None]]  # the page's state, after two frames; None: it goes
+# returns the page's state after two frames; None if the page is leaving
+Ask = Callable[[], Awaitable[Mapping[str, Any] | None]]
 
 
 @dataclass(slots=True)
 class Silence:
-    """The streams of a context. `said` tells what a recorder heard; None where there is none."""
+    """The streams of a browser context. `said` returns the recorder's counters; None without a recorder."""
 
     said: Callable[[], Said] | None = None
-    _apart: tuple[int, int] = (0, 0)  # of recorder and page, for good: other tabs have sockets, too
+    # lasting difference between recorder and page: other tabs have sockets, too
+    _apart: tuple[int, int] = (0, 0)
 
     async def kept(self, before: Mapping[str, Any], ask: Ask) -> bool:
-        """Whether nothing was said for a while to a page that was in the state `before`."""
+        """Return True if the page, in the state `before`, and its streams stay silent for a while."""
         loop = asyncio.get_running_loop()
         said = await self._arrived(ask)
         begun = loop.time()
         await asyncio.sleep(LISTEN)
         if loop.time() - begun > 1.5 * LISTEN:
-            return False  # held up; so were they, and may be about to speak
+            return False  # this process was delayed; so were the streams, which may be about to speak
         state = await ask()
         if state is None or state["mutations"] != before["mutations"]:
             return False
         return said is None or (self._heard() == said and self._between(said, state) == self._apart)
 
     async def broken(self, before: Mapping[str, Any], ask: Ask, until: float) -> bool:
-        """Whether something is said before the loop's time is `until`, to a page that was in the state `before`."""
+        """Return True if something is said before the loop's time is `until`.
+
+        The page was in the state `before`.
+        """
         while asyncio.get_running_loop().time() < until:
             if not await self.kept(before, ask):
                 return True
         return False
 
     async def _arrived(self, ask: Ask) -> Said | None:
-        """What has been said, when all of it is where it was meant for."""
+        """Wait until the messages under way have arrived, at most LATE seconds; return the counters."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + LATE
         while (said := self._heard()) is not None and (state := await ask()) is not None:

@@ -1,6 +1,6 @@
-"""An authority in the forms in which clients are told of it that read no variable for its PEM file: files beside that.
+"""The CA certificate in the formats of clients that ignore `SSL_CERT_FILE`, in files beside the PEM file.
 
-A file of settings for wget (where it is built with GnuTLS), a directory of them for PHP, a trust store for Java.
+They are a wgetrc (for wget built with GnuTLS), a directory with a php.ini, and a Java trust store.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import struct
 from pathlib import Path
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-# Java's own format, which each Java reads: https://docs.oracle.com/javase/8/docs/technotes/guides/security/crypto/CryptoSpec.html
+# JKS, which every Java reads: https://docs.oracle.com/javase/8/docs/technotes/guides/security/crypto/CryptoSpec.html
 _JKS_MAGIC, _JKS_VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
-_WHITENER = b"Mighty Aphrodite"  # what the format mixes into its digest
-JAVA_PASSWORD = "changeit"  # Java's usual one; it keeps nothing secret
+_WHITENER = b"Mighty Aphrodite"  # salt of the format's digest
+JAVA_PASSWORD = "changeit"  # Java's default password; the store holds no secret
 
 
 def wget_settings(pem: Path) -> Path:
-    """Where wget's settings are."""
+    """Return the path of the wgetrc."""
     return pem.with_suffix(".wgetrc")
 
 
 def php_settings(pem: Path) -> Path:
-    """The directory with PHP's settings."""
+    """Return the directory with the php.ini."""
     return pem.with_suffix(".php")
 
 
 def java_store(pem: Path) -> Path:
-    """Where Java's trust store is."""
+    """Return the path of the Java trust store."""
     return pem.with_suffix(".jks")
 
 
 def told_files(pem: Path, content: bytes) -> dict[Path, bytes]:
-    """What those files hold for authorities in PEM form, which are or will be in the file `pem`."""
+    """Map each of those files to its content, for the authorities `content` (PEM) in the file `pem`."""
     place = str(pem.absolute())
     php = f'curl.cainfo="{place}"\nopenssl.cafile="{place}"\n'
     return {
@@ -49,7 +49,7 @@ def _jks(pem: bytes) -> bytes:
     data = struct.pack(">III", _JKS_MAGIC, _JKS_VERSION, len(found))
     for number, one in enumerate(found):
         der = ssl.PEM_cert_to_DER_cert(one)
-        created = 0  # the same authorities make the same file
+        created = 0  # fixed, so that the same authorities give the same file
         data += struct.pack(">I", _TRUSTED) + _text(f"stillweb-{number}") + struct.pack(">Q", created)
         data += _text("X.509") + struct.pack(">I", len(der)) + der
     salted = JAVA_PASSWORD.encode("utf-16-be") + _WHITENER + data

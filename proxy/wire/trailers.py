@@ -1,6 +1,6 @@
-"""Trailers: the fields of an answer that stand behind its body (RFC 9110, 6.5). A capture has them in its head, marked.
+"""Trailers: the response fields after the body (RFC 9110, 6.5). A capture stores them in its head, marked.
 
-Of a gRPC call they say what came of it.
+In a gRPC call they hold the status.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TRAILER = "trailer"
 
 # https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 _GRPC = frozenset({"grpc-status", "grpc-message", "grpc-status-details-bin"})
-# They say how the body is read, or are heeded in a head alone: none of them may stand behind it (RFC 9110, 6.5.1).
+# Fields of framing, routing and content format, which must not be trailers (RFC 9110, 6.5.1).
 _NEVER = frozenset(
     {"connection", "content-encoding", "content-length", "content-range", "content-type", "host"}
     | {"keep-alive", "location", "set-cookie", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -21,13 +21,16 @@ _NEVER = frozenset(
 
 
 def is_grpc(fields: Iterable[tuple[str, str]]) -> bool:
-    """Whether an answer with these header fields is such a one; gRPC-Web says it within the body."""
+    """Return True if a response with these fields is gRPC.
+
+    gRPC-Web has its trailers in the body and doesn't count.
+    """
     kind = next((value.lower() for name, value in fields if name.lower() == "content-type"), "")
     return kind.startswith("application/grpc") and not kind.startswith("application/grpc-web")
 
 
 def merged(fields: Headers, trailers: Headers) -> Headers:
-    """Both in one head, with a Trailer field between them that names the latter."""
+    """Return one head with both; a Trailer field between them names the trailers."""
     kept = tuple((name, value) for name, value in trailers if name.lower() not in _NEVER)
     if not kept:
         return fields
@@ -35,10 +38,11 @@ def merged(fields: Headers, trailers: Headers) -> Headers:
 
 
 def parted(fields: Headers, size: int | None) -> tuple[Headers, Headers]:
-    """The head and the trailers of a head in which they are merged, of an answer with a body of `size` bytes (None: unknown).
+    """Split a merged head into head and trailers, for a body of `size` bytes (None: unknown).
 
-    Merged is what ends with a Trailer field and all that it names, and nothing else but a length. Of gRPC older and others' archives may
-    have left that field out; a call without an answer has its status in its head.
+    A head is merged if it ends with a Trailer field and exactly the fields it names, apart from a length. In
+    gRPC responses of older and foreign archives the Trailer field may be missing; a gRPC call without a body
+    has its status in the head.
     """
     at = max((n for n, (name, _) in enumerate(fields) if name.lower() == TRAILER), default=-1)
     if at >= 0:

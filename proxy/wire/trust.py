@@ -1,4 +1,4 @@
-"""The authorities that origins may be certified by: the usual ones, the system's, and what was asked for."""
+"""The authorities that may certify origins: the usual ones, the system's, and those requested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from stillweb.snapshots.errors import UsageError
 
 
 def usual_authorities(asked: Path | None) -> bytes:
-    """The usual authorities, those of SSL_CERT_FILE and those asked for, as PEM. Raises UsageError."""
+    """Return the usual authorities, those of SSL_CERT_FILE and those in `asked`, as PEM.
+
+    Raises UsageError.
+    """
     parts = [Path(certifi.where()).read_bytes()]
     named = os.environ.get("SSL_CERT_FILE")
     for path in (Path(named) if named else None, asked):
@@ -20,7 +23,8 @@ def usual_authorities(asked: Path | None) -> bytes:
             continue
         try:
             content = path.read_bytes()
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)  # as it is read later
+            # load it as it is loaded later, to report errors now
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
         except ssl.SSLError as e:
             raise UsageError(f"{path}: holds no certificate in PEM form") from e
         except OSError as e:
@@ -30,6 +34,9 @@ def usual_authorities(asked: Path | None) -> bytes:
 
 
 def system_directory() -> str | None:
-    """The system's directory of trusted certificates, where companies add theirs."""
+    """Return the system's directory of trusted certificates; None if there is none.
+
+    Companies add their authorities there.
+    """
     path = ssl.get_default_verify_paths().capath
     return path if path and os.path.isdir(path) else None

@@ -1,8 +1,8 @@
-"""A web socket whose address holds a secret: which recorded one it is, and what its messages are without it.
+"""Web sockets whose address holds a secret: finding the recorded one, and translating its messages.
 
-The address was stored with a pseudonym, and so was what was said: JupyterLab's session id is in both, and in messages
-of bytes whose lengths are counted. A client that has the secret is told it again as it was said; one that has another is told
-that one in its place, though what it is told is not sure.
+Address and messages were stored with a pseudonym. JupyterLab's session id, for example, is in both, also in
+binary messages whose lengths count. A client with the recorded secret gets the messages with that secret. A
+client with another secret gets its own in place of the pseudonym, but the replay is not sure.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Pseudonyms of a recording, and what they stand for in this replay."""
+    """Pseudonyms of a recording, mapped to the secrets of this replay."""
 
     known: Mapping[str, str] = field(default_factory=dict)
 
     def hidden(self, said: Said) -> Said:
-        """A client's message as it would have been stored."""
+        """Return a client's message in its stored form."""
         for name, secret in self.known.items():
             said = _replaced(said, secret, name)
         return said
 
     def shown(self, said: Said) -> Said:
-        """A stored message as it was said."""
+        """Return a stored message with its secrets put back."""
         for name, secret in self.known.items():
             said = _replaced(said, name, secret)
         return said
@@ -43,17 +43,19 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was recorded at an address. Not `sure`: with another secret than the one that is asked with."""
+    """The conversations recorded at an address. `sure` is False if the client's secret or ids differ."""
 
     conversations: list[Conversation]
     sure: bool = True
     secrets: Secrets = field(default_factory=Secrets)
-    rule: str = "redacted"  # what joins them with the address, where that is not sure
+    rule: str = "redacted"  # the rule that matched the address, if not `sure`
 
 
 def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
-    """The conversations of an address, also if it was stored with pseudonyms; not sure where it differs in nothing but ids
-    that the client drew itself. `given` says whether a value may come from the site.
+    """Find the conversations of an address, also if it was stored with pseudonyms.
+
+    They are not sure if the address differs only in ids that the client drew itself. `given` returns True if
+    a value may come from the site.
     """
     plain = conversations(snapshot, url)
     if plain or "?" not in url:
@@ -61,7 +63,7 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
     asked = Request("GET", url)
     masked = mask(asked)
     others: list[Conversation] = []
-    names: dict[str, str] = {}  # by field of the query, the pseudonym that stands for what is asked with
+    names: dict[str, str] = {}  # query field -> pseudonym of the value in `url`
     drawn: list[Conversation] = []
     for address in snapshot.metadata_addresses(url.partition("?")[0]):
         stored = Request("GET", address)
@@ -71,7 +73,7 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
             continue
         recogniser = Recogniser()
         recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
-        # One that is a secret by another place, as a header, has a name here that may say nothing.
+        # A value may be a secret because of another place, such as a header; its query name may not show it.
         for value in _asked_for(address, url):
             recogniser.learn(value)
         told = recogniser.request(asked)
@@ -87,7 +89,7 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
 
 
 def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Conversation:
-    """A conversation with the pseudonyms that the first of several has in their places; they are named by it if it is the first."""
+    """Replace a conversation's pseudonyms by those of the first conversation, which fills `names`."""
     for place, name in own.items():
         if PSEUDONYM_TEXT.fullmatch(name):
             first = names.setdefault(place, name)
@@ -102,7 +104,7 @@ def _pairs(url: str) -> list[tuple[str, str]]:
 
 
 def _drawn_apart(stored: str, asked: str) -> list[str]:
-    """The asked values in which two queries differ, if all of them, and the stored ones, were drawn at random; else none."""
+    """Return the asked values that differ from the stored ones, if all of both look random; else none."""
     theirs, mine = _pairs(stored), _pairs(asked)
     if [name for name, _ in theirs] != [name for name, _ in mine]:
         return []
@@ -111,7 +113,7 @@ def _drawn_apart(stored: str, asked: str) -> list[str]:
 
 
 def _asked_for(stored: str, asked: str) -> list[str]:
-    """The values in a query where the stored one has pseudonyms, if all names are the same."""
+    """Return the asked values where the stored query has pseudonyms, if both have the same names."""
     theirs, mine = _pairs(stored), _pairs(asked)
     if sorted(name for name, _ in theirs) != sorted(name for name, _ in mine):
         return []
@@ -120,7 +122,7 @@ def _asked_for(stored: str, asked: str) -> list[str]:
 
 
 def _values(stored: str, asked: str) -> dict[str, str]:
-    """The pseudonyms in a query, and what stands in their places."""
+    """Map the pseudonyms in a stored query to the values asked in their places."""
     both = zip(urlsplit(stored).query.split("&"), urlsplit(asked).query.split("&"), strict=True)
     pairs = ((one.partition("=")[2], other.partition("=")[2]) for one, other in both)
     return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}

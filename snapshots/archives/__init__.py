@@ -1,1 +1,1 @@
-"""Archive files: records (`warc`), gzip members, reading from front to back (`scan`), HTTP in records, a directory of files."""
+"""Archive files: WARC records, gzip members, sequential scans, HTTP messages in records, directories."""

@@ -1,7 +1,7 @@
-"""Appending whole records to the archive files of an open snapshot, and mending what a kill left.
+"""Append-only archive files of an open snapshot, and their repair after a kill.
 
-A record reaches the operating system in one piece under one lock, or it is taken back: after a full disk or
-an interrupted write the file ends where the record before it ended.
+A record reaches the operating system in one piece under one lock, or is rolled back: after a full disk or an
+interrupted write the file ends with the previous record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class AppendFile:
-    """A file that only grows, by whole pieces. Not locked: the writer holds its lock."""
+    """A file that only grows, by whole records. It takes no lock: the writer holds its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,13 +34,13 @@ class AppendFile:
         self.size = os.lseek(self._fd, 0, os.SEEK_END)
 
     def append(self, *parts: bytes | BinaryIO) -> list[int]:
-        """Appends all parts or none, files from their start; returns their offsets.
+        """Append all parts or none, files from their start, and return the offset of each part.
 
         Raises MissingCapability on a full disk.
         """
         start = self.size
         offsets = []
-        held = b""  # written together: each call gives up the interpreter once
+        held = b""  # written in one call: each call releases the interpreter lock once
         try:
             for part in parts:
                 offsets.append(self.size + len(held))
@@ -74,28 +74,35 @@ class AppendFile:
         self.size = os.lseek(self._fd, size, os.SEEK_SET)
 
     def end(self) -> None:
-        """Write all of the file and its name to the disk, and close it; what power loss can take is what came after."""
+        """Write the file and its directory entry to the disk (fsync), and close the file.
+
+        A power loss can then only lose later records.
+        """
         if self._fd >= 0:
             os.fsync(self._fd)
             sync_folder(self.path.parent)
         self.close()
 
     def close(self) -> None:
-        """Closes the file; closing twice does nothing."""
+        """Close the file; a second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def full_disk(path: Path, error: OSError) -> MissingCapability:
-    """The error for a disk (or quota, or file size limit) that has no room."""
+    """Return the error for a disk, quota or file size limit without room."""
     return MissingCapability(
         f"{path}: {error.strerror}; what was recorded before is kept: free some space and go on"
     )
 
 
 def not_written(path: Path, error: OSError) -> StillwebError:
-    """The error for what can't be written at all: the machine's (full disk, read-only place), else wrong usage."""
+    """Return the error for a path that can't be written.
+
+    The error is MissingCapability for faults of the machine (full disk, read-only file system), UsageError
+    for all others.
+    """
     if error.errno in FULL_DISK:
         return full_disk(path, error)
     said = f"{path}: can't be written: {error.strerror}"
@@ -105,15 +112,16 @@ def not_written(path: Path, error: OSError) -> StillwebError:
 
 
 def write_text(path: Path, text: str) -> int:
-    """As `write_whole`, of a text as UTF-8; half a surrogate pair in it as JSON escapes it."""
+    """Write `text` like `write_whole`, as UTF-8; lone surrogates become `\\uXXXX` escapes."""
     return write_whole(path, [text.encode("utf-8", "backslashreplace")])
 
 
 def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
-    """Writes a file beside its place and moves it there, so that it is never seen half written.
+    """Write a file under a temporary name and rename it, so that no reader sees it half written.
 
-    A link is followed, and what is there and no file (`/dev/stdout`) is written to. Returns the size. Raises
-    MissingCapability on a full disk, and OSError with this path for any other reason.
+    Returns its size. Links are followed. A path that exists and is no regular file (`/dev/stdout`) is
+    written directly. Raises MissingCapability on a full disk, and OSError that names `path` for any other
+    reason.
     """
     place = Path(os.path.realpath(path))
     size = 0
@@ -131,7 +139,7 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
 
 
 def repair(path: Path) -> str | None:
-    """Cuts a record off that was not written to its end; says what was done, None if nothing had to be."""
+    """Cut off an incomplete last record. Return a note for the user, or None if the file was complete."""
     place = FilePlace(path)
     try:
         damage = None

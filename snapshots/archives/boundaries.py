@@ -1,17 +1,20 @@
-"""Where a record begins: behind damage, behind a place in the middle of a file, behind a plain record without length."""
+"""Record boundaries: the next record after damage, in mid-file, or after a record without length."""
 
 from __future__ import annotations
 
 from stillweb.snapshots.archives import warc
 from stillweb.snapshots.machine.places import Place, chunks
 
-PIECE = 1 << 15  # looked through at once
+PIECE = 1 << 15  # bytes searched at a time
 _PACKED = b"\x1f\x8b\x08", warc.ZSTD_MAGIC
 _PLAIN = (b"WARC/1.",)
 
 
 def next_plain(place: Place, at: int, mark: bytes) -> int:
-    """Where the next plain record starts after `at`: where a line that begins with `mark` is one; else the end."""
+    """Return the offset of the next plain record after `at`, or the end of the file.
+
+    A candidate is a line that begins with `mark` (which includes the line break before it).
+    """
     carried = b""
     for piece in chunks(place, at):
         data = carried + piece
@@ -27,10 +30,11 @@ def next_plain(place: Place, at: int, mark: bytes) -> int:
 
 
 def boundary_after(place: Place, at: int) -> int | None:
-    """Where the first record begins at or after `at`, None if none does.
+    """Return the offset of the first record at or after `at`, or None.
 
-    Members are looked for in a file that begins with one, and plain records in any other: what is packed badly holds heads
-    as they are, and a body may be an archive.
+    Only gzip members and Zstandard frames are searched in a compressed file, and only plain records in any
+    other: poorly compressed data may contain WARC heads verbatim, and the body of a plain record may be a
+    gzip file.
     """
     marks = _PACKED if is_packed(place) else _PLAIN
     carried = b""
@@ -50,7 +54,10 @@ def boundary_after(place: Place, at: int) -> int | None:
 
 
 def is_packed(place: Place) -> bool:
-    """Whether the records of a file are members or frames; where its first bytes are damaged, the first whole ones tell."""
+    """Return True if the records of a file are gzip members or Zstandard frames.
+
+    If the first bytes are damaged, the first intact record decides.
+    """
     lead = place.read(0, 8)
     if warc.is_member(lead) or lead[1:4] == b"\x2a\x4d\x18":
         return True
@@ -71,7 +78,7 @@ def is_packed(place: Place) -> bool:
 
 
 def is_boundary(place: Place, at: int) -> bool:
-    """Whether a record starts at this offset."""
+    """Return True if a record starts at offset `at`."""
     piece = place.read(at, PIECE)
     unpacker = warc.decompressor(piece[:4], place)
     if unpacker is None:

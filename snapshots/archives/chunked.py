@@ -1,26 +1,26 @@
-"""Chunked bodies (RFC 9112, 7.1), which some archives keep as they came, with what was wrong in them."""
+"""Decoder for chunked bodies (RFC 9112, 7.1), which some archives store undecoded and malformed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-LINE = 64  # bytes in which the line of a chunk has to end
-TRAILERS = 1 << 16  # bytes that trailers have at most
+LINE = 64  # bytes within which a chunk's header line must end
+TRAILERS = 1 << 16  # maximum bytes of trailers
 
 _TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)+(?:\r\n)?")
 
 
 def dechunk(body: bytes) -> bytes:
-    """As `dechunked`, of a whole body."""
+    """Decode a whole chunked body; see `dechunked`."""
     return b"".join(dechunked([body]))
 
 
 def dechunked(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """A body without its chunk headers and trailers; at most a chunk of it is in memory.
+    """Yield a body without chunk headers and trailers, with at most one chunk in memory.
 
-    From where the bytes are no chunks on they stay as they are, except the two that should have been a line
-    break: what others read with warcio, which leaves trailers in, is what is served here, to the byte.
+    From the first malformed chunk on, all bytes are passed through, except two bytes where a line
+    break is missing. The output equals warcio's, which leaves trailers in, to the byte.
     """
     body = _Ahead(pieces)
     while True:
@@ -51,7 +51,7 @@ def dechunked(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Ahead:
-    """Bytes that come in pieces, looked at before they are passed."""
+    """A look-ahead buffer over an iterator of bytes."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -59,7 +59,7 @@ class _Ahead:
         self._at = 0
 
     def peek(self, count: int) -> bytes:
-        """The next bytes; fewer at the end."""
+        """Return the next `count` bytes, or fewer at the end, without consuming them."""
         missing = count - (len(self._here) - self._at)
         if missing > 0:
             parts = [self._here[self._at :]]
@@ -70,11 +70,11 @@ class _Ahead:
         return self._here[self._at : self._at + count]
 
     def skip(self, count: int) -> None:
-        """Passes over bytes that were looked at."""
+        """Consume `count` bytes that `peek` has returned."""
         self._at += count
 
     def rest(self) -> Iterator[bytes]:
-        """All that is left."""
+        """Yield all remaining bytes."""
         yield self._here[self._at :]
         yield from self._pieces
 

@@ -1,6 +1,7 @@
-"""A container: archive files, an index that may be believed or not, and other members by name; from a directory.
+"""A container: archive files, an index that may be distrusted, and other members by name.
 
-What else a container is made of (a WACZ, a bare WARC, a URL) is `stillweb.snapshots.opening`'s to know.
+This module opens directories. Other forms (WACZ, bare WARC, URL) are opened by
+`stillweb.snapshots.opening`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ PACKAGE = "datapackage.json"
 DIGEST = "datapackage-digest.json"
 SUFFIXES = (".warc", ".warc.gz", ".warc.zst", ".arc", ".arc.gz")
 LARGEST_MEMBER = 1 << 23  # bytes of a JSON file: its smallest values take twenty times as much in memory
-SMALL = 1 << 22  # archives below this are indexed at each open rather than cached
+SMALL = 1 << 22  # archives with fewer bytes are indexed at each open, not cached
 
 
 class Refusal(msgspec.Struct):
-    """A rule that a sealed snapshot refuses on a path; see `identity.rules.Refused`."""
+    """A rule that a sealed snapshot refuses for a path; see `identity.rules.Refused`."""
 
     rule: str
     path: str
@@ -44,14 +45,14 @@ class Refusal(msgspec.Struct):
 
 
 class StoredRules(msgspec.Struct):
-    """The rules that a snapshot was sealed with."""
+    """The rules with which a snapshot was sealed."""
 
     rules: list[str] = []
     refused: list[Refusal] = []
 
 
 class IndexStamp(msgspec.Struct):
-    """The index, and the archives that it is of; see `index.build.stamp_for`."""
+    """The stamp of the index and of the archives that it covers; see `index.build.stamp_for`."""
 
     version: str
     bytes: int
@@ -62,7 +63,7 @@ class IndexStamp(msgspec.Struct):
 
 
 class Own(msgspec.Struct):
-    """The member `stillweb` of datapackage.json."""
+    """The `stillweb` member of datapackage.json."""
 
     id: str | None = None
     index: IndexStamp | None = None
@@ -73,21 +74,27 @@ class Own(msgspec.Struct):
 
 @dataclass(slots=True)
 class Container:
-    """An opened path. `archives` are by name without folder; `members` are all other files by full name."""
+    """An opened path.
+
+    `archives` maps names without folder to archive files; `members` maps full names to all other files.
+    """
 
     path: str
     kind: str  # "wacz", "directory", "archive" or "several" (WACZs or bare archives in a zip)
     archives: dict[str, Place]
     members: dict[str, Place] = field(default_factory=dict)
-    stamp: str = ""  # what identifies the bytes: names, sizes and times of the files
+    stamp: str = ""  # identifies the bytes: names, sizes and modification times of the files
     package: dict[str, Any] = field(default_factory=dict)
-    whole: Place | None = None  # the zip itself
-    plain: set[str] = field(default_factory=set)  # archives of which a plain copy is read
-    doubted: str = ""  # why datapackage.json is not believed
-    left_out: list[str] = field(default_factory=list)  # members that are not read, and why
+    whole: Place | None = None  # the zip file itself
+    plain: set[str] = field(default_factory=set)  # names of archives that were replaced by a plain copy
+    doubted: str = ""  # why datapackage.json is distrusted
+    left_out: list[str] = field(default_factory=list)  # members that are not read, with the reason
 
     def member(self, name: str) -> bytes | None:
-        """Return the bytes of a file, None if it is not there. Raises TooLarge where they would fill the memory."""
+        """Return the bytes of a member, or None if it doesn't exist.
+
+        Raises TooLarge above LARGEST_MEMBER bytes.
+        """
         place = self.members.get(name)
         if place is not None and place.size > LARGEST_MEMBER:
             raise TooLarge(f"{self.path}: {name} has more than {LARGEST_MEMBER >> 20} MB")
@@ -95,22 +102,22 @@ class Container:
 
     @property
     def own(self) -> dict[str, Any]:
-        """What Stillweb wrote into datapackage.json; empty for snapshots made by others."""
+        """The `stillweb` object of datapackage.json; empty for snapshots made by other tools."""
         value = self.package.get("stillweb")
         return value if isinstance(value, dict) else {}
 
     @property
     def rules(self) -> Any:
-        """The rules it was sealed with; None where none were stored, False where what is stored is not believed."""
+        """The rules of a sealed snapshot; None if absent, False if datapackage.json is distrusted."""
         return False if self.doubted else self.own.get("rules")
 
     @property
     def size(self) -> int:
-        """Bytes of all archives."""
+        """Total bytes of all archives."""
         return sum(place.size for place in self.archives.values())
 
     def make_plain(self, name: str) -> None:
-        """Replaces an archive that can't be read by offset by a plain copy that can, unless it was."""
+        """Replace an archive that can't be read by offset by a plain copy, unless that was done before."""
         if name in self.plain:
             return
         place = self.archives[name]
@@ -121,7 +128,7 @@ class Container:
         self.plain.add(name)
 
     def close(self) -> None:
-        """Closes all files."""
+        """Close all files."""
         for place in (*self.archives.values(), *self.members.values()):
             place.close()
         if self.whole is not None:
@@ -129,19 +136,19 @@ class Container:
 
 
 def unpacked(place: Place, out: BinaryIO) -> None:
-    """Writes the plain bytes of all members of an archive to `out`, one after the other.
+    """Write the uncompressed bytes of all members of an archive to `out`.
 
-    Stops at damage. A record that is cut there shows it by its length; behind a whole one a line is put that is no
-    record, for the scan to meet.
+    Stops at damage. A record cut there is detected by its length. After a complete record, a line that is
+    no record is written, so that the scan reports the damage.
     """
     at = 0
     tail = b"\r\n\r\n"
     while at < place.size:
         unpacker = warc.decompressor(place.read(at, 4), place)
         if unpacker is None:
-            at += 1  # padding between members
+            at += 1  # skip padding between members
             continue
-        # small pieces, for damage takes with it what came of its own
+        # small pieces: damage in a piece loses all output of that piece
         for piece in chunks(place, at, size=PIECE // 16):
             try:
                 for part in unpacker.feed(piece):
@@ -160,14 +167,14 @@ def unpacked(place: Place, out: BinaryIO) -> None:
 
 
 def stamp_of(path: Path) -> str:
-    """What identifies the bytes of a file: its name, size and time."""
+    """Return a string that identifies the bytes of a file: path, size and modification time."""
     status = path.stat()
     return f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
 
 
 def open_directory(root: Path) -> Container:
-    """A snapshot directory, or a folder of WARC files. Raises DamagedInput for another one."""
-    # its folders may be links, to a disk with more room; `rglob` of the root would pass over those
+    """Open a snapshot directory or a folder of WARC files. Raises DamagedInput for any other folder."""
+    # The folders in `root` may be links (to a larger disk), which `root.rglob` would not follow.
     found = (q for p in root.iterdir() for q in ([p] if p.is_file() else p.rglob("*")))
     files = sorted(p for p in found if p.is_file() and not p.name.startswith("."))
     names = {p.relative_to(root).as_posix(): p for p in files}
@@ -188,9 +195,9 @@ def open_directory(root: Path) -> Container:
 
 
 def read_package(container: Container) -> dict[str, Any]:
-    """datapackage.json as an object; an archive without one, or with a broken one, still has its records.
+    """Return datapackage.json as an object, or {} if it is missing, broken or distrusted.
 
-    One of ours that has another hash than its digest file says is not believed.
+    A file written by Stillweb is distrusted if its hash differs from that in datapackage-digest.json.
     """
     try:
         data = container.member(PACKAGE)

@@ -1,4 +1,4 @@
-"""Digests as records declare them: which algorithm, in which encoding, and whether they hold."""
+"""Declared digests of records: their algorithm, their encoding, and their verification."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NAMES = {"sha1": "sha1", "sha256": "sha256", "sha512": "sha512", "sha384": "sha
 
 
 def algorithm_of(declared: str) -> str:
-    """The algorithm of a digest by hashlib's name; empty for one that is not known."""
+    """Return hashlib's name for the algorithm of a declared digest, or "" if it is unknown."""
     return _NAMES.get(declared.partition(":")[0].lower().replace("-", ""), "")
 
 
 def same_digest(declared: str, value: Any) -> bool:
-    """Whether a declared digest, in hex, base32 or base64, is that of a hash object."""
+    """Return True if a declared digest (hex, base32 or base64) equals that of the hash object `value`."""
     text = declared.partition(":")[2].strip()
     raw = value.digest()
     plain = text.rstrip("=")
@@ -36,9 +36,10 @@ _OF_NOTHING = frozenset(
 
 
 def contradicts(digest: str, other: str) -> bool:
-    """Whether two digests are of different payloads: of one algorithm, in one encoding, and not the same.
+    """Return True if two digests prove that two payloads differ: same algorithm and encoding, other value.
 
-    Some tools give every revisit the digest of nothing, which is all that its record holds.
+    The digest of the empty string proves nothing as the first argument: some tools write it into every
+    revisit, because the revisit's own payload is empty.
     """
     one, two = (text.rstrip("=").lower() for text in (digest, other))
     if one in _OF_NOTHING or one.partition(":")[0] != two.partition(":")[0]:
@@ -47,7 +48,7 @@ def contradicts(digest: str, other: str) -> bool:
 
 
 class Proof:
-    """Holds a record's block, as it comes, against the block digest that the record declares, if it declares one."""
+    """A streaming check of a record's block against its WARC-Block-Digest."""
 
     def __init__(self, declared: str | None) -> None:
         told, _, value = (declared or "").partition(":")
@@ -56,10 +57,10 @@ class Proof:
         self._hash = hashlib.new(algorithm, usedforsecurity=False) if algorithm else None
 
     def feed(self, piece: bytes) -> None:
-        """Takes the next piece of the block."""
+        """Add the next piece of the block."""
         if self._hash is not None:
             self._hash.update(piece)
 
     def holds(self) -> bool:
-        """Whether all that came has the declared digest; where none is declared there is nothing to hold."""
+        """Return True if the digest matches, or if the record declares none."""
         return self._hash is None or same_digest(self._declared, self._hash)

@@ -1,6 +1,6 @@
-"""Is the record at a place the one that was indexed there? Files are exchanged, mended and shortened under an index.
+"""Checks that the record at an offset is the indexed one: archive files may change after indexing.
 
-Each check raises DamagedInput with file and offset where it is another one.
+Each check raises DamagedInput with file and offset if the record is another one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PAYLOADS = ("response", "resource")
 
 
 def check_answer(fields: Fields, capture: Capture) -> None:
-    """Of the record that answers: its kind, address, date and payload digest."""
+    """Check the type, target URI, date and payload digest of the record with the response."""
     wanted = ("revisit",) if capture.original is not None else _PAYLOADS
     digest = _digest(fields)
     if (
@@ -31,13 +31,16 @@ def check_answer(fields: Fields, capture: Capture) -> None:
 
 
 def check_payload(fields: Fields, place: tuple[str, int, int], digest: str) -> None:
-    """Of the record that revisits refer to: its kind, and that its payload can be theirs."""
+    """Check that a revisit's original record has a payload whose digest is compatible with `digest`."""
     if fields.get("warc-type", "").lower() not in _PAYLOADS or contradicts(digest, _digest(fields)):
         raise _another(place[0], place[1])
 
 
 def check_request(fields: Fields, capture: Capture) -> None:
-    """Of a request: its kind, and of our own ones (others may name another) its address."""
+    """Check the type of a request record, and its target URI if Stillweb recorded it.
+
+    Other tools may write another URI into the request record.
+    """
     ours = bool(capture.session)
     if fields.get("warc-type", "").lower() != "request" or (
         ours and _address(fields) != clean_uri(capture.url).strip()
@@ -46,7 +49,7 @@ def check_request(fields: Fields, capture: Capture) -> None:
 
 
 def check_entry(fields: Fields, filename: str, entry: Mapping[str, Any]) -> None:
-    """Of a record that is no exchange: its kind, address and digest."""
+    """Check the type, target URI and digest of a record that is no HTTP exchange."""
     digest = _digest(fields)
     if (
         fields.get("warc-type", "").lower() != entry.get("kind")
@@ -61,7 +64,7 @@ def _address(fields: Fields) -> str:
 
 
 def _digest(fields: Fields) -> str:
-    """The payload digest that a record declares; where the block is the payload, that of the block will do."""
+    """Return the declared payload digest, or the block digest of a record whose block is its payload."""
     declared = fields.get("warc-payload-digest")
     if declared is None and fields.get("warc-type", "").lower() not in ("response", "revisit"):
         declared = fields.get("warc-block-digest")

@@ -1,11 +1,12 @@
-"""Records as gzip members that tell their length and where their heads end, so that bodies can be passed over.
+"""Gzip members that store their length and the end of the record's heads, so that readers can skip bodies.
 
-Two subfields of the extra field in the gzip header (RFC 1952, 2.3.1.1), which others pass over; numbers are of four
-bytes, the least first:
-- `sl`, skip lengths, of the WARC 0.9 draft, as wget writes it: bytes of the member, bytes of what it unpacks to;
-- `SW`: bytes of the member up to where the record's heads (WARC and HTTP) end and what is unpacked so far is whole,
-  CRC-32 of the member's bytes after its gzip header.
-By that checksum damage anywhere in a body is seen without unpacking it. All zero: not told (of 4 GiB and more).
+The gzip header has two subfields in its extra field (RFC 1952, 2.3.1.1), which other readers ignore.
+Numbers have four bytes, little-endian:
+- `sl`, skip lengths, from the WARC 0.9 draft, as wget writes it: bytes of the member, bytes uncompressed;
+- `SW`: bytes of the member up to the end of the record's heads (WARC and HTTP), where the output is
+  flushed, and the CRC-32 of the member's bytes after its gzip header.
+The checksum detects damage anywhere in a body without decompressing it. All zero: not stored (4 GiB and
+more).
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from isal import isal_zlib
 from stillweb.snapshots.machine.places import Place, chunks
 
 LEVEL = 2
-RAW = -15  # wbits: deflate alone
-BODY = 1 << 10  # bytes of a body from which it pays to pass over it
-MAX_HEADS = 1 << 20  # unpacked
+RAW = -15  # wbits: bare deflate
+BODY = 1 << 10  # bytes from which a body is worth skipping
+MAX_HEADS = 1 << 20  # uncompressed bytes
 LIMIT = 1 << 32
 _HEADER = struct.Struct("<10sH2sHII2sHII")
 _START = _HEADER.pack(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff", 24, b"sl", 8, 0, 0, b"SW", 8, 0, 0)[:16]
-_NUMBERS = struct.Struct("<II4sII")  # from there on
+_NUMBERS = struct.Struct("<II4sII")  # the rest of the header, after _START
 _OURS = b"SW\x08\0"
-_TRAILER = 8  # bytes
+_TRAILER = 8  # bytes of CRC-32 and length
 GZIP_START = b"\x1f\x8b\x08"  # how a member begins
-GZIP_HEAD = 10  # bytes at least
-GZIP_UNDATED = GZIP_START + bytes(5)  # one whose header tells no name nor time
-_SUMS = struct.Struct("<II")  # CRC-32 and length of what is unpacked, modulo 2**32
-MAX_WHOLE = 1 << 20  # unpacked bytes of a member from which it is read piece by piece
+GZIP_HEAD = 10  # minimum length in bytes
+GZIP_UNDATED = GZIP_START + bytes(5)  # a header without file name and time
+_SUMS = struct.Struct("<II")  # CRC-32 and length of the uncompressed bytes, modulo 2**32
+MAX_WHOLE = 1 << 20  # uncompressed bytes from which a member is read piece by piece
 
-# what a member holds, or its heads; its stored length; that of all it holds
+# the uncompressed member or only its heads; its stored length; its full uncompressed length
 Unpacked = tuple[bytes, int, int]
 
 
 class _Packing:
-    """A member that is made in pieces."""
+    """A gzip member under construction."""
 
     def __init__(self) -> None:
         self._z = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, RAW)
@@ -58,7 +59,7 @@ class _Packing:
         return self._out(self._z.compress(data))
 
     def end_heads(self) -> bytes:
-        """What was added so far can be unpacked alone."""
+        """Flush, so that everything added so far can be decompressed on its own."""
         data = self._out(self._z.flush(isal_zlib.Z_SYNC_FLUSH))
         self._heads = self._length
         return data
@@ -70,14 +71,14 @@ class _Packing:
         return self._out(data + _SUMS.pack(self._crc, self._unpacked % LIMIT))
 
     def header(self) -> bytes:
-        """The gzip header, once all is there."""
+        """Return the gzip header, once all data was added."""
         told = self._length, self._unpacked, self._heads, self._stored
         length, unpacked, heads, stored = told if max(told) < LIMIT else (0, 0, 0, 0)
         return _START + _NUMBERS.pack(length, unpacked, _OURS, heads, stored)
 
 
 def pack(head: bytes, block: bytes, lead: int | None = None) -> bytes:
-    """A record as a member; `lead` is how many bytes of the block belong to the heads, None for all of it."""
+    """Return a record as a member. `lead` bytes of the block belong to the heads; None means all of them."""
     made = _Packing()
     if lead is None or len(block) - lead < BODY:
         packed = made.add(head + block + b"\r\n\r\n")
@@ -89,7 +90,7 @@ def pack(head: bytes, block: bytes, lead: int | None = None) -> bytes:
 
 
 def pack_file(out: BinaryIO, heads: bytes, body: Iterable[bytes]) -> None:
-    """Writes a record into an empty file as a member; `heads` are those of the record and of its block."""
+    """Write a record as a member into an empty file. `heads` are the WARC head and the HTTP head."""
     made = _Packing()
     out.write(bytes(_HEADER.size))
     out.write(made.add(heads) + made.end_heads())
@@ -102,10 +103,10 @@ def pack_file(out: BinaryIO, heads: bytes, body: Iterable[bytes]) -> None:
 
 
 def heads_of(place: Place, buffer: bytes, base: int, at: int) -> Unpacked | None:
-    """The heads of a member of ours at an offset, or all that it holds where that is little beside them.
+    """Return the heads of a member written by Stillweb, or its whole content if its body is small.
 
-    `buffer` holds what stands at `base` and after it. None where anything isn't as it was written: then the member
-    has to be unpacked to know what it holds.
+    `buffer` holds the file's bytes from offset `base` on. Returns None if anything differs from what
+    Stillweb writes: the member must then be decompressed.
     """
     here = at - base
     if not buffer.startswith(_START, here) or len(buffer) < here + _HEADER.size:
@@ -126,7 +127,7 @@ def heads_of(place: Place, buffer: bytes, base: int, at: int) -> Unpacked | None
     if crc != stored:
         return None
     try:
-        # for so little, zlib is the quickest: it makes smaller tables
+        # zlib is the fastest for so little data: it builds smaller tables
         data = zlib.decompressobj(RAW).decompress(buffer[start : here + heads], MAX_HEADS)
     except zlib.error:
         return None

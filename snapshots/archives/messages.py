@@ -1,7 +1,8 @@
-"""HTTP messages as records hold them: taken apart, put together, and made to agree with their bytes.
+"""HTTP messages in records: parsing, serializing, and headers corrected to match the stored body.
 
-Archives made by others keep headers that no longer describe the stored body: chunk headers on a de-chunked
-body, a content encoding on a decoded one, wrong lengths. `agree` corrects the headers, never the payload.
+Archives made by other tools keep headers that no longer describe the stored body: chunked transfer coding
+on a de-chunked body, a content encoding on a decoded one, wrong lengths. `agree` corrects the headers,
+never the payload.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ _STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +(\S.*?)(?: +HTTP/[0-9.]+)?$")
 _TEXTUAL = re.compile(r"text/|json|javascript|ecmascript|xml|x-www-form-urlencoded")
 _BODILESS = frozenset({204, 304})
-# Of ASCII alone: the bytes 85 and A0 are spaces in Latin-1, and ends of letters in UTF-8.
+# ASCII white space only: bytes 85 and A0 are spaces in Latin-1, but parts of letters in UTF-8.
 _SPACE = " \t\r\n\v\f"
-SAMPLE = 1 << 16  # enough of a body to tell if an encoding is true
-SEEN = 1 << 24  # bytes that it unpacks to, of which no more are looked at
+SAMPLE = 1 << 16  # bytes of a body that suffice to verify its encoding
+SEEN = 1 << 24  # uncompressed bytes after which verification stops
 
 
 def split(block: bytes) -> tuple[str, Headers, int]:
-    """The start line, the headers and where the body begins. No HTTP head gives ("", (), 0)."""
+    """Return start line, headers and offset of the body, or ("", (), 0) if there is no HTTP head."""
     end = end_of_head(block)
     if end is None:
         if not block.startswith(b"HTTP/") and not _REQUEST.match(
             block[:4096].decode("latin-1").split("\r\n")[0]
         ):
             return "", (), 0
-        stop = start = len(block)  # a head without its empty line, and so without a body
+        stop = start = len(block)  # a head without its final empty line has no body
     else:
         stop, start = end
     head = block[:stop]
@@ -56,15 +57,16 @@ def split(block: bytes) -> tuple[str, Headers, int]:
 
 @lru_cache(maxsize=1024)
 def _fields(lines: bytes) -> Headers:
-    """The fields of a regular head without its start line. A client sends the same ones again and again."""
+    """Parse the fields of a regular head without its start line. Cached: clients repeat their heads."""
     parts = [line.partition(":") for line in lines.decode("latin-1").split("\r\n")]
     return tuple([(n, v.strip(_SPACE)) for n, colon, v in parts if colon and n])
 
 
 def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:
-    """Status, Content-Type and the request fields named in Vary of a response head; None if it is none.
+    """Return status, Content-Type and the request fields named in Vary of a response head, or None.
 
-    Much quicker than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours it.
+    Much faster than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours
+    it.
     """
     if head[:7] != b"HTTP/1." or head[8:9] != b" " or not head[9:12].isdigit() or not is_regular(head):
         line, headers, _ = split(head)
@@ -83,7 +85,7 @@ def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:
 
 
 def vary_of(headers: Headers) -> tuple[str, ...]:
-    """The request fields that a response names in Vary, lower case; never Accept-Encoding."""
+    """Return the request fields named in Vary, in lower case and sorted, without Accept-Encoding."""
     names = {
         name.strip().lower()
         for field_name, value in headers
@@ -94,17 +96,17 @@ def vary_of(headers: Headers) -> tuple[str, ...]:
 
 
 def set_cookies(headers: Headers) -> list[str]:
-    """The values of the Set-Cookie fields of an answer."""
+    """Return the values of all Set-Cookie fields."""
     return [value for name, value in headers if name.lower() == "set-cookie"]
 
 
 def vary_values(names: tuple[str, ...], headers: Headers) -> tuple[tuple[str, str], ...]:
-    """The values that a request had for these fields, "" for a field it did not have."""
+    """Return each field name with the request's value, or "" if the request lacks the field."""
     return tuple((n, ", ".join(v for h, v in headers if h.lower() == n)) for n in names)
 
 
 def parse_request(block: bytes, uri: str) -> Request:
-    """The request of a `request` record; the target URI says its absolute URL."""
+    """Parse the block of a `request` record. `uri`, the record's target URI, is the absolute URL."""
     line, headers, start = split(block)
     match = _REQUEST.match(line)
     url = uri.partition("#")[0]
@@ -117,16 +119,16 @@ def parse_request(block: bytes, uri: str) -> Request:
 
 
 def status_line(line: str) -> tuple[int, str] | None:
-    """Status and reason of a status line, whose reason may be missing; None if it is none."""
+    """Return status and reason (which may be empty) of a status line, or None if the line is none."""
     match = _STATUS.match(line)
     return (int(match[1]), (match[2] or "").strip()) if match else None
 
 
 def parse_response(block: bytes, *, ours: bool, method: str = "GET") -> Response:
-    """The answer in a `response` record. `ours` says that it was written here and agrees already."""
+    """Parse the block of a `response` record. `ours`: written by Stillweb, its headers are right."""
     line, headers, start = split(block)
     status = status_line(line)
-    if status is None:  # no HTTP head at all: the block is the payload
+    if status is None:  # no HTTP head: the block is the payload
         return Response(200, "OK", (("Content-Length", str(len(block))),), block)
     body = block[start:]
     if ours:
@@ -137,23 +139,23 @@ def parse_response(block: bytes, *, ours: bool, method: str = "GET") -> Response
 
 
 def resource_response(media: str, block: bytes) -> Response:
-    """The answer that a `resource` record under an http address stands for."""
+    """Return the response for a `resource` record with an http address."""
     headers = [("Content-Type", media)] if media else []
     return Response(200, "OK", (*headers, ("Content-Length", str(len(block)))), block)
 
 
 def is_chunked(headers: Headers) -> bool:
-    """Whether the headers say that the body comes in chunks."""
+    """Return True if the headers declare chunked transfer coding."""
     return any(n.lower() == "transfer-encoding" and "chunked" in v.lower() for n, v in headers)
 
 
 def is_encoded(body: bytes, encoding: str) -> bool:
-    """Whether a body (or at least its first 64 KiB) really is in a content encoding."""
+    """Return True if a body (at least its first 64 KiB) really has the content encoding `encoding`."""
     sample = body[:SAMPLE]
     if encoding in ("gzip", "x-gzip"):
         return sample[:2] == b"\x1f\x8b" and _unpacks(sample, Inflate(GZIP))
     if encoding == "deflate":
-        # to its end, if the sample is all: bare deflate begins as some texts do
+        # Decode bare deflate to its end if the sample is complete: some texts begin like bare deflate.
         return _unpacks(sample, Inflate(ZLIB)) or _unpacks(
             sample, Inflate(DEFLATE), whole=len(body) <= SAMPLE
         )
@@ -161,11 +163,11 @@ def is_encoded(body: bytes, encoding: str) -> bool:
         return sample[:4] == b"\x28\xb5\x2f\xfd"
     if encoding == "br":
         return _unpacks(sample, Brotli(), whole=len(body) <= SAMPLE)
-    return True  # unknown here: nothing says that it is wrong
+    return True  # unknown encoding: no evidence against it
 
 
 def _unpacks(sample: bytes, stream: Stream, *, whole: bool = False) -> bool:
-    """Return True if a sample can be unpacked, as far as it is looked at; with `whole` to its end."""
+    """Return True if the inspected part of a sample decompresses; with `whole`, it must reach the end."""
     seen = 0
     try:
         for part in stream.feed(sample):
@@ -178,7 +180,7 @@ def _unpacks(sample: bytes, stream: Stream, *, whole: bool = False) -> bool:
 
 
 def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:
-    """The headers that describe a transfer-decoded body of `size` bytes that begins with `sample`."""
+    """Return headers that describe a transfer-decoded body of `size` bytes that begins with `sample`."""
     headers = one_coding(headers)
     names = {n.lower() for n, _ in headers}
     kept: list[tuple[str, str]] = []
@@ -190,7 +192,7 @@ def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) 
         for e in v.split(",")
         if e.strip()
     ]
-    # only the outermost encoding can be seen from outside
+    # only the outermost encoding can be verified
     plain = bool(sample and encodings) and not is_encoded(sample, encodings[-1])
     for name, value in headers:
         lower = name.lower()
@@ -210,7 +212,7 @@ def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) 
             name = "Content-Encoding"
         kept.append((name, value))
     if size == 0 and (method == "HEAD" or status in _BODILESS or 100 <= status < 200):
-        return tuple(kept)  # the length is that of the body that was not sent
+        return tuple(kept)  # keep Content-Length: it describes the body that was not sent
     if length_at < 0:
         kept.append(("Content-Length", str(size)))
     else:
@@ -219,7 +221,10 @@ def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) 
 
 
 def _still_encoded(sample: bytes, value: str, media: str) -> bool:
-    """A text that still is in the encoding that was moved aside; downloads may look like it by nature."""
+    """Return True if a text still has the encoding from X-Orig-Content-Encoding.
+
+    Only texts are checked: a download may be a gzip file by nature.
+    """
     encoding = value.strip().lower()
     known = encoding in ("gzip", "x-gzip", "deflate", "br", "zstd")
     return known and bool(sample) and bool(_TEXTUAL.search(media)) and is_encoded(sample, encoding)
@@ -234,7 +239,7 @@ def _head(lines: list[str]) -> bytes:
 
 
 def request_block(request: Request) -> bytes:
-    """The request in HTTP/1.1 form, whatever version carried it; its body is not chunked."""
+    """Serialize a request as HTTP/1.1, whatever version carried it, with an unchunked body."""
     target = request.url.partition("://")[2]
     slash = min((i for i in (target.find("/"), target.find("?")) if i >= 0), default=len(target))
     path = target[slash:] or "/"
@@ -246,7 +251,7 @@ def request_block(request: Request) -> bytes:
 
 
 def response_head(status: int, reason: str, headers: Headers, size: int, method: str) -> bytes:
-    """The head to store before a transfer-decoded body of `size` bytes: framed by Content-Length alone."""
+    """Return the head of a transfer-decoded body of `size` bytes, framed by Content-Length only."""
     bodiless = size == 0 and (method == "HEAD" or status in _BODILESS or 100 <= status < 200)
     lines = [f"HTTP/1.1 {status} {reason}".rstrip() if not reason else f"HTTP/1.1 {status} {reason}"]
     if not reason:

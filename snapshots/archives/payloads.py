@@ -1,4 +1,4 @@
-"""The payload of a record: where it begins in the block, and its digests as the block comes in pieces."""
+"""The payload of a record: its offset in the block, and digests of a streamed block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HTTP_KINDS = ("response", "request", "revisit")
 
 
 def payload_at(kind: str, fields: warc.Fields, block: bytes) -> int:
-    """Where the payload of a block begins: after the HTTP head, if it has one."""
+    """Return the offset of the payload in a block: after the HTTP head, or 0 without one."""
     if kind not in HTTP_KINDS:
         return 0
     media = fields.get("content-type", "")
@@ -26,16 +26,16 @@ def payload_at(kind: str, fields: warc.Fields, block: bytes) -> int:
 
 
 class Hasher:
-    """Digests of a block that comes in pieces, and of its payload."""
+    """Digests of a streamed block and of its payload."""
 
     def __init__(self, wanted: tuple[tuple[str, str], ...], kind: str, fields: warc.Fields) -> None:
         self._hashes = {pair: hashlib.new(pair[1], usedforsecurity=False) for pair in wanted}
         self._kind = kind
         self._fields = fields
-        self._head: bytes | None = b""  # until the payload begins
+        self._head: bytes | None = b""  # collected until the payload begins
 
     def feed(self, piece: bytes) -> None:
-        """Takes the next piece of the block."""
+        """Add the next piece of the block."""
         if not self._hashes:
             return
         payload = piece
@@ -51,5 +51,5 @@ class Hasher:
             value.update(piece if part == "block" else payload)
 
     def done(self) -> dict[str, Any]:
-        """The digests by "part:algorithm"."""
+        """Return the hash objects by "part:algorithm"."""
         return {f"{part}:{name}": value for (part, name), value in self._hashes.items()}

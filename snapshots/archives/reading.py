@@ -1,4 +1,4 @@
-"""Captures read back from archive files: the request, the response, or the body as a stream."""
+"""Reader of captures in archive files: the request, the response, or the body as a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stillweb.snapshots.machine.places import CHUNK, Place, chunks
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.words import counted
 
-LARGE = 1 << 20  # stored bytes of a record from which it is not read whole to know its head
+LARGE = 1 << 20  # stored bytes from which a record is streamed to get its head
 
 _CLOSING = b"\r\n\r\n"
 
@@ -32,14 +32,14 @@ class Archives:
         self.files = files
 
     def record(self, filename: str, offset: int, length: int) -> warc.Record:
-        """A record by its place. Raises DamagedInput with file and offset."""
+        """Return a record by its place. Raises DamagedInput with file and offset."""
         place = self.files.get(filename)
         if place is None:
             raise DamagedInput(f"{filename}: named by the index but not in the snapshot")
         return warc.read_record(place, offset, length)
 
     def read(self, capture: Capture) -> Response:
-        """The answer of a capture, whole in memory, its headers in agreement with its bytes."""
+        """Return the whole response of a capture, with headers that match its bytes."""
         record = self.record(capture.filename, capture.offset, capture.length)
         check_answer(record.fields, capture)
         if capture.original is None:
@@ -47,26 +47,30 @@ class Archives:
         whole = self.payload(capture.original, capture.method, capture.digest)
         line, headers, _ = messages.split(record.block)
         status = messages.status_line(line)
-        if status is None or status[0] == 304:  # server-not-modified: the answer is the original's
+        if status is None or status[0] == 304:  # server-not-modified: the original's response
             return whole
         if not record.ours:
             headers = messages.agree(headers, whole.body, len(whole.body), status[0], capture.method)
         return Response(*status, headers, whole.body)
 
     def payload(self, place: tuple[str, int, int], method: str, digest: str = "") -> Response:
-        """The answer in the record at a place, to which revisits refer; `method` and `digest` are theirs."""
+        """Return the response to which a revisit refers; `method` and `digest` are the revisit's."""
         record = self.record(*place)
         check_payload(record.fields, place, digest)
         return answer_in(record, method)
 
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
-        """The record of an index entry that is no exchange. Raises DamagedInput."""
+        """Return the record of an index entry that is no HTTP exchange. Raises DamagedInput."""
         record = self.record(filename, int(entry["offset"]), int(entry["length"]))
         check_entry(record.fields, filename, entry)
         return record
 
     def head(self, capture: Capture) -> Response:
-        """The answer of a capture without its body; in archives of others that says how large it is, and is read."""
+        """Return the response of a capture without its body.
+
+        In archives of other tools the body is read as well, because Content-Length may have to be
+        corrected.
+        """
         place = self.files.get(capture.filename)
         if place is not None:
             fields, pieces, _ = open_block(place, capture.offset, capture.length)
@@ -77,7 +81,8 @@ class Archives:
                 if status is not None:
                     return Response(*status, headers, b"")
         if (capture.original or (0, 0, capture.length))[2] > LARGE:
-            # one with a wrong length can only be read whole, and so can one that is damaged, which then says so
+            # A record that is damaged or has a wrong length fails here; it is then read whole, which reports
+            # the damage.
             with contextlib.suppress(DamagedInput):
                 return self._streamed_head(capture)
         try:
@@ -87,20 +92,20 @@ class Archives:
         return Response(whole.status, whole.reason, whole.headers, b"")
 
     def read_start(self, capture: Capture, size: int) -> Response:
-        """Return the answer of a capture as `read`, but with no more than `size` bytes of a body that fills the memory."""
+        """Return the whole response, or at most `size` bytes of a body too large for memory."""
         try:
             return self.read(capture)
         except TooLarge:
             return self.start(capture, size)
 
     def start(self, capture: Capture, size: int) -> Response:
-        """Return the answer of a capture with the first `size` bytes of its body, read as a stream. Raises DamagedInput."""
+        """Return the response with its first `size` body bytes, read as a stream. Raises DamagedInput."""
         head = self._streamed_head(capture)
         with self.open_body(capture) as body:
             return Response(head.status, head.reason, head.headers, body.read(size))
 
     def _streamed_head(self, capture: Capture) -> Response:
-        """The head of an answer of others whose body is too large for memory. Raises DamagedInput."""
+        """Return the head of a foreign response whose body is too large for memory. Raises DamagedInput."""
         first = self._opened((capture.filename, capture.offset, capture.length))
         check_answer(first.fields, capture)
         body = first
@@ -122,7 +127,7 @@ class Archives:
         return Response(*first.status, told, b"")
 
     def read_request(self, capture: Capture) -> Request:
-        """The request of a capture; a plain one when the archive holds no request record."""
+        """Return the request of a capture, or a bare one if the archive holds no request record."""
         if capture.request_offset < 0:
             return Request(capture.method, capture.url)
         record = self.record(capture.filename, capture.request_offset, capture.request_length)
@@ -130,7 +135,7 @@ class Archives:
         return messages.parse_request(record.block, record.uri or capture.url)
 
     def open_body(self, capture: Capture) -> BinaryIO:
-        """The transfer-decoded body as a stream, for bodies too large for memory."""
+        """Open the transfer-decoded body as a stream, for bodies too large for memory."""
         opened = self._opened(capture.original or (capture.filename, capture.offset, capture.length))
         if capture.original is None:
             check_answer(opened.fields, capture)
@@ -156,7 +161,7 @@ class Archives:
 
 @dataclass(slots=True)
 class _Opened:
-    """A record that is being read: `status` is None where its block is the payload."""
+    """A record being read. `status` is None if its block is the payload."""
 
     kind: str
     fields: warc.Fields
@@ -165,19 +170,19 @@ class _Opened:
     body: Iterator[bytes]  # transfer-decoded
 
     def stream(self) -> BinaryIO:
-        """The body."""
+        """Return the body as a buffered stream."""
         return io.BufferedReader(_Pieces(self.body), 1 << 16)
 
 
 def answer_in(record: warc.Record, method: str) -> Response:
-    """The answer that a record holds whole."""
+    """Return the response in a whole record."""
     if record.kind == "resource":
         return messages.resource_response(record.fields.get("content-type", ""), record.block)
     return messages.parse_response(record.block, ours=record.ours, method=method)
 
 
 def _lead(pieces: Iterator[bytes]) -> bytes:
-    """The first bytes of a block, up to the end of its HTTP head at least."""
+    """Return the first bytes of a block, at least to the end of its HTTP head."""
     lead = b""
     while warc.end_of_head(lead) is None and len(lead) < warc.MAX_HEAD and (piece := next(pieces, b"")):
         lead += piece
@@ -185,7 +190,7 @@ def _lead(pieces: Iterator[bytes]) -> bytes:
 
 
 def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Iterator[bytes], int]:
-    """A record's fields, the pieces of its block, and the declared length of the block."""
+    """Return a record's fields, its block in pieces, and the block's declared length."""
     stored = chunks(place, offset, offset + length)
     first = next(stored, b"")
     stream = warc.unpack_stream(itertools.chain([first], stored), place, offset)
@@ -207,10 +212,10 @@ def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Ite
 
 
 def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: Proof) -> Iterator[bytes]:
-    """At most `size` bytes (all but the closing line breaks when it is unknown).
+    """Yield `size` bytes of a block, or all but the closing line breaks if `size` is negative.
 
-    The last come when the record has been read to its end, so that damage shows before all seems to be there.
-    Raises DamagedInput, also when there are fewer.
+    The last piece comes only after the record was read to its end, so that damage shows before the block
+    seems complete. Raises DamagedInput, also if the block is too short.
     """
     if size < 0:
         yield from _unended(pieces)
@@ -219,7 +224,7 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
     for piece in pieces:
         if len(piece) >= left:
             for _ in pieces:
-                pass  # its check sum
+                pass  # read to the end: its checksum follows
             proof.feed(piece[:left])
             if not proof.holds():
                 raise warc.not_held(name, offset)
@@ -234,7 +239,7 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
 
 
 def _unended(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """All but the two line breaks that close a record."""
+    """Yield everything but the two line breaks that close a record."""
     held = b""
     for piece in pieces:
         held += piece

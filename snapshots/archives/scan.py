@@ -1,8 +1,8 @@
-"""Reading an archive from front to back: every record with its place, and every damage with its offset.
+"""Sequential scan of an archive: every record with its place, and every damage with its offset.
 
-Offsets are of stored bytes, so that `warc.read_record` finds the record again. A file whose records do not
-start at a gzip member each (one gzip around all, records over several members) can't be read by offset;
-`scan` says so with `NotSeekable`, and `container.unpacked` makes the plain copy that can.
+Offsets count stored bytes, so that `warc.read_record` finds the record again. A file in which a record
+does not start with its own gzip member (one gzip around all records, records over several members) can't
+be read by offset: `scan` raises NotSeekable, and `container.unpacked` makes a plain copy that can.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from stillweb.snapshots.decompression import GZIP
 from stillweb.snapshots.machine.places import Place, Unreadable, as_much, chunks
 
 BUFFER = 1 << 20
-AHEAD = 1 << 18  # what of a file is in the buffer, at least
-FIRST = 1 << 11  # else fed first: most requests, and many answers, are smaller
-KEEP = 1 << 18  # of a block, unless it is a request's
-UNKNOWN = 1 << 62  # for a length that is not told
+AHEAD = 1 << 18  # bytes ahead of a record that the buffer holds at least
+# bytes to decompress first if no next member is seen: most requests and many responses are smaller
+FIRST = 1 << 11
+KEEP = 1 << 18  # bytes of a block that are kept, except of requests
+UNKNOWN = 1 << 62  # an undeclared length
 EMPTY = "an empty member"
 _LENGTH = "Content-Length is "
 MISSING, TOO_SMALL, TOO_LARGE = f"{_LENGTH}missing", f"{_LENGTH}too small", f"{_LENGTH}too large"
@@ -43,32 +44,32 @@ class NotSeekable(Exception):
 
 @dataclass(slots=True)
 class Scanned:
-    """A record met while scanning. `start` is the block, or the first of it when it is large."""
+    """A scanned record. `start` is its block, or the beginning of a large block."""
 
     offset: int
-    length: int  # of the stored bytes
+    length: int  # stored bytes
     kind: str
     fields: warc.Fields
     start: bytes
-    size: int  # of the block as it is there
-    payload_at: int  # where the payload starts in the block
-    hashes: dict[str, Any] | None = None  # of the payload and block, when asked for: ("payload", "sha256") …
-    note: str = ""  # what was wrong and could be read all the same
+    size: int  # actual bytes of the block
+    payload_at: int  # offset of the payload in the block
+    hashes: dict[str, Any] | None = None  # requested digests by "part:algorithm", e.g. "payload:sha256"
+    note: str = ""  # a defect that did not prevent reading
 
     @property
     def uri(self) -> str:
-        """See `warc.Record.uri`."""
+        """The cleaned WARC-Target-URI; see `warc.Record.uri`."""
         return warc.clean_uri(self.fields.get("warc-target-uri", ""))
 
     @property
     def misfit(self) -> bool:
-        """Whether the block is not as long as is said, so that a part of it may be lacking."""
+        """True if Content-Length differs from the block's length: a part of the block may be missing."""
         return self.note.startswith(_LENGTH)
 
 
 @dataclass(slots=True)
 class Damage:
-    """Bytes that are no record: from `offset` to `end`. `truncated` says that the file ends within."""
+    """Bytes from `offset` to `end` that are no record. `truncated`: the file ends within them."""
 
     offset: int
     end: int
@@ -78,7 +79,7 @@ class Damage:
 
 Wanted = Callable[[str, warc.Fields], tuple[tuple[str, str], ...]]
 Pairs = Callable[[int, Unpacked, Unpacked], bool]
-_BODIES = ("request", "warcinfo")  # whose blocks say what is to be known
+_BODIES = ("request", "warcinfo")  # record types whose blocks are always needed
 
 
 def scan(
@@ -90,20 +91,21 @@ def scan(
     bodies: bool = True,
     pairs: Pairs | None = None,
 ) -> Iterator[Scanned | Damage]:
-    """Every record from `start` on that begins before `end`.
+    """Yield every record that begins between `start` and `end`, and every damage.
 
-    `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record. Without `bodies`
-    the `start` of a record, but for requests and warcinfo, may end with its HTTP head; that it can be read is known all
-    the same (`stillweb.snapshots.archives.members`). `pairs` is shown small records two by two, with the offset of the first one. Those
-    that it takes (it gives True) are passed over. Raises NotSeekable.
+    `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record.
+    Without `bodies`, the `start` of a record may end with its HTTP head, except for requests and warcinfo;
+    its readability is verified all the same (`stillweb.snapshots.archives.members`). `pairs` receives two
+    small records at a time, with the offset of the first; the pairs for which it returns True are not
+    yielded. Raises NotSeekable.
     """
     end = place.size if end is None else end
     at = start
     buffer = b""
-    base = at  # where the buffer begins
+    base = at  # file offset of the buffer
     found: Scanned | Damage | None
     small: Unpacked | None
-    ahead: Unpacked | None = None  # the member here, where it is unpacked already
+    ahead: Unpacked | None = None  # the next member, if it was decompressed already
     try:
         while at < end:
             if base + len(buffer) < min(at + AHEAD, place.size):
@@ -151,14 +153,14 @@ def scan(
 
 
 def _behind(place: Place, at: int, damage: Damage) -> int:
-    """Where reading can go on after damage."""
+    """Return the offset where reading can go on after damage, and set `damage.truncated`."""
     found = boundary_after(place, at + 1)
     damage.truncated = found is None
     return place.size if found is None else found
 
 
 def _blank(buffer: bytes, at: int) -> int:
-    """How many bytes of padding stand here: line breaks between plain records, zeros after members."""
+    """Return the length of the padding at `at`: line breaks between plain records, zeros after members."""
     stop = at
     while stop < len(buffer) and buffer[stop] in b"\r\n\0":
         stop += 1
@@ -166,12 +168,12 @@ def _blank(buffer: bytes, at: int) -> int:
 
 
 def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unpacked | None:
-    """A small member that lies in the buffer, or (without `bodies`) the heads of one; None for anything else."""
+    """Return a small member that lies in the buffer, or (without `bodies`) its heads; else None."""
     if not bodies and (found := heads_of(place, buffer, base, at)) is not None:
         return found
     at -= base
-    # fed up to where the next member seems to begin, nothing is left over; without a date it begins as this one, if
-    # one program wrote both, and ten bytes are found in a third of the time of three
+    # Feed only the bytes up to the probable start of the next member, so that none are left over. A program
+    # that writes no date starts all members alike, and ten bytes are found in a third of the time of three.
     lead = buffer[at : at + GZIP_HEAD] if buffer.startswith(GZIP_UNDATED, at) else GZIP_START
     fed = buffer.find(lead, at + GZIP_HEAD, at + AHEAD)
     if fed < 0:
@@ -193,7 +195,7 @@ def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unp
 
 
 def _sound(data: bytes, offset: int, length: int, unpacked: int, hashes: Wanted | None) -> Scanned | None:
-    """The record that a member unpacks to, all or its heads, if it is sound and they are enough; else None."""
+    """Return the record in a decompressed member (or its heads), or None if it is unsound or incomplete."""
     head = warc.parse_head(data)
     if head is None:
         return None
@@ -216,20 +218,20 @@ def _sound(data: bytes, offset: int, length: int, unpacked: int, hashes: Wanted 
 
 
 class _Assembly:
-    """A record put together from unpacked bytes as they come: its head, the first of its block, its digests."""
+    """A record assembled from a stream of uncompressed bytes: head, start of the block, digests."""
 
     def __init__(self, hashes: Wanted | None) -> None:
         self._hashes = hashes
-        self.fields: warc.Fields | None = None  # once the head is whole
-        self.lead = bytearray()  # of the head until it is whole, then of the block
+        self.fields: warc.Fields | None = None  # set once the head is complete
+        self.lead = bytearray()  # bytes of the head until it is complete, then of the block
         self.hasher: Hasher | None = None
         self.declared = 0
         self.size = 0
-        self.tail = b""  # what follows the block within the member
+        self.tail = b""  # bytes of the member after the block
         self._keep = KEEP
 
     def take(self, data: bytes) -> None:
-        """Takes the next bytes. Raises ValueError when they can't be a record."""
+        """Add the next bytes. Raises ValueError if they can't be a record."""
         if self.fields is None:
             self.lead += data
             head = warc.parse_head(bytes(self.lead))
@@ -260,7 +262,7 @@ class _Assembly:
 
 
 def _member(place: Place, at: int, hashes: Wanted | None) -> tuple[Scanned | Damage, int]:
-    """The record of a gzip member or Zstandard frame of any size and shape, and its stored length."""
+    """Return the record in a gzip member or Zstandard frame of any size, and its stored length."""
     unpacker = warc.decompressor(place.read(at, 4), place)
     assert unpacker is not None
     consumed = 0
@@ -276,11 +278,11 @@ def _member(place: Place, at: int, hashes: Wanted | None) -> tuple[Scanned | Dam
         text = str(error)
         return Damage(at, 0, text if text.startswith("a ") else "damaged compressed data"), 0
     if not unpacker.eof:
-        # or damaged in a way that looks so: then a record follows
+        # Or damage that looks like an early end: then a record follows.
         return Damage(at, 0, "the record is cut short"), 0
     length = consumed - len(unpacker.rest)
     if record.fields is None:
-        if not record.lead.strip(b"\r\n\0"):  # as some writers leave at the end
+        if not record.lead.strip(b"\r\n\0"):  # some writers leave an empty member at the end
             return Damage(at, at + length, EMPTY), length
         if _goes_on(place, at + length):
             raise NotSeekable(place.name)
@@ -291,7 +293,7 @@ def _member(place: Place, at: int, hashes: Wanted | None) -> tuple[Scanned | Dam
 def _settle(
     place: Place, at: int, length: int, record: _Assembly, fields: warc.Fields
 ) -> tuple[Scanned, int]:
-    """Decides what a member holds whose end does not lie where Content-Length says."""
+    """Return the record of a member whose end may differ from its Content-Length, and its stored length."""
     note = ""
     lead, size, tail = bytes(record.lead), record.size, record.tail
     if size < record.declared:
@@ -313,7 +315,7 @@ def _settle(
 
 
 def _goes_on(place: Place, at: int) -> bool:
-    """Whether the member here holds the rest of the record before it, and not a record."""
+    """Return True if the member at `at` continues the record before it, and starts no record."""
     piece = place.read(at, PIECE)
     unpacker = warc.decompressor(piece[:4], place)
     if unpacker is None:
@@ -326,7 +328,7 @@ def _goes_on(place: Place, at: int) -> bool:
 
 
 def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
-    """The record of a file that is not compressed."""
+    """Return the record of an uncompressed file."""
     lead = place.read(at, 1 << 13)
     head = warc.parse_head(lead)
     if head is None and len(lead) == 1 << 13:
@@ -343,10 +345,10 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
     note = ""
     rest = place.read(stop, 1 << 13) if declared >= 0 else b""
     ending, rest = rest[:4], rest.lstrip(b"\r\n")
-    fits = not rest or warc.starts_record(rest) or b"WARC/".startswith(rest[:5])  # or the start of a cut one
+    fits = not rest or warc.starts_record(rest) or b"WARC/".startswith(rest[:5])  # or a truncated record
     mark = b"\nhttp" if "arc" in fields else b"\nWARC/"
     if declared < 0 or stop > place.size or not fits:
-        # where no length is told the next one may begin at once
+        # without a declared length, the next record may begin at once
         following = next_plain(place, at + start - (declared < 0), mark)
         if declared >= 0 and following >= place.size and stop > place.size:
             return Damage(at, place.size, "the record is cut short", truncated=True)
@@ -362,7 +364,7 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
     block = place.read(at + start, size if kind == "request" else min(size, KEEP))
     record = Scanned(at, stop - at, kind, fields, block, size, payload_at(kind, fields, block), note=note)
     if note == TOO_SMALL:
-        # what the declared length leaves out is skipped with the record
+        # skip the bytes beyond the declared length together with the record
         record.length = next_plain(place, stop, mark) - at
     if hashes is not None:
         hasher = Hasher(hashes(kind, fields), kind, fields)

@@ -1,4 +1,4 @@
-"""Bodies of any size on their way into a record: in memory when small, else a file that is read twice."""
+"""Bodies of any size on their way into a record: in memory if small, else in a file that is read twice."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import BinaryIO
 from stillweb.snapshots.archives import warc
 from stillweb.snapshots.machine.places import CHUNK
 
-IN_MEMORY = 1 << 20  # a body larger than this is read and packed in pieces
+IN_MEMORY = 1 << 20  # bytes above which a body is read and compressed in pieces
 
 
 def whole_if_small(body: bytes | BinaryIO, stack: contextlib.ExitStack) -> bytes | BinaryIO:
-    """The body as bytes when it is small, else as a file that can be read again from its start."""
+    """Return a small body as bytes, and a large one as a file that can be read again from its start."""
     if isinstance(body, (bytes, bytearray, memoryview)):
         return bytes(body)
     if body.seekable():
         body.seek(0)
     lead = body.read(IN_MEMORY + 1)
     while len(lead) <= IN_MEMORY and (more := body.read(IN_MEMORY + 1 - len(lead))):
-        lead += more  # a raw stream may give less than asked for
+        lead += more  # a raw stream may return less than requested
     if len(lead) <= IN_MEMORY:
         return lead
     if body.seekable():
@@ -35,8 +35,8 @@ def whole_if_small(body: bytes | BinaryIO, stack: contextlib.ExitStack) -> bytes
 
 
 def temporary(stack: contextlib.ExitStack, folder: Path | None) -> BinaryIO:
-    """A temporary file without a name, closed with the stack."""
-    import tempfile  # which brings all compressors along
+    """Return a nameless temporary file that is closed with the stack."""
+    import tempfile  # imported late: it loads all compression modules
 
     spool = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
     stack.callback(spool.close)
@@ -44,7 +44,7 @@ def temporary(stack: contextlib.ExitStack, folder: Path | None) -> BinaryIO:
 
 
 def pieces(body: bytes | BinaryIO) -> Iterator[bytes]:
-    """The bytes from the start."""
+    """Yield a body's bytes from the start."""
     if isinstance(body, bytes):
         yield body
         return
@@ -54,7 +54,7 @@ def pieces(body: bytes | BinaryIO) -> Iterator[bytes]:
 
 
 def measure(body: bytes | BinaryIO) -> tuple[int, str]:
-    """Size and payload digest."""
+    """Return the size and the payload digest of a body."""
     if isinstance(body, bytes):
         return len(body), warc.digest(body)
     size, value = 0, hashlib.sha256()
@@ -65,7 +65,7 @@ def measure(body: bytes | BinaryIO) -> tuple[int, str]:
 
 
 def block_digest(head: bytes, body: bytes | BinaryIO) -> str:
-    """The digest of an HTTP head and its body."""
+    """Return the digest of an HTTP head followed by its body."""
     value = hashlib.sha256(head)
     for piece in pieces(body):
         value.update(piece)

@@ -1,8 +1,9 @@
-"""One WARC record: its head, its block, written and read at an offset.
+"""WARC records: heads and blocks, written, and read at an offset.
 
 Format: ISO 28500:2017 (WARC 1.1), https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
-Records are gzip members of their own (made by `stillweb.snapshots.archives.members`). Reading also knows WARC 1.0 and 0.x, ARC, plain
-files and Zstandard frames; it follows Content-Length, and where that is wrong takes what is there.
+Each record is its own gzip member (made by `stillweb.snapshots.archives.members`). The reader also accepts
+WARC 1.0 and 0.x, ARC, plain files and Zstandard frames. It follows Content-Length; if that is wrong, it
+takes the bytes there are.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ zlib_error: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-MAX_HEAD = 1 << 20  # a head longer than this is damage
-MAX_DIGITS = 18  # of a length
-MAX_DICTIONARY = 1 << 24  # unpacked bytes of a Zstandard dictionary, of which most are of 100 kB
+MAX_HEAD = 1 << 20  # a longer head is damage
+MAX_DIGITS = 18  # maximum digits of a length
+MAX_DICTIONARY = 1 << 24  # uncompressed bytes of a Zstandard dictionary; most have 100 kB
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
 _VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
@@ -48,42 +49,42 @@ Fields = dict[str, str]
 
 @dataclass(slots=True)
 class Record:
-    """A record that was read whole."""
+    """A record in memory."""
 
     kind: str  # "response", "request", …
     block: bytes
     declared: int  # Content-Length of the record; len(block) if they agree
-    ours: bool  # whether it is an exchange that was recorded here
+    ours: bool  # True for an exchange that Stillweb recorded
     _head: bytes  # without its first line
     _fields: Fields | None = None
 
     @property
     def fields(self) -> Fields:
-        """By lower-case name, the first of a repeated one; taken apart when asked for."""
+        """Values by lower-case field name, the first of a repeated field; parsed on first use."""
         if self._fields is None:
             self._fields = parse_fields(self._head)
         return self._fields
 
     @property
     def uri(self) -> str:
-        """WARC-Target-URI, without the angle brackets that wget wrote and with spaces escaped."""
+        """WARC-Target-URI without wget's angle brackets, with spaces escaped."""
         return clean_uri(self.fields.get("warc-target-uri", ""))
 
 
 def clean_uri(uri: str) -> str:
-    """A target URI as it should have been written."""
+    """Return a target URI without angle brackets and with spaces escaped."""
     if uri.startswith("<") and uri.endswith(">"):
         uri = uri[1:-1]
     return uri.replace(" ", "%20") if " " in uri else uri
 
 
 def digest(data: bytes) -> str:
-    """The form of digest that warcio, FastWARC, jwarc and pywb all verify: SHA-256 in hex."""
+    """Return the SHA-256 in hex, the digest form that warcio, FastWARC, jwarc and pywb all verify."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def end_of_head(data: bytes, start: int = 0) -> tuple[int, int] | None:
-    """Where the empty line after a head begins and where it ends, or None. Lone LFs are taken too."""
+    """Return start and end of the empty line after a head, or None. Lone LFs are accepted."""
     at = data.find(b"\r\n\r\n", start)
     if at >= 0 and data.find(b"\n\n", start, at) < 0 and data.find(b"\n\r\r\n", start, at) < 0:
         return at, at + 4
@@ -92,19 +93,19 @@ def end_of_head(data: bytes, start: int = 0) -> tuple[int, int] | None:
 
 
 def is_regular(head: bytes) -> bool:
-    """Whether each line of a head is one field and ends as it should, so that it can be read quickly."""
+    """Return True if each line of a head is one field with a CRLF, so that the fast parser can read it."""
     return not (
         b"\r\n " in head
-        or (b"\t" in head and b"\r\n\t" in head)  # one byte is looked for much quicker
+        or (b"\t" in head and b"\r\n\t" in head)  # searching one byte first is much faster
         or b" :" in head
         or head.count(b"\n") != head.count(b"\r\n")
     )
 
 
 def parse_fields(head: bytes) -> Fields:
-    """Named fields by lower-case name; folded lines are joined; the first of a repeated field wins.
+    """Return values by lower-case name. Folded lines are joined; the first of a repeated field wins.
 
-    UTF-8 as the standard says, Latin-1 where that fails.
+    The head is decoded as UTF-8, as the standard demands, else as Latin-1.
     """
     try:
         text = head.decode()
@@ -128,14 +129,14 @@ def parse_fields(head: bytes) -> Fields:
 
 
 def starts_record(data: bytes, at: int = 0) -> bool:
-    """Whether a WARC version line or an ARC record line stands here."""
+    """Return True if a WARC version line or an ARC record line stands at `at`."""
     return _VERSION.match(data, at) is not None or _arc_line(data, at) is not None
 
 
 def _arc_line(data: bytes, at: int) -> bytes | None:
-    """The ARC record line that stands here: a URL, what else, a date, what else, a number.
+    """Return the ARC record line at `at`, or None: a URL, …, a date, …, a number.
 
-    Looked for part by part: one pattern for all of it takes the cube of the length of what is no such line.
+    The parts are searched one by one: a single pattern takes cubic time on other lines.
     """
     end = data.find(b"\n", at) + 1
     line = data[at:end]
@@ -149,9 +150,9 @@ def _arc_line(data: bytes, at: int) -> bytes | None:
 
 
 def parse_head(data: bytes, start: int = 0) -> tuple[Fields, int] | None:
-    """The fields of the record that starts at `start` and where its block starts; None if there is none.
+    """Return the fields of the record at `start` and the offset of its block, or None if there is no record.
 
-    An ARC record line is given the fields of the WARC record that it would be.
+    An ARC record line is translated to the fields of a WARC record.
     """
     version = _VERSION.match(data, start)
     if version:
@@ -166,7 +167,7 @@ def parse_head(data: bytes, start: int = 0) -> tuple[Fields, int] | None:
 
 
 def _arc_fields(line: str) -> Fields:
-    """ARC 1.0: URL IP date content-type length (https://archive.org/web/researcher/ArcFileFormat.php).
+    """Parse ARC 1.0: URL IP date content-type length (https://archive.org/web/researcher/ArcFileFormat.php).
 
     ARC 2.0 has a status, checksum, location, offset and file name before the length.
     """
@@ -194,16 +195,16 @@ def _arc_fields(line: str) -> Fields:
 
 
 def declared_length(fields: Fields) -> int:
-    """Return the Content-Length of a record, -1 if missing or no number that a file can hold."""
+    """Return a record's Content-Length, or -1 if it is missing or not a number of at most 18 digits."""
     value = fields.get("content-length", "")
     return int(value) if value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS else -1
 
 
 def read_record(place: Place, offset: int, length: int) -> Record:
-    """The record at an offset, whole in memory.
+    """Read the whole record at an offset into memory. `length` counts stored (compressed) bytes.
 
-    `length` is of the stored (compressed) bytes. Raises DamagedInput with file and offset, also where a block that no
-    check sum guards has another digest than its record says.
+    Raises DamagedInput with file and offset, also if a block without a checksum of its own has a wrong
+    block digest.
     """
     raw = place.read(offset, length)
     record = _record(unpack(raw, place, offset), place, offset)
@@ -216,7 +217,7 @@ def read_record(place: Place, offset: int, length: int) -> Record:
 
 
 def _record(data: bytes, place: Place, offset: int) -> Record:
-    """The record that unpacked bytes are."""
+    """Parse a record from uncompressed bytes."""
     plain = _PLAIN_HEAD.match(data)
     if plain is not None:
         kind, middle, size = plain.groups()
@@ -234,16 +235,16 @@ def _record(data: bytes, place: Place, offset: int) -> Record:
 
 
 def proved(stored: bytes) -> bool:
-    """Whether what is stored has a check sum of its own: a gzip member. A Zstandard frame need not have one."""
+    """Return True if the stored bytes are a gzip member, which has a checksum (a Zstandard frame may not)."""
     return stored[:2] == GZIP_MAGIC
 
 
 def not_held(name: str, offset: int) -> DamagedInput:
-    """What is said of a record whose block is not the one that was written."""
+    """Return the error for a record whose block digest is wrong."""
     return DamagedInput(f"{name}: the record at offset {offset} is damaged: its block digest is wrong")
 
 
-# As `build_head` writes it: no other field can be one of those that count.
+# The head as `build_head` writes it. No other field can be one of those that are read here.
 _PLAIN_HEAD = re.compile(
     rb"WARC/1\.1\r\nWARC-Type: ([a-z]+)\r\n((?:WARC-[A-Za-z0-9-]+:[^\r\n]*\r\n)*)"
     rb"Content-Type:[^\r\n]*\r\nContent-Length: ([0-9]{1,18})\r\n\r\n"
@@ -252,14 +253,14 @@ _FIRST_LINE = len(b"WARC/1.1\r\n")
 
 
 def _block(data: bytes, start: int, declared: int) -> bytes:
-    """The block of an unpacked record; what there is, where its length is not told or too large."""
+    """Return the block of an uncompressed record; all there is if its length is missing or too large."""
     if declared < 0 or start + declared > len(data):
         return data[start:].removesuffix(b"\r\n\r\n")
     return data[start : start + declared]
 
 
 def unpack(raw: bytes, place: Place, offset: int) -> bytes:
-    """Return the bytes of one stored record: a gzip member, a Zstandard frame or plain.
+    """Decompress one stored record: a gzip member, a Zstandard frame or plain bytes.
 
     Raises DamagedInput, and TooLarge for a record that would fill the memory.
     """
@@ -272,7 +273,7 @@ def unpack(raw: bytes, place: Place, offset: int) -> bytes:
                 return data
             if len(data) >= IN_MEMORY:
                 raise _too_large(place, offset)
-        except zlib_error:  # damage, or padding after the member, which is none
+        except zlib_error:  # damage, or harmless padding after the member
             pass
     if is_member(magic):
         parts = unpack_stream([raw], place, offset)
@@ -287,7 +288,7 @@ def _too_large(place: Place, offset: int) -> TooLarge:
 
 
 def zstd_dictionary(place: Place) -> bytes | None:
-    """The dictionary in the first (skippable) frame of a .warc.zst, if there is one.
+    """Return the dictionary in the first (skippable) frame of a .warc.zst, or None.
 
     https://iipc.github.io/warc-specifications/specifications/warc-zstd/
     """
@@ -307,12 +308,12 @@ def zstd_dictionary(place: Place) -> bytes | None:
 
 
 def is_member(lead: bytes) -> bool:
-    """Whether a gzip member or Zstandard frame begins with these bytes."""
+    """Return True if a gzip member or Zstandard frame begins with these bytes."""
     return lead[:2] == GZIP_MAGIC or lead[:4] == ZSTD_MAGIC
 
 
 def decompressor(magic: bytes, place: Place) -> Stream | None:
-    """Return what unpacks one member or frame, or None for plain bytes."""
+    """Return a decompressor for one member or frame, or None for plain bytes."""
     if magic[:2] == GZIP_MAGIC:
         return Inflate(GZIP, isal_zlib)
     if magic[:4] == ZSTD_MAGIC:
@@ -321,14 +322,15 @@ def decompressor(magic: bytes, place: Place) -> Stream | None:
 
 
 def first_part(unpacker: Stream, piece: bytes) -> bytes:
-    """The first unpacked bytes of a member, to see what it is. Raises ValueError."""
+    """Return the first uncompressed bytes of a member, to see its type. Raises ValueError."""
     return next(unpacker.feed(piece), b"")
 
 
 def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterator[bytes]:
-    """The unpacked bytes of one stored record, piece by piece.
+    """Yield the uncompressed bytes of one stored record in pieces.
 
-    Raises DamagedInput at damage, at the latest when all has come: a check sum stands at the end.
+    Raises DamagedInput at damage, at the latest after the last byte, because the checksum stands at the
+    end.
     """
     unpacker: Stream | None = None
     first = True
@@ -352,7 +354,7 @@ def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterato
 
 
 def build_head(kind: str, fields: Iterable[tuple[str, str]], length: int) -> bytes:
-    """The head of a WARC 1.1 record with its empty line. Line breaks in values become spaces."""
+    """Return the head of a WARC 1.1 record with its empty line. Line breaks in values become spaces."""
     lines = ["WARC/1.1", "WARC-Type: " + kind]
     lines += [name + ": " + value for name, value in fields if value]
     lines.append(f"Content-Length: {length}")

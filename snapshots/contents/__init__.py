@@ -1,1 +1,1 @@
-"""What a snapshot holds beside captures' bytes: records as they are written, the list of its files, frozen texts."""
+"""Contents of a snapshot: its records as they are written, the list of its files, its frozen texts."""

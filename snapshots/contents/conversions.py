@@ -1,4 +1,4 @@
-"""Frozen texts as the index lists them, and as their records hold them."""
+"""Frozen texts: their entries in the index, and their records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from stillweb.snapshots.index.cdxj import Index, parse_line, target_of
 if TYPE_CHECKING:
     from stillweb.snapshots.texts.text import FrozenText
 
-# what it is sorted by; number of its index; index entry
+# sort key; number of the index; index entry
 Listed = tuple[tuple[bytes, str], int, dict[str, Any]]
 
 
 def conversions(indexes: Sequence[Index]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The last entry of each address, by address, with the number of its index; of several the highest has it."""
+    """Yield the last entry of each address, in order of addresses, with the number of its index.
+
+    If several indexes have the address, the one with the highest number wins.
+    """
     found = heapq.merge(*(_last(number, index) for number, index in enumerate(indexes)), key=_place)
     for _, same in groupby(found, key=_place):
         *_, (_, number, entry) = same
@@ -42,7 +45,7 @@ def _place(listed: Listed) -> tuple[bytes, str]:
 
 
 def frozen_text(record: Record) -> FrozenText:
-    """Return the text in a conversion record; those of other tools have no options of ours. Raises ValueError."""
+    """Return the text in a conversion record. Records of other tools have no options. Raises ValueError."""
     from stillweb.snapshots.texts.text import FrozenText
 
     extractor, _, version = record.fields.get("warc-stillweb-extractor", "").partition("/")

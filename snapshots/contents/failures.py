@@ -1,6 +1,7 @@
-"""Requests that came to no answer while they were recorded: a `metadata` record each, which is no capture.
+"""Requests that failed while recording: each is a `metadata` record, and no capture.
 
-No standard and no other tool has a record for them. Its URI is a `urn:`, so that no indexer takes it for the page.
+No standard and no other tool has a record for them. Its URI is a `urn:`, so that no indexer takes it for the
+page.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from stillweb.snapshots.shapes import must_be_well_formed
 from stillweb.snapshots.words import counted
 
 MEDIA = "application/vnd.stillweb.failed+json"
-START = "urn:failed:"  # and the address
-TUNNEL = "CONNECT"  # the method of a tunnel that never came about: what was to be asked in it is not known
-OPENED = 200  # what the client of a tunnel was told in which its origin then said nothing
-KEPT = 1 << 16  # bytes of a request's body; of a longer one its digest and the request's key
+START = "urn:failed:"  # followed by the address
+TUNNEL = "CONNECT"  # method of a tunnel that was never established; its inner requests are unknown
+OPENED = 200  # status that the client of a tunnel got before its origin went silent
+KEPT = 1 << 16  # bytes of a request body; of a longer one, the record has the size and the request's key
 OTHER = "other"
 
-# Why, in the words of systems, mitmproxy and browsers; the first that fits.
+# Messages of operating systems, mitmproxy and browsers; the first match decides.
 _REASONS = {
     "private": r"is not a public address",
     "dns": r"name or service not known|nodename nor servname|name resolution|no address associated|ERR_NAME_|ERR_DNS_|UNKNOWN_HOST",
@@ -43,20 +44,20 @@ REASONS = (*_REASONS, OTHER)
 
 
 def reason_of(told: str) -> str:
-    """The kind of a failure, from what was said of it."""
+    """Return the kind of a failure from its message."""
     return next((reason for reason, pattern in _PATTERNS.items() if pattern.search(told)), OTHER)
 
 
 class Keeps(Protocol):
-    """What is needed of a writer."""
+    """The part of a writer that stores failures."""
 
     def metadata(self, uri: str, value: Any, media: str = ..., date: str = ..., /) -> None:
-        """Stores a JSON value as a record."""
+        """Store a JSON value as a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the client was told in place of an answer; `media` "" for no Content-Type."""
+    """The answer that the proxy gave to the client instead; `media` is "" without a Content-Type."""
 
     status: int
     media: str
@@ -65,11 +66,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request without its secrets, why there was no answer (`reason`, one of REASONS, and in words), and when it was made.
+    """A failed request without its secrets: reason (one of REASONS), message (`told`), and time.
 
-    `whole`: all of the request is known. Of one with a longer body that is not in the record `left_out` has its size, and
-    `key` the request's canonical key. `waited`: after how many seconds its client left, which nobody had told anything; 0
-    where it did not leave.
+    `whole`: the entire request is known. If the record lacks a long body, `left_out` is its size, and `key`
+    is the request's canonical key. `waited` is the number of seconds after which a client left that had got
+    no answer at all, or 0 if it did not leave.
     """
 
     request: Request
@@ -84,22 +85,22 @@ class Failure:
     waited: int = 0
 
     def write(self, writer: Keeps) -> None:
-        """Stores its record, dated as the request."""
+        """Write the record, dated as the request."""
         uri = START + address_of(self.request.url)
         writer.metadata(uri, self.to_json(), MEDIA, iso_date(self.moment) if self.moment else "")
 
     @property
     def verdict(self) -> str:
-        """Of what fails as it did then."""
+        """The verdict on a request that fails in replay because it failed while recording."""
         return f"failed:{self.reason}"
 
     @property
     def opened(self) -> bool:
-        """Whether it is a tunnel that came about, in which its origin said nothing."""
+        """True for an established tunnel whose origin sent nothing."""
         return self.given is not None and self.given.status == OPENED
 
     def to_json(self) -> dict[str, Any]:
-        """What its record holds."""
+        """Return the content of the record."""
         request = self.request
         found: dict[str, Any] = {
             "method": request.method,
@@ -126,19 +127,19 @@ class Failure:
 
 
 def failed_line(count: int) -> str:
-    """A line for people on how many such requests a snapshot has."""
+    """Return a message about the number of failed requests in a snapshot."""
     more = "it fails again, and is no miss" if count == 1 else "they fail again, and are no misses"
     return f"{counted(count, 'request')} failed while recording; in replay {more}"
 
 
 def address_of(url: str) -> str:
-    """A URL as WHATWG parses it, without fragment, its query as it was written."""
+    """Return a URL as WHATWG parses it, without fragment, with its query as written."""
     base, query = split_url(url)
     return base if query is None else f"{base}?{'&'.join(query)}"
 
 
 def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
-    """The inverse of `to_json`, from the bytes of a record. Raises DamagedInput, naming `where`."""
+    """Parse a record; the inverse of `to_json`. Raises DamagedInput that names `where`."""
     try:
         value: Any = json.loads(block)
         if value["reason"] not in REASONS:
@@ -167,7 +168,11 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
 
 
 def _given(value: Any) -> Given | None:
-    """Refuses (ValueError) what another's archive can't have us send: an answer that is no failure, or fields of its own."""
+    """Parse the answer that the client got.
+
+    Raises ValueError for answers that a foreign archive must not make us send: a success
+    (except an empty `OPENED`), or extra header fields.
+    """
     if not value:
         return None
     given = Given(int(value["status"]), str(value["type"]), str(value["body"]))

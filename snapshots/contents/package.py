@@ -1,4 +1,4 @@
-"""datapackage.json and pages.jsonl: what a snapshot says about itself (WACZ 1.1.1), and its id.
+"""datapackage.json and pages.jsonl: a snapshot's description of itself (WACZ 1.1.1), and its id.
 
 https://specs.webrecorder.net/wacz/1.1.1/
 """
@@ -48,24 +48,24 @@ if TYPE_CHECKING:
     from stillweb.snapshots.identity.rules import RuleSet
 
 WACZ_VERSION = "1.1.1"
-VIEW_MEDIA = "application/vnd.stillweb.view+json"  # of the metadata record that says what a view is
+VIEW_MEDIA = "application/vnd.stillweb.view+json"  # media type of the metadata record that describes a view
 PAGES_HEADER = b'{"format":"json-pages-1.0","id":"pages","title":"All pages"}\n'
-MOST_PAGES = 500_000  # that are listed, some 300 MB in memory
-LONGEST_PAGE = 1 << 22  # bytes of a line that lists one
-LONGEST_OPTIONS = 1 << 24  # bytes that they may unpack to
-LONG_FIELD = 4000  # a field value longer than this is packed
-EPOCH = "1980-01-01T00:00:00Z"  # for a snapshot without records
+MOST_PAGES = 500_000  # maximum number of listed pages, about 300 MB in memory
+LONGEST_PAGE = 1 << 22  # bytes of a line of a page list
+LONGEST_OPTIONS = 1 << 24  # uncompressed bytes
+LONG_FIELD = 4000  # characters above which a field value is compressed
+EPOCH = "1980-01-01T00:00:00Z"  # date of a snapshot without records
 
 _IDENTITY = re.compile(rb'"id":"([0-9a-f]{64})"\}$')
 
 
 def view_to_json(view: View) -> dict[str, Any]:
-    """A view as a JSON object; inverse of `view_from_json`."""
+    """Return a view as a JSON object; the inverse of `view_from_json`."""
     return asdict(view)
 
 
 def view_from_json(value: Mapping[str, Any]) -> View:
-    """Return the view that a JSON object describes. Raises ValueError for an object that describes none."""
+    """Return the view that a JSON object describes. Raises ValueError if it describes none."""
     if not isinstance(value, Mapping):
         raise ValueError(f"a view is no object, but a {type(value).__name__}")
     view = shaped(dict(value), View)
@@ -74,7 +74,10 @@ def view_from_json(value: Mapping[str, Any]) -> View:
 
 
 def pack_options(options: Mapping[str, Any]) -> str:
-    """Options as a field value: JSON, packed where it is too long for the heads that other readers take."""
+    """Serialize options as a field value: JSON, compressed if it is long.
+
+    Other readers limit the length of a record's head.
+    """
     text = json.dumps(options, sort_keys=True)
     if len(text) <= LONG_FIELD:
         return text
@@ -82,7 +85,10 @@ def pack_options(options: Mapping[str, Any]) -> str:
 
 
 def unpack_options(text: str) -> dict[str, Any]:
-    """Return the options in a field value; the inverse of `pack_options`. Raises ValueError, and TooLarge for a bomb."""
+    """Parse the options in a field value; the inverse of `pack_options`.
+
+    Raises ValueError, and TooLarge for a decompression bomb.
+    """
     if text.startswith("zlib:"):
         text = inflate(base64.b64decode(text[5:]), ZLIB, "a record's options", LONGEST_OPTIONS).decode()
     try:
@@ -93,7 +99,7 @@ def unpack_options(text: str) -> dict[str, Any]:
 
 
 def page_line(view: View) -> bytes:
-    """The line of a view in pages.jsonl; other tools read its id, url, ts and title."""
+    """Return the line of a view in pages.jsonl. Other tools read its id, url, ts and title."""
     page = {
         "id": view.id,
         "url": view.address,
@@ -105,12 +111,12 @@ def page_line(view: View) -> bytes:
 
 
 def page_time(text: str) -> str:
-    """ISO 8601 from that or from 14 to 17 digits."""
+    """Return an ISO 8601 time, from ISO 8601 or from 14 to 17 digits."""
     return iso_date(text) if text.isdigit() else text or EPOCH
 
 
 def pages_of(lines: Iterable[bytes]) -> Iterator[View]:
-    """Yield the views in a pages.jsonl, whoever wrote it; lines that are no pages are passed over."""
+    """Yield the views in a pages.jsonl of any tool, skipping lines that are no pages."""
     for line in lines:
         try:
             page = json.loads(line)
@@ -125,13 +131,13 @@ def pages_of(lines: Iterable[bytes]) -> Iterator[View]:
 
 
 def page_lists(container: Container) -> list[str]:
-    """The names of its page lists, the main one first."""
+    """Return the names of the page lists of a container, the main one first."""
     names = (n for n in container.members if n.startswith("pages/") and n.endswith(".jsonl"))
     return sorted(names, key=lambda name: (name != PAGES, name))
 
 
 def listed_views(container: Container) -> list[View]:
-    """The views in its page lists; of ours only in one that has the hash that datapackage.json says."""
+    """Return the views in the page lists, except in a list of a Stillweb snapshot with a wrong hash."""
     faulty = _with_another_hash(container) if container.own else ()
     lists = [container.members[name] for name in page_lists(container) if name not in faulty]
     return list(islice((view for place in lists for view in pages_of(page_lines(place))), MOST_PAGES))
@@ -143,7 +149,10 @@ def page_lines(place: Place) -> Iterator[bytes]:
 
 
 def page_list_faults(container: Container) -> list[str]:
-    """Return what is wrong with page lists: of those of others, which nothing else holds, also a wrong hash."""
+    """Return the defects of page lists.
+
+    A wrong hash is a defect only in snapshots of other tools: there, the list exists nowhere else.
+    """
     found: list[str] = [
         Damaged(f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged")
         for name in ([] if container.own else _with_another_hash(container))
@@ -166,7 +175,7 @@ def _with_another_hash(container: Container) -> list[str]:
 
 
 def identities(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The record identities in index lines."""
+    """Yield the record identities in index lines."""
     for line in lines:
         found = _IDENTITY.search(line, len(line) - 73)
         if found:
@@ -174,12 +183,13 @@ def identities(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> str:
-    """The id: SHA-256 over the sorted record identities, the profile and the rules (`RuleSet.to_json`).
+    """Return the id: SHA-256 over sorted record identities, profile and rules (`RuleSet.to_json`).
 
-    The order of files, how records are spread over them, and when a snapshot was sealed play no part.
+    The id does not depend on the order of files, the distribution of records over them, or the time of
+    sealing.
     """
     value = hashlib.sha256(b"stillweb snapshot 1\n")
-    # packed, for there may be millions; their order is the same
+    # As bytes rather than hex, because there may be millions; both sort alike.
     for found in sorted({bytes.fromhex(found.decode()) for found in identities(lines)}):
         value.update(found.hex().encode() + b"\n")
     rest = {"profile": profile.to_json() if profile else None, "rules": rules}
@@ -188,7 +198,7 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
 
 
 def rules_from(stored: Sequence[Any]) -> RuleSet:
-    """The rules that were stored at sealing; of several layers what any of them refused is refused."""
+    """Return the rules stored at sealing. A rule that any of several layers refused is refused."""
     from stillweb.snapshots.identity.rules import RuleSet, builtin
 
     if False in stored:  # see `Container.rules`
@@ -201,7 +211,10 @@ def rules_from(stored: Sequence[Any]) -> RuleSet:
 
 
 def layered_id(ids: Iterable[str]) -> str:
-    """The id of snapshots that lie over one another, lowest first: which lies over which decides what is served."""
+    """Return the id of layered snapshots, lowest first.
+
+    The order counts, because it decides which capture is served.
+    """
     return hashlib.sha256("\n".join(["stillweb layers 1", *ids]).encode()).hexdigest()
 
 
@@ -214,7 +227,7 @@ def describe(
     title: str = "",
     hashes: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """datapackage.json for files by full name; `hashes` are those that are known, by that name."""
+    """Return datapackage.json for files by full name. `hashes` holds the known hashes by that name."""
     resources = [
         {
             "name": name.rpartition("/")[2],
@@ -238,20 +251,23 @@ def describe(
 
 
 def digest_of(package: bytes) -> bytes:
-    """datapackage-digest.json."""
+    """Return datapackage-digest.json."""
     value = {"path": PACKAGE, "hash": "sha256:" + hashlib.sha256(package).hexdigest()}
     return json.dumps(value, indent=2).encode() + b"\n"
 
 
 def all_files(container: Container) -> dict[str, Place]:
-    """The files that datapackage.json lists: everything but itself and its digest."""
+    """Return the files that datapackage.json lists: all but itself and its digest."""
     files = {ARCHIVE + name: place for name, place in container.archives.items()}
     files |= {n: p for n, p in container.members.items() if n not in (PACKAGE, DIGEST)}
     return files
 
 
 def newest(lines: Iterable[bytes]) -> str:
-    """The time of the newest record: what a snapshot gives as its own, so that sealing twice is the same."""
+    """Return the time of the newest record, as the time of the snapshot.
+
+    So sealing a snapshot twice gives the same file.
+    """
     stamp = max((line.split(b" ", 2)[1] for line in lines), default=b"")
     return page_time(stamp.decode()) if stamp else EPOCH
 
@@ -266,9 +282,9 @@ def write_package(
     lines: Sequence[bytes] | None = None,
     hashes: Hashes = MappingProxyType({}),
 ) -> str:
-    """Writes datapackage.json and its digest into a snapshot directory whose index is written; gives its id.
+    """Write datapackage.json and its digest into a directory with a finished index. Return the id.
 
-    `lines` are those of the index where they are in memory, `hashes` what is known of archive files.
+    `lines` are the index lines if they are in memory; `hashes` holds known hashes of archive files.
     """
     container = open_directory(path)
     try:
@@ -276,7 +292,7 @@ def write_package(
         crc = 0
         for piece in chunks(place):
             crc = isal_zlib.crc32(piece, crc)
-        index = Index(place)  # read line by line, as often as needed: it may be larger than memory
+        index = Index(place)  # read line by line, as often as needed: it may be larger than the memory
 
         def listed() -> Iterable[bytes]:
             return index.lines() if lines is None else lines

@@ -1,7 +1,7 @@
-"""What a writer knows of what was recorded so far: event numbers, payloads by digest, and the lines of the index.
+"""The writer's account of the recording so far: event numbers, payloads by digest, and index lines.
 
-Lines that were there when the writer was opened stay as they are, unread, until something has to be known of their
-captures. States are assigned anew only after captures have come: sealing adds texts, which change none.
+Lines that existed when the writer was opened stay unread until their captures are needed. States are assigned
+anew only after new captures: sealing adds texts, which change no state.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ from stillweb.snapshots.index.build import finish
 from stillweb.snapshots.index.cdxj import parse_line, sorted_lines, to_capture
 from stillweb.snapshots.request import Request
 
-# lines of captures with their states, or None and what they are made of; lines of other records
+# lines of captures with states, or None and the data to make them; lines of other records
 Now = tuple[list[bytes] | None, list[Capture], dict[tuple[str, int], str], list[bytes]]
 
 
 class Recorded:
-    """Event numbers have a lock of their own, since every request asks for some; the rest is the writer's to lock."""
+    """The account in memory.
+
+    Event numbers have a lock of their own, because every request takes some. `add` and `now` need the
+    writer's lock.
+    """
 
     def __init__(self) -> None:
-        self.others: list[bytes] = []  # lines of records that are no exchange
-        self._stated: list[bytes] | None = []  # lines of all captures, states included; None: to be made
-        self._unread: list[bytes] = []  # lines whose captures were not taken up yet
+        self.others: list[bytes] = []  # lines of records that are no HTTP exchange
+        self._stated: list[bytes] | None = []  # lines of all captures with states; None: to be made
+        self._unread: list[bytes] = []  # lines whose captures have not been parsed
         self._captures: list[Capture] = []
-        self._loaded = 0  # how many of the captures were there before, and have what was learned of them
-        self._bare: list[Capture] | None = None  # these without it
+        self._loaded = 0  # number of captures from before, which carry learned states
+        self._bare: list[Capture] | None = None  # these captures without learned states
         self._identities: dict[tuple[str, int], str] = {}
         self._payloads: dict[str, Original] = {}  # by digest
         self._events: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def load(self, captures: list[bytes], others: Iterable[bytes]) -> None:
-        """Takes over the lines of a snapshot that is gone on with."""
+        """Take over the lines of a snapshot that is continued."""
         self._stated = self._unread = captures
         self.others += others
 
@@ -50,7 +54,7 @@ class Recorded:
                     urlkey, timestamp, entry = parse_line(line)
                     self._take(to_capture(urlkey, timestamp, entry), entry["id"])
                 self._loaded = len(self._captures)
-                self._unread = []  # not before: whoever comes meanwhile has to wait
+                self._unread = []  # not before: concurrent callers have to wait
 
     def _take(self, capture: Capture, identity: str) -> None:
         self._captures.append(capture)
@@ -66,42 +70,40 @@ class Recorded:
             self._events[capture.session] = last
 
     def add(self, capture: Capture, identity: str, request: Request) -> None:
-        """A capture that was just recorded, the answer to `request`."""
+        """Add a capture just recorded, the answer to `request`."""
         self._read()
         with self._lock:
             self._take(capture, identity)
             self._stated = None
 
     def payload(self, digest: str) -> Original | None:
-        """Where a payload was stored already."""
+        """Return the place where a payload is stored, or None."""
         self._read()
         return self._payloads.get(digest)
 
     def event(self, session: str) -> int:
-        """See `Writer.event`."""
         self._read()
         with self._lock:
             self._events[session] = number = self._events.get(session, 0) + 1
             return number
 
     def last_event(self, session: str) -> int:
-        """See `Writer.last_event`."""
         self._read()
         with self._lock:
             return self._events.get(session, 0)
 
     def __len__(self) -> int:
-        """The number of captures."""
+        """Return the number of captures."""
         return len(self._captures) + len(self._unread)
 
     def now(self) -> Now:
-        """All of it as it is now, for `lines`; to be asked for under the writer's lock."""
+        """Return the current data for `lines`. Call it under the writer's lock."""
         if self._stated is not None:
             return self._stated, [], {}, list(self.others)
         return None, list(self._captures), dict(self._identities), list(self.others)
 
     def lines(self, now: Now, archives: Archives) -> Iterable[bytes]:
-        """The sorted lines of what `now` gave, a list where they are in memory."""
+        """Return the sorted lines for the data from `now`; a list if they are in memory."""
         stated, captures, identities, others = now
         if stated is None:
             if self._bare is None:
@@ -114,16 +116,16 @@ class Recorded:
         return sorted_lines([*stated, *others]) if others else stated
 
     def close(self) -> None:
-        """Frees what is held elsewhere."""
+        """Free external resources; none here."""
 
 
 def unlearned(capture: Capture, archives: Archives) -> Capture:
-    """A capture of an index as it was before anything was learned of it: `vary` is what its answer says, and no more."""
+    """Return an indexed capture without learned states: its `vary` comes from its answer alone."""
     if not capture.vary:
         return capture
     try:
         named = messages.vary_of(archives.head(capture).headers)
         vary = messages.vary_values(named, archives.read_request(capture).headers) if named else ()
-    except DamagedInput:  # which whoever learns from it finds as well
+    except DamagedInput:  # learning from the capture reports the damage as well
         return capture
     return with_state(capture, (vary, "", "", False))

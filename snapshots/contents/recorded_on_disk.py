@@ -1,7 +1,7 @@
-"""As `stillweb.snapshots.contents.recorded`, for recordings of any size that are made at once: lines wait on disk, and what is
-in memory of each is where its payload lies.
+"""The variant of `stillweb.snapshots.contents.recorded` for recordings of any size that are made in one go.
 
-Lines are final where nothing can have changed on their site, as in `stillweb.snapshots.index.gathering.Site`.
+Lines wait on disk; memory holds only the number of the first capture of each payload. A line is final if
+nothing can have changed on its site, as in `stillweb.snapshots.index.gathering.Site`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.conditions import ANY
 from stillweb.snapshots.states.plain import static, unremarkable
 
-TOGETHER = 6_000  # captures whose states are found at once, if they are of small sites
+TOGETHER = 6_000  # captures of small sites whose states are found in one batch
 
 _SCHEMA = """
     CREATE TABLE captures(number INTEGER PRIMARY KEY, site BLOB, key TEXT, told BLOB, says INTEGER, line BLOB);
@@ -34,22 +34,22 @@ _SCHEMA = """
     CREATE TABLE differing(site BLOB, key TEXT, PRIMARY KEY(site, key));
     CREATE TABLE final(line BLOB)
 """
-UNREAD = 3  # what the request of a capture that was there before says of a state isn't known yet, as SILENT and others
+UNREAD = 3  # not yet known (see SILENT and others): the request of a capture from before was not read
 _NEW = "site IN (SELECT site FROM touched)"
 _LEFT = "(site IN (SELECT site FROM telling) OR (site, key) IN (SELECT site, key FROM differing))"
 
 
 class RecordedOnDisk(Recorded):
-    """See the module."""
+    """The writer's account of the recording, kept on disk."""
 
     def __init__(self) -> None:
         super().__init__()
         self._scratch = Scratch(_SCHEMA)
         self._count = self._loaded = 0
-        self._numbers: dict[bytes, int] = {}  # of the first capture of each payload, by digest
+        self._numbers: dict[bytes, int] = {}  # number of the first capture of each payload, by digest
 
     def load(self, captures: list[bytes], others: Iterable[bytes]) -> None:
-        """See `Recorded.load`. The lines of a site that nothing comes to stay as they are."""
+        """Load the lines of an earlier recording. Lines of sites without new captures stay as they are."""
         self.others += others
         for line in captures:
             capture = capture_of(line)
@@ -58,7 +58,6 @@ class RecordedOnDisk(Recorded):
         self._loaded = self._count
 
     def add(self, capture: Capture, identity: str, request: Request) -> None:
-        """See `Recorded.add`."""
         still = static(capture.method, capture.mime, capture.status)
         stated = with_state(capture, (capture.vary, "", ANY if still else "", False))
         self._keep(capture, capture_line(stated, identity), _says(capture, request))
@@ -81,7 +80,6 @@ class RecordedOnDisk(Recorded):
         self._follow(capture)
 
     def payload(self, digest: str) -> Original | None:
-        """See `Recorded.payload`."""
         number = self._numbers.get(_packed(digest))
         if number is None:
             return None
@@ -94,11 +92,10 @@ class RecordedOnDisk(Recorded):
         return self._count
 
     def now(self) -> Now:
-        """See `Recorded.now`: nothing, as it isn't read while it is written."""
+        """Return no data: this class is never read while it is written."""
         return None, [], {}, []
 
     def lines(self, now: Now, archives: Archives) -> Iterator[bytes]:
-        """See `Recorded.lines`."""
         run, rows = self._scratch.run, self._scratch.rows
         for table in ("touched", "telling", "differing", "final"):
             run(f"DELETE FROM {table}")
@@ -118,7 +115,7 @@ class RecordedOnDisk(Recorded):
             yield line
 
     def _read_before(self, archives: Archives) -> None:
-        """Finds what the captures say that were there before, of sites that something came to."""
+        """Classify the earlier captures on sites with new ones, by reading their requests."""
         before = f"FROM captures WHERE says = {UNREAD} AND {_NEW}"
         telling = f"SELECT site FROM captures WHERE says = {TELLING}"
         found = self._scratch.rows(
@@ -133,13 +130,13 @@ class RecordedOnDisk(Recorded):
                 if says != SILENT:
                     read.append((says, number))
                 if says == TELLING:
-                    break  # which decides over its site
+                    break  # one such capture decides for its site
         self._scratch.add("UPDATE captures SET says = ? WHERE number = ?", read)
-        # others of a site of which one tells enough may be called what they like
+        # The other captures of a site with a telling one need no classification.
         self._scratch.run(f"UPDATE captures SET says = {SILENT} WHERE says = {UNREAD} AND {_NEW}")
 
     def _left(self, archives: Archives) -> Iterator[list[Lines]]:
-        """The lines that are not final, by site, some sites at a time."""
+        """Yield the lines that are not final, grouped by site, some sites at a time."""
         sites: list[Lines] = []
         count = 0
         found = self._scratch.rows(
@@ -158,13 +155,12 @@ class RecordedOnDisk(Recorded):
             yield sites
 
     def close(self) -> None:
-        """See `Recorded.close`."""
         self._scratch.close()
 
 
 def _says(capture: Capture, request: Request) -> int:
-    """What an exchange says of a state, as the index finds it."""
-    # "not modified" has its fields from another record
+    """Return how an exchange counts as evidence of state (SILENT, ODD or TELLING), like the index."""
+    # the fields of "not modified" come from another record
     if capture.status != 304 and unremarkable(
         capture.method, capture.url, request.headers, request.body, capture.status
     ):
@@ -174,9 +170,10 @@ def _says(capture: Capture, request: Request) -> int:
 
 
 def _read_again(capture: Capture, archives: Archives) -> int:
-    """The same of one whose request is in the archives. What can't be read is looked at with its site."""
+    """Classify a capture whose request is in the archives. An unreadable request counts as TELLING."""
     bare = Request(capture.method, capture.url)
-    if capture.request_offset < 0 or _says(capture, bare) == TELLING:  # no field makes it less than that
+    # no header field makes TELLING less
+    if capture.request_offset < 0 or _says(capture, bare) == TELLING:
         return TELLING
     try:
         return _says(capture, archives.read_request(capture))
@@ -185,7 +182,7 @@ def _read_again(capture: Capture, archives: Archives) -> int:
 
 
 def _unlearned(line: bytes, archives: Archives) -> bytes:
-    """See `unlearned`."""
+    """Return the line of a capture without learned states; see `unlearned`."""
     capture = capture_of(line)
     assert capture is not None
     bare = unlearned(capture, archives)
@@ -193,6 +190,6 @@ def _unlearned(line: bytes, archives: Archives) -> bytes:
 
 
 def _packed(digest: str) -> bytes:
-    """A digest in as little as it takes: of each payload one is in memory."""
+    """Return a digest in few bytes: one digest of each payload is in memory."""
     algorithm, _, value = digest.partition(":")
     return bytes.fromhex(value) if algorithm == "sha256" and len(value) == 64 else digest.encode()

@@ -1,4 +1,4 @@
-"""The records that a snapshot is made of, packed and ready to be appended."""
+"""Records of a snapshot, compressed and ready to be appended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Original = tuple[str, str, tuple[str, int, int]]  # URI, date and place (file, o
 
 @dataclass(slots=True)
 class Packed:
-    """An exchange as records: the request's and the answer's, the latter in a file when it is large."""
+    """An exchange as two records, the request and the response. A large response is in a file."""
 
     exchange: Exchange
     key: Key
@@ -39,7 +39,7 @@ class Packed:
     original: Original | None
 
     def capture(self, place: tuple[str, int, int], question_at: int) -> Capture:
-        """The capture, given where its records were put."""
+        """Return the capture for records at these places."""
         exchange, request = self.exchange, self.exchange.request
         media = next((v for n, v in exchange.headers if n.lower() == "content-type"), "")
         return Capture(
@@ -68,15 +68,15 @@ class Packed:
 
 
 class Packer:
-    """Makes records; `serial` starts the numbers that tell records apart which are alike. Thread-safe."""
+    """A maker of records. `serial` numbers them, so that equal records get different ids. Thread-safe."""
 
     def __init__(self, software: str, folder: Path) -> None:
         self._software = software
-        self._folder = folder  # for temporary files: the snapshot's own disk
+        self._folder = folder  # for temporary files, on the disk of the snapshot
         self.serial = itertools.count()
 
     def record_id(self, kind: str, uri: str, date: str, block: bytes) -> str:
-        """A UUID (version 8, RFC 9562) from what the record is and how many came before it."""
+        """Return a UUID (version 8, RFC 9562) from the record's content and serial number."""
         text = f"{next(self.serial)} {kind} {date} {uri} ".encode(errors="surrogatepass")
         value = hashlib.sha256(text + hashlib.sha256(block).digest()).hexdigest()
         return f"<urn:uuid:{value[:8]}-{value[8:12]}-8{value[13:16]}-a{value[17:20]}-{value[20:32]}>"
@@ -84,7 +84,7 @@ class Packer:
     def warcinfo(
         self, filename: str, date: str, settings: Mapping[str, Any], profile: Profile | None
     ) -> bytes:
-        """The record that an archive file begins with: software, settings, profile. Of now without a date."""
+        """Return the first record of an archive file: software, settings, profile. `date` defaults to now."""
         lines = {
             "software": self._software,
             "format": "WARC File Format 1.1",
@@ -107,7 +107,7 @@ class Packer:
     def plain(
         self, kind: str, uri: str, date: str, media: str, block: bytes, extra: Iterable[tuple[str, str]]
     ) -> tuple[bytes, str]:
-        """A resource, metadata or conversion record, and the digest of its block, which is its payload."""
+        """Return a resource, metadata or conversion record, and the digest of its block (its payload)."""
         value = warc.digest(block)
         fields = [
             ("WARC-Record-ID", self.record_id(kind, uri, date, block)),
@@ -122,9 +122,10 @@ class Packer:
     def exchange(
         self, exchange: Exchange, stored: Callable[[str], Original | None], stack: contextlib.ExitStack
     ) -> Packed:
-        """An exchange; `stored` knows where a payload digest lies already, which makes a revisit of it.
+        """Return an exchange as records.
 
-        Files are open as long as `stack`. Raises MissingCapability on a full disk.
+        If `stored` returns a place for the payload digest, the response becomes a revisit of that place.
+        Files stay open as long as `stack`. Raises MissingCapability on a full disk.
         """
         request = exchange.request
         uri = request.url.partition("#")[0]
@@ -155,7 +156,7 @@ class Packer:
         fields = [
             ("WARC-Record-ID", self.record_id(kind, uri, date, head)),
             *common,
-            # the second of a pair names the first: so indexers find them (cdxj-indexer, pywb)
+            # The second record names the first, because indexers pair them so (cdxj-indexer, pywb).
             ("WARC-Concurrent-To", asked_id),
             ("WARC-IP-Address", exchange.ip or ""),
             ("WARC-Protocol", exchange.protocol),
@@ -185,7 +186,7 @@ class Packer:
         return Packed(exchange, request_key(request), date, question, answer, payload, identity, original)
 
     def _large(self, heads: bytes, body: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
-        """A record in a temporary file."""
+        """Write a record into a temporary file, and return the file."""
         spool = temporary(stack, self._folder)
         try:
             pack_file(spool, heads, pieces(body))

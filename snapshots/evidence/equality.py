@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.evidence.events import ASSET
-from stillweb.snapshots.evidence.reductions import mix
+from stillweb.snapshots.evidence.events import ASSET, mix
 from stillweb.snapshots.states.answers import said
 
 # Fields that tell when an answer was made, or how it was carried.

@@ -7,9 +7,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
-from stillweb.snapshots.evidence.reductions import mix
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
@@ -20,6 +20,13 @@ from stillweb.snapshots.states.slots import SAFE_METHODS, field_names
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")
 Parameters = tuple[tuple[str, str], ...]
+
+
+def mix(*parts: object) -> int:
+    """Return a 64-bit number for `parts`, the same on every machine."""
+    return int.from_bytes(
+        blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History
-from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer, mix
+from stillweb.snapshots.evidence.events import Event, History, mix
+from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]

@@ -6,20 +6,9 @@ more than one of three. A reducer is fed event by event and can be carried on wh
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.events import Event
+from stillweb.snapshots.evidence.events import Event, mix
 
 _MASK = (1 << 64) - 1
-
-
-def mix(*parts: object) -> int:
-    """Return a 64-bit number for `parts`, the same on every machine."""
-    return int.from_bytes(
-        blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
-    )
 
 
 def _chain(state: int, value: int) -> int:

@@ -1,1 +1,1 @@
-"""What HTTP says, without a snapshot: bodies and their encodings, field values with weights, languages, ranges."""
+"""HTTP without a snapshot: bodies, content encodings, weighted field values, languages, byte ranges."""

@@ -1,8 +1,8 @@
-"""The typed body of a request: what it means, without losing anything of it.
+"""The typed body of a request: its meaning, without any loss.
 
-A body is read as JSON, as a form or as multipart only when it can be read strictly; whatever is odd in it
-(a duplicate member, a number no double can hold, a form with raw quotes, a part without its end) makes it
-plain bytes, so that two bodies are never called the same because a parser was lenient.
+A body is read as JSON, as a form or as multipart only if strict parsing succeeds. Anything odd (a duplicate
+member, a number that no double can hold, a form with raw quotes, a part without an end) makes it plain bytes,
+so that a lenient parser never makes two different bodies equal.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import rfc8785
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
-# Media types that say nothing about the bytes; all other types take part in the key of a plain body.
+# Media types that say nothing about the bytes. All other types are part of the key of a plain body.
 UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream"})
 
-MAX_DEPTH = 64  # of JSON; deeper is bytes, so that no walk over it can run out of stack
+MAX_DEPTH = 64  # of JSON; deeper values are bytes, so that no recursion over them exhausts the stack
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _NOT_A_FORM = re.compile(rb'[\x00-\x20\x7f"<>{}\\^`]')
@@ -31,7 +31,7 @@ _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,"]{1,70}))', re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A decoded name and value of a form. `equals` keeps `a` apart from `a=`; `raw` marks a bad escape."""
+    """A decoded name and value of a form. `equals` tells `a=` from `a`; `raw` marks a bad escape."""
 
     name: bytes
     value: bytes
@@ -48,12 +48,12 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The form field it fills, or "" where it says none."""
+        """The name of the part's form field, or ""."""
         return self._told(rb'[;\s]name="([^"]*)"') or ""
 
     @property
     def filename(self) -> str | None:
-        """The name of the file that it holds; None where it is a plain field."""
+        """The name of the part's file, or None for a plain field."""
         return self._told(rb'[;\s]filename="([^"]*)"')
 
     def _told(self, pattern: bytes) -> str | None:
@@ -68,23 +68,23 @@ class Part:
 class Body:
     """A body by kind. `value` is None, a JSON value, a tuple of `Pair`, a tuple of `Part`, or bytes.
 
-    `label` is what of the content type changes the meaning: for multipart its subtype, for bytes the media
-    type, content coding and a charset that is not UTF-8, for a form such a charset, else "".
+    `label` is the part of the content type that changes the meaning. For multipart: its subtype. For bytes:
+    the media type, the content coding and a charset other than UTF-8. For a form: such a charset. Else "".
     """
 
     kind: str
     value: Any = None
     label: str = ""
-    canonical: bytes | None = None  # where reading it has already given its canonical bytes
+    canonical: bytes | None = None  # set if parsing has already produced the canonical bytes
 
 
 def netstring(*items: bytes) -> bytes:
-    """Byte strings joined so that no two different lists give the same bytes."""
+    """Join byte strings so that no two different lists give the same bytes."""
     return b"".join([b"%d:%b," % (len(item), item) for item in items])
 
 
 def typed_body(body: bytes, content_type: str | None, content_encoding: str | None = None) -> Body:
-    """The body by its kind. Never raises: what can't be read strictly is bytes."""
+    """Parse a body by its content type. Never raises: anything that strict parsing rejects is bytes."""
     if not body:
         return Body(EMPTY)
     media, _, parameters = (content_type or "").partition(";")
@@ -109,7 +109,7 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
 
 
 def charset_of(parameters: str) -> str:
-    """The charset in the parameters of a content type, lower case; "" for UTF-8, its part ASCII, and none."""
+    """Return the charset parameter of a content type in lower case, or "" for UTF-8, ASCII or none."""
     if "charset" not in parameters.lower():
         return ""
     charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
@@ -120,7 +120,7 @@ _UTF8 = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 
 
 def canonical_body(body: Body) -> bytes:
-    """The canonical bytes of a body; equal exactly for bodies that mean the same."""
+    """Return the canonical bytes of a body, which are equal exactly for bodies with the same meaning."""
     if body.kind == EMPTY:
         return b""
     if body.canonical is not None:
@@ -131,18 +131,21 @@ def canonical_body(body: Body) -> bytes:
         return netstring(*sorted(_pair_bytes(p) for p in body.value))
     if body.kind == MULTIPART:
         parts: Iterable[bytes] = (_part_bytes(p) for p in body.value)
-        # Only form-data is a set of fields; in multipart/related and mixed the order means something.
+        # Only form-data is a set of fields; in multipart/related and mixed, the order matters.
         return netstring(*(sorted(parts) if body.label == "form-data" else parts))
     return bytes(body.value)
 
 
 def canonical_json(value: Any) -> bytes:
-    """RFC 8785. The standard encoder writes the same where no float and no odd character is present."""
+    """Serialize a value by RFC 8785.
+
+    Python's encoder is faster, and gives the same bytes for values without floats and odd characters.
+    """
     try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     except ValueError:
         return rfc8785.dumps(value)
-    # "." and "e" next to digits, \u escapes and \x7f are where the two encoders may differ.
+    # The two encoders may differ in "." and "e" next to digits, \u escapes and \x7f.
     if _SAME_IN_BOTH.search(text) is None:
         return text.encode()
     return rfc8785.dumps(value)
@@ -161,7 +164,7 @@ def _part_bytes(part: Part) -> bytes:
 
 
 class _OddJSONError(ValueError):
-    """Valid for a lenient reader, but two readers may understand it differently."""
+    """JSON that a lenient parser accepts, but that two parsers may understand differently."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,7 +203,7 @@ def _json(body: bytes, parameters: str) -> Body | None:
         value = _READER.decode(body.decode("utf-8"))
         if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             return None
-        return Body(JSON, value, canonical=canonical_json(value))  # a lone surrogate can't be written
+        return Body(JSON, value, canonical=canonical_json(value))  # raises ValueError for a lone surrogate
     except (ValueError, RecursionError, ArithmeticError):
         return None
 
@@ -219,7 +222,7 @@ def _depth(value: Any) -> int:
 
 
 def form_pairs(text: bytes) -> tuple[Pair, ...]:
-    """The pairs of an urlencoded string, each decoded once; a bad escape keeps its pair as it is."""
+    """Parse an urlencoded string, decoding each pair once. A pair with a bad escape stays as it is."""
     pairs = []
     for item in text.split(b"&"):
         name, equals, value = item.partition(b"=")
@@ -235,10 +238,10 @@ def form_pairs(text: bytes) -> tuple[Pair, ...]:
 
 
 def _form(body: bytes, charset: str) -> Body | None:
-    # JSON or XML sent under curl's default type is not a form: decoding "+" in it would lose something.
+    # JSON or XML sent with curl's default type is not a form: decoding its "+" would lose information.
     if _NOT_A_FORM.search(body):
         return None
-    if not body.isascii():  # as UTF-8 it decodes to the bytes that its escapes stand for (WHATWG URL, 5.1)
+    if not body.isascii():  # UTF-8 decodes to the bytes that escapes stand for (WHATWG URL, 5.1)
         try:
             body.decode("ascii" if charset else "utf-8")
         except UnicodeDecodeError:
@@ -264,7 +267,7 @@ def _multipart(body: bytes, subtype: str, parameters: str) -> Body | None:
     parts = []
     for section in sections[1:-1]:
         if not section.startswith(b"\r\n"):
-            return None  # a longer boundary, or padding: not what a browser writes
+            return None  # a longer boundary, or padding: no browser writes that
         head, gap, content = section.partition(b"\r\n\r\n")
         headers = []
         for line in head[2:].split(b"\r\n"):

@@ -1,8 +1,8 @@
-"""Decode a page's bytes by the character encoding that a browser would choose.
+"""Decoder for a page's bytes, with the character encoding that a browser would choose.
 
 Order (WHATWG Encoding, and HTML 13.2.3.2): byte order mark, `Content-Type`, `<meta>` in the first 1024 bytes,
-then UTF-8 if the bytes are valid UTF-8, else windows-1252. One step is ours: a label that can't be right, on bytes
-that are valid UTF-8 with more than ASCII in them, is overruled, and said.
+then UTF-8 if the bytes are valid UTF-8, else windows-1252. One step is our own: on non-ASCII bytes that are
+valid UTF-8, a contradicting label is overruled, with a warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import webencodings
 
-# What browsers decode with another codec than the `webencodings` package names (WHATWG Encoding, HTML 13.2.3.2).
+# Codecs for which browsers differ from the `webencodings` package (WHATWG Encoding, HTML 13.2.3.2).
 _CODECS = {"gbk": "gb18030", "x-user-defined": "cp1252"}
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _HEADER = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
@@ -25,7 +25,7 @@ _META = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Text, the encoding (a Python codec name) it was read by, what said so, and what was wrong."""
+    """Text with its encoding (a Python codec name), the source of that encoding, and warnings."""
 
     text: str
     encoding: str
@@ -34,7 +34,7 @@ class Decoded:
 
 
 def codec(label: str | None) -> str | None:
-    """Return the Python codec of a label that the web knows, or None."""
+    """Return the Python codec of an encoding label of the web, or None."""
     found = webencodings.lookup(label) if label else None
     if found is None or found.name == "replacement":  # browsers refuse to decode it
         return None
@@ -43,19 +43,22 @@ def codec(label: str | None) -> str | None:
 
 
 def header_charset(content_type: str | None) -> str | None:
-    """The charset parameter of a Content-Type, as written."""
+    """Return the charset parameter of a Content-Type, as written."""
     match = _HEADER.search(content_type or "")
     return match[1] if match else None
 
 
 def meta_charset(body: bytes) -> str | None:
-    """The charset that a page's `<meta>` names, as written."""
+    """Return the charset in a page's `<meta>` or XML declaration, as written."""
     match = _META.search(body[:1024])
     return (match[1] or match[2]).decode("ascii") if match else None
 
 
 def decode(body: bytes, content_type: str | None) -> Decoded:
-    """The text of a page's (content-decoded) bytes. Never fails: what can't be read becomes U+FFFD, and is counted."""
+    """Decode a page's (content-decoded) bytes.
+
+    Never fails: undecodable bytes become U+FFFD, with a warning.
+    """
     warnings: list[str] = []
     for mark, name in _MARKS:
         if body.startswith(mark):
@@ -71,7 +74,7 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
         if meta and not found:
             warnings.append(f"unknown charset {meta[:40]!r} in <meta>")
         if found and found.startswith("utf-16"):
-            found = "utf-8"  # it could not have been read as ASCII otherwise (HTML 13.2.3.3)
+            found = "utf-8"  # as UTF-16, the ASCII label would not have been readable (HTML 13.2.3.3)
     if found is None:
         try:
             return Decoded(body.decode("utf-8"), "utf-8", "utf-8", tuple(warnings))

@@ -1,4 +1,4 @@
-"""Content encodings: a body's bytes decoded and encoded again, whole or in pieces.
+"""Content encodings: decode and encode bodies, whole or in pieces.
 
 Codings: gzip, deflate (with or without the zlib wrapper), br, zstd and identity, in any combination that
 `Content-Encoding` lists (RFC 9110, 8.4). Encoding is deterministic: no time, no file name.
@@ -32,21 +32,24 @@ KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
 
 
 class EncodingProblem(ValueError):
-    """A body isn't what its Content-Encoding says, or the coding is unknown."""
+    """A body does not have its declared Content-Encoding, or the coding is unknown."""
 
 
 class LongBody(EncodingProblem):
-    """A body unpacks to more than is read."""
+    """A body decompresses to more bytes than the limit."""
 
 
 def codings(value: str | None) -> tuple[str, ...]:
-    """The codings of a Content-Encoding value in the order applied; empty when the body is plain."""
+    """Return the codings of a Content-Encoding value in the order applied, without identity."""
     names = (name.strip().lower() for name in (value or "").split(","))
     return tuple(name for name in names if name not in PLAIN)
 
 
 def one_coding(headers: Headers) -> Headers:
-    """The same with all content codings in one field (RFC 9110, 5.3): who reads just the first unpacks half."""
+    """Join all Content-Encoding fields in the first one (RFC 9110, 5.3).
+
+    A client that reads only the first field would otherwise decode too little.
+    """
     lines = [n for n, (name, _) in enumerate(headers) if name.lower() == "content-encoding"]
     if len(lines) < 2:
         return headers
@@ -58,9 +61,9 @@ def one_coding(headers: Headers) -> Headers:
 
 
 def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> bytes:
-    """Return the body without its content encodings; at most `limit` bytes of it, when given.
+    """Return the body without its content encodings, or its first `limit` bytes.
 
-    Raises EncodingProblem when it can't be decoded whole, and LongBody when it would fill the memory.
+    Raises EncodingProblem if the body can't be decoded, and LongBody if it would fill the memory.
     """
     names = codings(encoding)
     if not names:
@@ -89,7 +92,10 @@ def decode(body: bytes, encoding: str | None, *, limit: int | None = None) -> by
 def decode_pieces(
     pieces: Iterable[bytes], encoding: str | None, *, most: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the decoded body in pieces, in little memory. Raises LongBody where a coding gives more than `most` (`MOST`) bytes."""
+    """Yield the decoded body in pieces, using little memory.
+
+    Raises LongBody if a coding yields more than `most` bytes (default `MOST`).
+    """
     bound = MOST if most is None else most
     stream: Iterator[bytes] = iter(pieces)
     for name in reversed(codings(encoding)):
@@ -98,12 +104,12 @@ def decode_pieces(
 
 
 def encode(body: bytes, encoding: str | None) -> bytes:
-    """The body with the content encodings applied; inverse of `decode`."""
+    """Return the body with the content encodings applied; the inverse of `decode`."""
     return b"".join(encode_pieces([body], encoding))
 
 
 def encode_pieces(pieces: Iterable[bytes], encoding: str | None) -> Iterator[bytes]:
-    """As `encode`, piece by piece."""
+    """Encode like `encode`, piece by piece."""
     stream: Iterator[bytes] = iter(pieces)
     for name in codings(encoding):
         stream = _pack(stream, name)
@@ -134,13 +140,16 @@ def _first_two_together(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _inflater(start: bytes) -> Inflate:
-    """Many servers send bare deflate where RFC 9110 wants the zlib wrapper: the first two bytes tell."""
+    """Return a decompressor for deflate with or without the zlib wrapper, told apart by the first two bytes.
+
+    Many servers send bare deflate, although RFC 9110 demands the wrapper.
+    """
     wrapped = len(start) >= 2 and start[0] & 0x0F == 8 and (start[0] << 8 | start[1]) % 31 == 0
     return Inflate(ZLIB if wrapped else DEFLATE)
 
 
 def _members(pieces: Iterator[bytes], name: str, start: Callable[[bytes], Stream]) -> Iterator[bytes]:
-    """Unpacks one compressed member after the other; what follows the last one must be empty."""
+    """Decompress concatenated members. Only zero padding may stand between and after them."""
     stream: Stream | None = None
     for piece in pieces:
         while piece:

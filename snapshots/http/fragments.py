@@ -1,7 +1,8 @@
-"""Request fields that make an answer quite another thing: a fragment for a script that swaps it in, not a page.
+"""Request fields with which a server answers a fragment for a script instead of a whole page.
 
-They count whether the answer's Vary names them or not. No capture with another value of a `HARD` one may stand in; libraries
-send the others whatever they ask for, so that one may, but not surely.
+They count whether or not Vary names them. A capture with another value of a `HARD` field never matches.
+Libraries send the other fields with every request, so a capture with another value may match, but marked as
+unsure.
 """
 
 from __future__ import annotations
@@ -25,23 +26,26 @@ FIELDS = HARD | {"x-requested-with"}
 
 
 def fragment_fields(request: Request) -> set[str]:
-    """Those that a request has."""
+    """Return the names of the fragment fields of a request, in lower case."""
     return {low for name, value in request.headers if value and (low := name.lower()) in FIELDS}
 
 
 def asks_for_fragment(request: Request) -> bool:
-    """Whether a request has one of these fields."""
+    """Return True if a request has a fragment field."""
     return bool(fragment_fields(request))
 
 
 def asks_for_page(request: Request) -> bool:
-    """Whether a browser asks for the document of a page, and not for what one brings in."""
-    place = request.header("sec-fetch-dest")  # not sent to a plain http site that is another machine's
+    """Return True if a browser requests the document of a page, not a subresource."""
+    place = request.header("sec-fetch-dest")  # absent on requests to a remote host over plain http
     return (place or "document") == "document" and (request.header("accept") or "").startswith("text/html")
 
 
 def decisive(requests: Sequence[Request], answers: Sequence[str]) -> list[str]:
-    """The fields that part requests of one address; those with which and without which the same was answered don't."""
+    """Return the fragment fields that may decide the answer, among requests of one address.
+
+    If all got the same answer, a field that only some of them have decides nothing.
+    """
     found = sorted({n.lower() for r in requests for n, v in r.headers if v and n.lower() in FIELDS})
     if len(set(answers)) > 1:
         return found

@@ -1,4 +1,4 @@
-"""What an `Accept-Language` asks for first, and how near two of them are (RFC 9110, 12.5.4; tags of RFC 5646)."""
+"""Accept-Language: the wanted languages, and how near two fields are (RFC 9110, 12.5.4; tags of RFC 5646)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from stillweb.snapshots.http.weighted import items_of
 EQUAL, SAME, NEAR, OTHER = 3, 2, 1, 0
 
 _TRADITIONAL = ("au", "bn", "gb", "gf", "hk", "id", "mo", "pa", "pf", "ph", "sr", "th", "tw", "us", "vn")
-# Languages that are written in several scripts: the usual one, and of regions where it is another (CLDR 48, likely
-# subtags).
+# Languages that are written in several scripts: the default script, and regions with another one (CLDR 48,
+# likely subtags).
 _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
     "az": ("latn", {"iq": "arab", "ir": "arab", "ru": "cyrl"}),
     "bs": ("latn", {}),
@@ -35,23 +35,23 @@ _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-# What the name of a group of languages is said for, and an old prefix of it (RFC 5646, 3.1.11; CLDR 48, aliases).
+# Codes that stand for another language code: `cmn` for `zh` (RFC 5646, 3.1.11; CLDR 48, aliases).
 _GROUPS = {"cmn": "zh", "arb": "ar", "zsm": "ms"}
 
 
 class Tag(NamedTuple):
-    """A language, with its script and region, "" where neither is said nor known; all in lower case."""
+    """A language tag in lower case. Script and region are "" if neither stated nor known."""
 
     language: str
     script: str = ""
     region: str = ""
     variants: tuple[str, ...] = ()
-    bare: bool = True  # whether nothing but the language is said
+    bare: bool = True  # True if only the language is stated
 
 
 @lru_cache(maxsize=4096)
 def wanted(field: str) -> tuple[Tag, ...]:
-    """The tags of a field, the most wanted first; none for one that says nothing (empty, or `*`)."""
+    """Return the tags of a field, the most wanted first; () for an empty field or `*`."""
     told = [item for item in items_of(field) if item.name != "*" and item.weight > 0]
     return tuple(_tag(item.name) for item in sorted(told, key=lambda item: -item.weight))
 
@@ -59,9 +59,9 @@ def wanted(field: str) -> tuple[Tag, ...]:
 def _tag(name: str) -> Tag:
     language, *more = name.replace("_", "-").split("-")
     if len(language) == 1:
-        return Tag(name)  # private (x-) or from before all rules (i-): of no parts
+        return Tag(name)  # private use (x-) and grandfathered (i-) tags have no parts
     while more and len(more[0]) == 3 and more[0].isalpha():
-        language = more.pop(0)  # an extended one names it more narrowly: zh-yue is yue
+        language = more.pop(0)  # an extended language is more specific: zh-yue is yue
     language = _GROUPS.get(language, language)
     script = region = ""
     variants = []
@@ -82,10 +82,12 @@ def _tag(name: str) -> Tag:
 
 
 def nearness(one: str, other: str) -> int:
-    """How near two fields are: SAME in other words (`fr`, `fr-CA`), NEAR (`en-US`, `en-GB`) or OTHER (`zh-TW`, `zh-CN`).
+    """Return how near two fields are: EQUAL, SAME, NEAR or OTHER.
 
-    EQUAL are those that are the same whatever region decides (`en-US`, `en-US,en;q=0.9`). A bare `zh` has its usual
-    script, and is near to the other. What is wanted after the first counts: a server may not have that.
+    EQUAL fields mean the same even to servers that decide by region (`en-US`, `en-US,en;q=0.9`). SAME fields
+    differ only in detail (`fr`, `fr-CA`), NEAR fields in region, variant or later wishes (`en-US`, `en-GB`),
+    OTHER fields in language or script (`zh-TW`, `zh-CN`). A bare `zh` has its default script, and is near to
+    the other script. Languages after the first count, because a server may lack the first.
     """
     mine, theirs = wanted(one), wanted(other)
     if not mine or not theirs:
@@ -107,14 +109,14 @@ def nearness(one: str, other: str) -> int:
 
 
 def shown(asked: str, seen: Iterable[str]) -> bool:
-    """Whether fields that were answered alike show what another one gets.
+    """Return True if fields with equal answers show the answer for the field `asked`.
 
-    Each language that it wants was asked for so by one of them that wanted no other. What wants none gets what a site
-    says by itself, which two languages show: it has not both.
+    Each language of `asked` must have been requested alone by one of the fields in `seen`. An `asked` without
+    languages gets the site's default, which fields in two different languages show.
     """
     told = [tags for field in seen if (tags := wanted(field)) and len({tag.language for tag in tags}) == 1]
     alone = {tags[0] for tags in told}
-    mine = {tag.language: tag for tag in reversed(wanted(asked))}  # the first of each
+    mine = {tag.language: tag for tag in reversed(wanted(asked))}  # the first of each language
     if not mine:
         return len({tag.language for tag in alone}) > 1
     return alone.issuperset(mine.values())

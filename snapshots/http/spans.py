@@ -1,22 +1,22 @@
-"""Byte ranges (RFC 9110, 14): what a Range field asks, and what a Content-Range says was answered."""
+"""Byte ranges (RFC 9110, 14): parse Range and Content-Range, and compare them."""
 
 from __future__ import annotations
 
 import re
 
-MOST_RANGES = 64  # more in one request are answered with the whole, as RFC 9110 14.2 allows
-UNKNOWN = 1 << 62  # bytes of a whole whose size isn't told
+MOST_RANGES = 64  # more ranges in one request get the whole body, as RFC 9110 14.2 allows
+UNKNOWN = 1 << 62  # bytes of a body of unknown size
 
 _SPEC = re.compile(r"[ \t]*(?:(\d{1,18})[ \t]*-[ \t]*(\d{0,18})|-[ \t]*(\d{1,18}))[ \t]*")
 
-Span = tuple[int, int]  # first byte and the one after the last
+Span = tuple[int, int]  # offset of the first byte, and of the byte after the last
 
 
 def parse(value: str, size: int) -> list[Span] | None:
-    """The satisfiable ranges that a Range field asks of a body of `size` bytes.
+    """Return the satisfiable ranges of a Range field for a body of `size` bytes.
 
-    None when the field is to be ignored (another unit, bad syntax, too many, more bytes than the whole);
-    an empty list when no range can be satisfied (416).
+    None if the field is to be ignored (another unit, bad syntax, too many ranges, more bytes than the body);
+    an empty list if no range can be satisfied (416).
     """
     unit, equals, specs = value.partition("=")
     if not equals or unit.strip().lower() != "bytes":
@@ -40,12 +40,12 @@ def parse(value: str, size: int) -> list[Span] | None:
         if start < stop:
             spans.append((start, stop))
     if len(spans) > 1 and sum(stop - start for start, stop in spans) > size:
-        return None  # overlapping ranges, that only an attack asks for
+        return None  # only attacks request overlapping ranges
     return spans
 
 
 def recorded_span(value: str | None) -> tuple[int, int, int] | None:
-    """First byte, the one after the last, and the size of the whole (-1 unknown) of a Content-Range."""
+    """Return start, end (exclusive) and total size (-1 if unknown) of a Content-Range, or None."""
     match = re.fullmatch(r"bytes[ \t]+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", (value or "").strip(), re.I)
     if match is None or int(match[2]) < int(match[1]):
         return None
@@ -53,7 +53,7 @@ def recorded_span(value: str | None) -> tuple[int, int, int] | None:
 
 
 def inside(asked: str, told: str | None) -> Span | None:
-    """The one range that a Range field asks, if it lies in what a Content-Range says; first byte and one after the last."""
+    """Return the only range of the Range field `asked` if the Content-Range `told` covers it, else None."""
     have = recorded_span(told)
     if have is None:
         return None
@@ -66,6 +66,6 @@ def inside(asked: str, told: str | None) -> Span | None:
 
 
 def is_whole(told: str | None, length: str | None) -> bool:
-    """Whether a part with this Content-Range and Content-Length is all of its file."""
+    """Return True if a part with this Content-Range and Content-Length is the whole file."""
     have = recorded_span(told)
     return have is not None and have[0] == 0 and have[1] == have[2] and length == str(have[2])

@@ -1,4 +1,4 @@
-"""What `Accept`, `Accept-Language` and `Accept-Encoding` list: names with parameters and a weight (RFC 9110, 12.4.2)."""
+"""Weighted lists in `Accept`, `Accept-Language` and `Accept-Encoding` (RFC 9110, 12.4.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Item(NamedTuple):
-    """A name with its parameters but `q`, in lower case and without spaces, and its weight."""
+    """A name with its weight and its other parameters, in lower case and without spaces."""
 
     name: str
     parameters: tuple[str, ...]
@@ -16,7 +16,7 @@ class Item(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def items_of(field: str) -> tuple[Item, ...]:
-    """The items of a field, in order."""
+    """Parse the items of a field, in order."""
     found = []
     for text in field.lower().split(","):
         name, *parameters = ("".join(part.split()) for part in text.split(";"))
@@ -27,7 +27,7 @@ def items_of(field: str) -> tuple[Item, ...]:
 
 
 def _quality(text: str) -> float:
-    """The weight that a `q` gives; what is none weighs nothing."""
+    """Return the weight in a `q` parameter, or 0 if it is no number."""
     try:
         return float(text)
     except ValueError:

@@ -1,1 +1,1 @@
-"""What makes two requests the same: the lossless key, rules that join, sites, and what makes no difference."""
+"""Identity of requests: the lossless key, rules that join requests, sites, irrelevant requests."""

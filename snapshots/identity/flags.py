@@ -1,4 +1,4 @@
-"""Whom a program asks its feature flags for: ids that it draws for an installation and a run."""
+"""Feature-flag requests: remove the random ids that a program generates for an installation and a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = re.compile(r"(?:(?:device|session|anonymous|installation)[-_]?)?id", re
 
 
 def without_whom(parsed: Parsed) -> Parsed:
-    """A request for feature flags without drawn ids of the one whom they are for; itself if it is none or has none."""
+    """Return a feature-flag request without the random ids of its subject, or `parsed` itself."""
     value = parsed.body.value
     if not isinstance(value, dict) or "forcedVariations" not in value or not _ASKED.search(parsed.url):
         return parsed

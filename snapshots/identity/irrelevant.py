@@ -1,4 +1,4 @@
-"""Requests and cookies that make no difference to what is read: favicons, telemetry, a browser's own errands."""
+"""Requests and cookies that no answer depends on: favicons, telemetry, requests of the browser itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.request import Request
 
-# How programs hand traces, metrics and logs to a collector, wherever it is: https://opentelemetry.io/docs/specs/otlp/
+# Programs send traces, metrics and logs to an OTLP collector on any host:
+# https://opentelemetry.io/docs/specs/otlp/
 OTLP = "application/x-protobuf"
 _SIGNALS = re.compile(r"/v1/(?:traces|metrics|logs)\Z")
 _IN_JSON = re.compile(rb'\s*\{\s*"resource(?:Spans|Metrics|Logs)"\s*:')
@@ -31,7 +32,7 @@ class _Lists:
 
 
 def _by_host(listed: list[str]) -> dict[str, set[str]]:
-    """Host to what a path of it begins with, of items such as `example.org` and `example.org/start`."""
+    """Map hosts to path prefixes, from items such as `example.org` and `example.org/start`."""
     found: dict[str, set[str]] = {}
     for host, _, start in (item.partition("/") for item in listed):
         found.setdefault(host, set()).add(start)
@@ -44,7 +45,10 @@ def _lists() -> _Lists:
 
 
 class _Patterns:
-    """Whether one of some patterns is in a text; those for its start are not tried at each place of it."""
+    """A set of patterns; `text in patterns` searches them.
+
+    Patterns that are anchored at the start are tried only there.
+    """
 
     def __init__(self, patterns: list[str]) -> None:
         starting = [f"(?:{p})" for p in patterns if p.startswith("^") and "|^" not in p]
@@ -58,15 +62,15 @@ class _Patterns:
 
 @lru_cache(maxsize=4096)
 def irrelevant_url(url: str) -> bool:
-    """Whether a URL is in the list: its host or a parent of it, host and start of path, or its path."""
+    """Return True if `irrelevant.toml` lists a URL, by host, parent domain, path prefix or path."""
     path = _path(url)
     return _under(path, _starts(host_of(url))) or path in _lists().paths
 
 
 def errand(url: str) -> bool:
-    """Whether a browser asks for a URL of its own accord, no page does.
+    """Return True if a URL is requested by the browser itself, not by a page.
 
-    The root of a host stands for all that it is asked for: of a tunnel that failed no more is known.
+    The root path of a listed host counts as well: of a failed tunnel, only the host is known.
     """
     starts = _starts(host_of(url), errands=True)
     path = _path(url)
@@ -74,7 +78,7 @@ def errand(url: str) -> bool:
 
 
 def _under(path: str, starts: frozenset[str]) -> bool:
-    """Whether a path is one of these or lies below one."""
+    """Return True if a path equals one of the prefixes or lies below it."""
     return any(not start or f"{path}/".startswith(f"/{start}/") for start in starts)
 
 
@@ -84,25 +88,25 @@ def _path(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
-    """What paths of a host in the list begin with; "" where all of it is in the list."""
+    """Return the path prefixes that are listed for a host; "" lists the whole host."""
     listed = _lists().errands if errands else _lists().hosts
     return frozenset(start for host in _parents(netloc) for start in listed.get(host, ()))
 
 
 @lru_cache(maxsize=4096)
 def irrelevant_key(url: str) -> bool:
-    """Whether the host of a URL answers everybody alike, whatever key is in the request."""
+    """Return True if the host of a URL gives all clients the same answers, whatever API key they send."""
     return not _lists().services.isdisjoint(_parents(host_of(url)))
 
 
 def _parents(netloc: str) -> set[str]:
-    """A host without its port, and those above it."""
+    """Return a host without its port, and its parent domains."""
     labels = netloc.partition(":")[0].split(".")
     return {".".join(labels[start:]) for start in range(len(labels))}
 
 
 def irrelevant(request: Request) -> bool:
-    """Whether nothing that is read depends on the answer to this request."""
+    """Return True if no page content depends on the answer to this request."""
     if request.method == "POST" and (
         request.header("ping-to") or request.header("content-type") == "text/ping"
     ):
@@ -113,10 +117,10 @@ def irrelevant(request: Request) -> bool:
 
 
 def _handed_over(request: Request) -> bool:
-    """Whether it has what a collector takes, in either of its encodings."""
+    """Return True if a request carries OTLP data, as protobuf or as JSON."""
     return request.header("content-type") == OTLP or _IN_JSON.match(request.body) is not None
 
 
 def irrelevant_cookie(name: str) -> bool:
-    """Whether a cookie of this name belongs to a tracker, a load balancer or the like."""
+    """Return True if a cookie of this name belongs to a tracker, a load balancer or the like."""
     return name in _lists().cookies

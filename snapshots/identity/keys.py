@@ -1,9 +1,9 @@
-"""The key of a request, version 1: method, URL and typed body, nothing lost and nothing guessed.
+"""The key of a request, version 1: method, URL and typed body, without loss and without guesses.
 
-Two requests have the same `canonical` key exactly when they have the same method, the same URL as WHATWG
-parses it with its query pairs sorted, and the same body by its type: JSON as RFC 8785, a form as a multiset
-of pairs, multipart/form-data as a multiset of parts without its boundary, anything else by its bytes. A GET that asks
-for a web socket is another request than one for a page.
+Two requests have the same `canonical` key exactly if they have the same method, the same URL as WHATWG parses
+it with sorted query pairs, and the same body by type: JSON as RFC 8785, a form as a multiset of pairs,
+multipart/form-data as a multiset of parts without the boundary, anything else as bytes. A GET that opens a
+WebSocket differs from one for a page.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from stillweb.snapshots.request import Request
 
 VERSION = 1
 
-# Fields that replace the method.
+# Header fields that replace the method.
 METHODS = frozenset(("x-http-method-override", "x-http-method", "x-method-override"))
-# These, and the one that names the operation of a body.
+# METHODS, and the field that names the operation in a body.
 OVERRIDES = METHODS | {"soapaction"}
 
-UPGRADE = frozenset(("Upgrade", "upgrade", "UPGRADE"))  # as clients write it
+UPGRADE = frozenset(("Upgrade", "upgrade", "UPGRADE"))  # spellings that clients use
 WEBSOCKET = "websocket"
 
 NO_BODY = Body(EMPTY)
 
 
 class Key(NamedTuple):
-    """`canonical` and `exact` are hex SHA-256; `urlkey` finds candidates in an index."""
+    """A request's key. `canonical` and `exact` are hex SHA-256; `urlkey` finds candidates in an index."""
 
     canonical: str
     exact: str
@@ -43,9 +43,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A request taken apart. `url` is canonical without its query; `query` holds its pairs as written.
+    """A parsed request. `url` is canonical and lacks the query; `query` holds the query's pairs as written.
 
-    `query` is None without a `?`. `operation` holds the header fields that replace the method, or that ask for a web socket.
+    `query` is None without a `?`. `operation` holds the header fields that replace the method or open a
+    WebSocket.
     """
 
     method: str
@@ -56,27 +57,27 @@ class Parsed:
 
 
 def canonical_url(url: str) -> str:
-    """The URL as WHATWG parses it, without fragment, the pairs of its query sorted.
+    """Return the URL as WHATWG parses it, without fragment, with sorted query pairs.
 
-    A text that is no URL stays as it is, marked by a leading `!` that no URL has, without its fragment.
+    A text that is no URL is kept, without its fragment, after a leading `!`, which no URL has.
     """
     base, query = split_url(url)
     return base if query is None else f"{base}?{'&'.join(sorted(query))}"
 
 
 def split_url(url: str) -> tuple[str, tuple[str, ...] | None]:
-    """The canonical URL before its query, and the pairs of the query in the order written."""
+    """Return the canonical URL before its query, and the query's pairs in their order."""
     text = url.partition("#")[0]
     try:
         text = ada_url.normalize_url(text)
-    except ValueError:  # also what can't be written as UTF-8
+    except ValueError:  # raised also for text that UTF-8 can't encode
         text = f"!{text}"
     base, mark, query = text.partition("?")
     return base, tuple(query.split("&")) if mark else None
 
 
 def parse(request: Request) -> Parsed:
-    """A request taken apart. Never raises."""
+    """Parse a request. Never raises."""
     base, query = split_url(request.url)
     socket = opens_socket(request)
     if not request.body and request.method in ("GET", "HEAD") and not (socket or overridden(request)):
@@ -89,17 +90,20 @@ def parse(request: Request) -> Parsed:
 
 
 def overridden(request: Request) -> bool:
-    """Whether a field of a request replaces its method."""
+    """Return True if a header field of a request replaces its method."""
     return any(n[:2] in ("X-", "x-") and n.lower() in METHODS for n, _ in request.headers)
 
 
 def opens_socket(request: Request) -> bool:
-    """Whether a request is the handshake of a web socket."""
+    """Return True if a request is a WebSocket handshake."""
     return any(n in UPGRADE and v.strip().lower() == WEBSOCKET for n, v in request.headers)
 
 
 def is_plain(request: Request) -> bool:
-    """Whether a request is a GET whose key its URL alone decides: without a body, its method not replaced, for no socket."""
+    """Return True if a request is a GET whose key depends on its URL only.
+
+    Such a request has no body, no method override and no WebSocket handshake.
+    """
     return (
         request.method == "GET" and not request.body and not overridden(request) and not opens_socket(request)
     )
@@ -131,18 +135,18 @@ def _body(parsed: Parsed) -> bytes:
     return canonical_body(parsed.body)
 
 
-# What the key is made of; each part is needed (tests take each away and see a wrong answer).
+# The parts of the key. Each is needed: tests remove each one and see a wrong answer.
 KEY_PARTS: list[Callable[[Parsed], bytes]] = [_method, _operation, _address, _query, _body_type, _body]
 
 
 def digest(parsed: Parsed) -> str:
-    """The canonical key of a request taken apart."""
+    """Return the canonical key of a parsed request."""
     text = netstring(b"stillweb key 1", *[part(parsed) for part in KEY_PARTS])
     return hashlib.sha256(text).hexdigest()
 
 
 def exact_digest(request: Request, parsed: Parsed) -> str:
-    """The key of the literal request: its method, URL text without fragment, body and the body's type."""
+    """Return the key of the literal request: method, URL without fragment, body and the body's type."""
     text = netstring(
         b"stillweb exact 1",
         _method(parsed),
@@ -154,8 +158,8 @@ def exact_digest(request: Request, parsed: Parsed) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-# A URL that WHATWG's parser gives back as it is: a lower-case name or a plain IPv4 address, no usual port, no dot
-# segment (written %2e neither), and nothing that it would escape. A test holds it against the parser.
+# A URL that WHATWG's parser returns unchanged: a lower-case name or a plain IPv4 address, no default port, no
+# dot segment (nor %2e), and no character that it would escape. A test compares it with the parser.
 _AS_IT_IS = re.compile(
     rf"(https?://(?:(?!(?:[^/]*\.)?xn--)(?:[a-z0-9-]+\.)*[a-z][a-z0-9-]*|{IPV4})(?:{PORT})?"
     r"(?:/(?![.%])[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+)"
@@ -164,7 +168,7 @@ _AS_IT_IS = re.compile(
 
 
 def plain_key(url: str) -> Key | None:
-    """The key of a GET of a URL that needs no parsing, a quarter of the time; None for another one."""
+    """Return the key of a GET, in a quarter of the time, or None if the URL needs parsing."""
     found = _AS_IT_IS.fullmatch(url)
     if found is None:
         return None
@@ -187,17 +191,20 @@ def plain_key(url: str) -> Key | None:
 
 
 def request_key(request: Request) -> Key:
-    """The key of a request. Never raises; costs about 4 µs for a plain GET, 12 µs for one that must be parsed."""
+    """Return the key of a request. Never raises.
+
+    Takes about 4 µs for a plain GET, and 12 µs for a request that must be parsed.
+    """
     return url_key(request.url) if is_plain(request) else parsed_key(request)
 
 
 def url_key(url: str) -> Key:
-    """The key of a plain request (see `is_plain`) for a URL."""
+    """Return the key of a plain request (see `is_plain`) for a URL."""
     return plain_key(url) or parsed_key(Request("GET", url))
 
 
 def parsed_key(request: Request) -> Key:
-    """The key of a request, taken apart first."""
+    """Parse a request and return its key."""
     parsed = parse(request)
     url = parsed.url if parsed.query is None else f"{parsed.url}?{'&'.join(sorted(parsed.query))}"
     urlkey = request_urlkey(parsed.method, url, parsed.body, request.body)

@@ -1,6 +1,4 @@
-"""What a request to a model is, which of them hold all that their answer is drawn from, and what they say of their sender
-that takes no part in it.
-"""
+"""Requests to language models: recognize them, find self-contained ones, remove data about the sender."""
 
 from __future__ import annotations
 
@@ -12,31 +10,32 @@ from stillweb.snapshots.http.bodies import Body
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.spelling import BLANK
 
-# Where texts for a model stand: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
+# Members that hold prompts: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
 _PROMPTS = frozenset(("messages", "input", "instructions", "system", "contents", "prompt", "message"))
-# The operations of those whose body need not name the model: Google, Bedrock, Azure.
+# Operations of APIs whose body need not name the model: Google, Bedrock, Azure.
 _OPERATION = re.compile(
     r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
     re.I,
 )
-# Operations that keep nothing, and where what was said so far stands in them: in the body, each time anew.
+# Stateless operations: the body repeats the whole conversation each time.
 _DRAWING = re.compile(
     r"/(?:chat/)?completions$|/v1/messages$|/v\d\w*/(?:responses|embeddings|rerank|chat)$|/api/(?:chat|generate|embed|embeddings)$"
     r"|/model/[^/]+/(?:converse|invoke)[a-z-]*$|:(?:stream)?GenerateContent$",
     re.I,
 )
 _TURNS = frozenset(("messages", "input", "contents", "prompt"))
-# What a server keeps for its client, and goes on from: the same request is another one each time.
+# Members that refer to state on the server: the same request may then mean something else each time.
 _KEPT = re.compile(
     r"id|context|background|thread|conversation|(?:\w+_)?(?:chat|session|conversation|thread|message|parent|response|run)_?id",
     re.I,
 )
-# Claude Code's line for the bill, the first of what it tells the model: ids of its run, and a mark made from each request.
+# Claude Code's billing line, the first text of its system prompt: ids of its run, and a checksum of each
+# request.
 _BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:).+")
 
 
 def asks_a_model(parsed: Parsed) -> bool:
-    """Whether it has a text for a model, and names it in its body or address."""
+    """Return True if a request has a prompt, and names a model in its body or URL."""
     value = parsed.body.value
     if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
         return False
@@ -44,9 +43,9 @@ def asks_a_model(parsed: Parsed) -> bool:
 
 
 def draws(parsed: Parsed) -> bool:
-    """Whether a model draws the answer from what the request holds, and from nothing that was asked before.
+    """Return True if a model's answer depends only on this request, and not on earlier ones.
 
-    Asked for again it may well be another one, and neither changes what the other is.
+    The same request may get another answer each time, but no answer changes another one.
     """
     if parsed.method != "POST" or not asks_a_model(parsed) or _DRAWING.search(parsed.url) is None:
         return False
@@ -57,9 +56,10 @@ def draws(parsed: Parsed) -> bool:
 
 
 def without_sender(parsed: Parsed) -> Parsed:
-    """A request to a model without Anthropic's `metadata.user_id`, nothing in the line for the bill; itself if it has none.
+    """Return a model request without Anthropic's `metadata.user_id` and the content of the billing line.
 
-    The first tells abuse apart (https://docs.claude.com/en/api/messages); Claude Code draws a session's id for it.
+    Returns `parsed` itself if there is nothing to remove. The user id is for abuse detection
+    (https://docs.claude.com/en/api/messages); Claude Code generates one for each session.
     """
     if not asks_a_model(parsed):
         return parsed

@@ -1,4 +1,4 @@
-"""Names that a request says more than once, in its query or form: the order of their values may matter."""
+"""Repeated names in the query or form of a request: the order of their values may matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stillweb.snapshots.request import Request
 
 
 def repeated_pairs(request: Request) -> list[tuple[str, str]]:
-    """The pairs of query and form whose name is there more than once, in order."""
+    """Return the pairs of query and form whose name occurs more than once, by name, values in order."""
     if not request.body and "&" not in request.url:
         return []
     parsed = parse(request)

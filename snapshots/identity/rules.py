@@ -1,4 +1,4 @@
-"""Rules that join requests which differ only in what can't decide the answer (`rules.toml`)."""
+"""Rules that join requests which differ only in values that can't decide the answer (`rules.toml`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stillweb.snapshots.secrets.redact import MASK, mask
 
 PLACES = ("query", "form", "json", "part", "path")
 
-# They are issued by the site and change at every visit, and yet they are what decides the answer.
+# Values that the site issues and that change at every visit, although they decide the answer.
 DECIDING = re.compile(
     r"__VIEWSTATE.*|__VSTATE|javax\.faces\.ViewState|.*(?:cursor|page_?token|continuation).*", re.I
 )
@@ -33,7 +33,10 @@ DECIDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named value in a place of a request; both patterns must match whole. `drawn`: it must look random."""
+    """A named value in a place of a request. Both patterns must match in full.
+
+    `drawn`: the value must also look random.
+    """
 
     place: str
     name: re.Pattern[str]
@@ -41,7 +44,7 @@ class Field:
     drawn: bool = False
 
     def matches(self, name: str, value: str) -> bool:
-        """Whether it is this value."""
+        """Return True if the field matches this name and value."""
         if self.name.fullmatch(name) is None or (self.value and self.value.fullmatch(value) is None):
             return False
         return not self.drawn or drawn(value)
@@ -49,7 +52,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule with the examples that it must join and must keep apart."""
+    """A rule with examples of requests that it must join and requests that it must keep apart."""
 
     id: str
     about: str
@@ -58,11 +61,10 @@ class Rule:
     blank: tuple[Field, ...] = ()
     join: tuple[tuple[str, str], ...] = ()
     apart: tuple[tuple[str, str], ...] = ()
-    issued: frozenset[str] = frozenset()  # only in examples
-    doubted: bool = False  # what it joins is unsure, unless it was seen to make no difference
-    certain: bool = (
-        False  # what it leaves out never decides: where answers differ, they do for the same request, too
-    )
+    issued: frozenset[str] = frozenset()  # used only by the examples
+    doubted: bool = False  # matches by this rule are unsure, unless the value was seen to make no difference
+    # the removed values never decide: answers that differ also differ for identical requests
+    certain: bool = False
 
 
 Issued = frozenset[str]  # "place:name" of values that the site issued
@@ -71,12 +73,12 @@ Kind = Callable[[Rule, Parsed, Issued], Parsed]
 
 
 def _fields(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    """Drops and blanks the named values."""
+    """Drop and blank the named values."""
     return _edit(parsed, rule.drop, rule.blank)
 
 
 def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
-    """Blanks the values that the site issued, but never those that decide the answer."""
+    """Blank the values that the site issued, except those that decide the answer."""
     blank = tuple(
         Field(place, re.compile(re.escape(name)))
         for place, _, name in (item.partition(":") for item in sorted(issued))
@@ -86,7 +88,7 @@ def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
 
 
 def _channel_alone(parsed: Parsed) -> Parsed:
-    """Takes Engine.IO's `t` away, and writes `sid` so that no rule for visitors' ids takes that away, too."""
+    """Remove Engine.IO's `t`, and rename `sid` so that no rule for visitor ids removes it."""
     query = parsed.query or ()
     if not {"EIO", "transport", "t"} <= {pair.partition("=")[0] for pair in query}:
         return parsed
@@ -95,14 +97,14 @@ def _channel_alone(parsed: Parsed) -> Parsed:
 
 
 def _full_query(parsed: Parsed) -> Parsed:
-    """Takes away pairs that are nothing, and a query that has none left."""
+    """Remove empty pairs, and a query that has no other pairs."""
     if parsed.query is None or "" not in parsed.query:
         return parsed
     return replace(parsed, query=tuple(p for p in parsed.query if p) or None)
 
 
 def _bare(edit: Callable[[Parsed], Parsed]) -> Kind:
-    """A kind of rules that looks at the request alone."""
+    """Return a rule kind that depends on the request alone."""
     return lambda rule, parsed, issued: edit(parsed)
 
 
@@ -116,7 +118,7 @@ KINDS: dict[str, Kind] = {
     "model-sender": _bare(without_sender),
     "flags": _bare(without_whom),
     "engine-io": _bare(_channel_alone),
-    "redacted": _bare(lambda parsed: parsed),  # works on the request before it is taken apart
+    "redacted": _bare(lambda parsed: parsed),  # applied to the request before it is parsed
 }
 
 
@@ -129,7 +131,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Parsed:
-    """A request without the values to drop, and with a mark for those to blank; itself if there are none."""
+    """Return a request without the values of `drop`, with a mark for those of `blank`, or `parsed` itself."""
     by_place: dict[str, tuple[list[Field], list[Field]]] = {}
     for index, fields in enumerate((drop, blank)):
         for item in fields:
@@ -222,35 +224,35 @@ _EDITORS: dict[str, Callable[[Any, list[Field], list[Field]], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A rule that is not in force on a path, because it would join these two captures of different answers."""
+    """A rule that is off for a path, because it would join two captures with different answers."""
 
     rule: str
     path: str  # method and canonical URL without query
     examples: tuple[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {"rule": self.rule, "path": self.path, "examples": list(self.examples)}
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules in force, and where one is not. Order matters: values are edited in the order of the file."""
+    """The rules in force, and the paths where a rule is off. Rules apply in the order of the file."""
 
     rules: tuple[Rule, ...]
     refused: tuple[Refused, ...] = ()
 
     def without(self, *ids: str) -> RuleSet:
-        """The set without some rules."""
+        """Return the set without the rules `ids`."""
         return RuleSet(tuple(r for r in self.rules if r.id not in ids), self.refused)
 
     def on(self, path: str) -> tuple[Rule, ...]:
-        """The rules in force on a path (`METHOD url-without-query`)."""
+        """Return the rules in force on a path (`METHOD url-without-query`)."""
         off = {r.rule for r in self.refused if r.path == path}
         return tuple(r for r in self.rules if r.id not in off) if off else self.rules
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object, to be stored with a snapshot; inverse of `from_json`."""
+        """Return a JSON object to store with a snapshot; the inverse of `from_json`."""
         return {
             "version": 1,
             "rules": [r.id for r in self.rules],
@@ -259,7 +261,7 @@ class RuleSet:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RuleSet:
-        """The built-in rules, those of them that the snapshot was sealed with, and what was refused then."""
+        """Return the built-in rules with which the snapshot was sealed, and its refused rules."""
         names = set(value.get("rules", ()))
         rules = tuple(r for r in builtin().rules if not names or r.id in names)
         refused = tuple(
@@ -272,7 +274,7 @@ class RuleSet:
 def reduced(
     request: Request, rules: Iterable[Rule], issued: Issued = NOTHING, *, stored: bool = False
 ) -> Parsed:
-    """What rules leave of a request. Of a `stored` one only the pseudonyms count as secrets."""
+    """Apply rules to a request. In a `stored` request, only pseudonyms count as secrets."""
     rules = tuple(rules)
     if any(rule.kind == "redacted" for rule in rules):
         request = _pseudonyms_masked(request) if stored else mask(request)
@@ -280,7 +282,7 @@ def reduced(
 
 
 def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> Parsed:
-    """What rules leave of a request that was taken apart; those for secrets look at it before, and leave it here."""
+    """Apply rules to a parsed request, except those of kind `redacted`, which need the unparsed one."""
     for rule in rules:
         parsed = KINDS[rule.kind](rule, parsed, issued)
     return parsed
@@ -300,10 +302,10 @@ def joining(
     *,
     tries: int | None = None,
 ) -> str | None:
-    """Return the ids of the fewest rules that make two requests the same, joined by "+"; None if all don't.
+    """Return the ids of the fewest rules that make two requests the same, joined by "+", or None.
 
-    Rules that change neither request are left out of the search; "" means that none is needed. With `tries`, None also
-    where so many combinations did not do.
+    Rules that change neither request are not tried; "" means that no rule is needed. With `tries`, returns
+    None also after that many combinations.
     """
     sides = _Sides(asked, stored, issued)
     useful = [rule for rule in rules if sides.changed_by(rule)]
@@ -316,7 +318,7 @@ def joining(
 
 
 class _Sides:
-    """Two requests taken apart, each as it is and with its secrets masked."""
+    """Two parsed requests, each with and without masked secrets."""
 
     def __init__(self, asked: Request, stored: Request, issued: Issued) -> None:
         masked = mask(asked), _pseudonyms_masked(stored)
@@ -326,20 +328,20 @@ class _Sides:
         self._masked = tuple(map(parse, masked)) if self._hides else self._plain
 
     def changed_by(self, rule: Rule) -> bool:
-        """Return True if a rule changes either request."""
+        """Return True if `rule` changes either request."""
         if rule.kind == "redacted":
             return self._hides
         return any(KINDS[rule.kind](rule, one, self._issued) is not one for one in self._plain)
 
     def joined_by(self, rules: Sequence[Rule]) -> bool:
-        """Return True if rules make the two requests the same."""
+        """Return True if `rules` make the two requests the same."""
         both = self._masked if any(rule.kind == "redacted" for rule in rules) else self._plain
         one, other = (digest(applied(rules, parsed, self._issued)) for parsed in both)
         return one == other
 
 
 def example(text: str) -> Request:
-    """A request from its example text, `METHOD URL [TYPE BODY]`. Raises UsageError."""
+    """Parse an example of the form `METHOD URL [TYPE BODY]`. Raises UsageError."""
     parts = text.split(" ", 3)
     if len(parts) not in (2, 4):
         raise UsageError(f"rules.toml: {text!r}: an example is METHOD URL or METHOD URL TYPE BODY")
@@ -353,12 +355,12 @@ def example(text: str) -> Request:
 
 @lru_cache(maxsize=1)
 def builtin() -> RuleSet:
-    """The rules that come with Stillweb."""
+    """Return the rules that come with Stillweb."""
     return load(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 
 
 def load(text: str, name: str = "rules.toml") -> RuleSet:
-    """Rules from TOML. Raises UsageError, naming file, rule and field."""
+    """Parse rules from TOML. Raises UsageError that names file, rule and field."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -411,6 +413,6 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
 
 
 def path_of(method: str, url: str) -> str:
-    """The path that rules are switched off for: the method and the URL before `?` and `;`, escapes in one form."""
+    """Return the path for which rules can be off: method and URL before `?` and `;`, escapes normalized."""
     base = one_escape(url.partition("?")[0].partition(";")[0])
     return f"{method} {quote(base, safe=':/%[]@!$&()*+,=~')}"

@@ -1,4 +1,4 @@
-"""Map a URL to its site (registrable domain). Server state is tracked per site."""
+"""Sites (registrable domains) of URLs. Server state is tracked per site."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import ada_url
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
-# What no parser changes: a lower-case name, no port, no number at the end that could be an address.
+# URLs that no parser changes: a lower-case name, no port, no trailing number that could be part of an
+# address.
 _PLAIN = re.compile(r"https?://((?:[a-z0-9-]+\.)*[a-z][a-z-]*)(?=[/?#]|\Z)")
 
 
 @lru_cache(maxsize=1)
 def _suffixes() -> PublicSuffixList:
-    from publicsuffixlist import PublicSuffixList  # reads the whole list: some 50 ms
+    from publicsuffixlist import PublicSuffixList  # slow to import: it reads the whole list, about 50 ms
 
     return PublicSuffixList(accept_unknown=False)
 
@@ -34,7 +35,7 @@ def host_of(url: str) -> str:
 def _parsed_host(url: str) -> str:
     try:
         return str(ada_url.URL(url).host)
-    except ValueError:  # no parser's URL: by its text, so that two such are not one site
+    except ValueError:  # not a valid URL: use its text, so that two such URLs don't share a site
         return url.partition("//")[2].partition("/")[0].lower()
 
 

@@ -1,4 +1,4 @@
-"""One spelling for what is written in several: escapes in a URL, and JSON in its query."""
+"""Normalized spellings: the escapes of a URL, and JSON in its query."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from urllib.parse import quote_from_bytes
 from stillweb.snapshots.http.bodies import JSON, canonical_body, form_pairs, typed_body
 from stillweb.snapshots.identity.keys import Parsed
 
-BLANK = "\x00"  # stands for a blanked value; no URL or form has it unescaped
+BLANK = "\x00"  # the mark for a blanked value; no URL or form has an unescaped NUL
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_JSON = re.compile(r"\{|\[|%7b|%5b", re.IGNORECASE)  # as an object or an array begins
+_JSON = re.compile(r"\{|\[|%7b|%5b", re.IGNORECASE)  # start of an object or array
 
 
 def one_escape(text: str) -> str:
-    """A URL with the escapes that it needs, in upper case."""
+    """Normalize a URL's escapes: decode unreserved characters, and write all others in upper case."""
     return _ESCAPE.sub(_unreserved, text)
 
 
 def with_one_escape(parsed: Parsed) -> Parsed:
-    """A request with every escape of its URL in one spelling; itself if they are."""
+    """Return a request with normalized escapes in its URL, or `parsed` itself if nothing changes."""
     url = one_escape(parsed.url)
     query = parsed.query
     if query is not None:
@@ -31,7 +31,7 @@ def with_one_escape(parsed: Parsed) -> Parsed:
 
 
 def with_one_json(parsed: Parsed) -> Parsed:
-    """A request with the JSON objects and arrays of its query as RFC 8785; itself if they are."""
+    """Return a request with the JSON objects and arrays of its query as RFC 8785, or `parsed` itself."""
     if parsed.query is None:
         return parsed
     query = tuple(_json(pair) for pair in parsed.query)
@@ -59,6 +59,6 @@ def _json(pair: str) -> str:
         return pair
     item = form_pairs(pair.encode("utf-8", "surrogatepass"))[0]
     body = typed_body(item.value, "application/json")
-    if item.raw or body.kind != JSON:  # nor what two readers may understand differently
+    if item.raw or body.kind != JSON:  # odd JSON is kept: two parsers may understand it differently
         return pair
     return f"{name}={quote_from_bytes(canonical_body(body), safe='')}"

@@ -1,7 +1,8 @@
-"""The present day and time as a program tells them to a model: others at each run, and no part of what is asked.
+"""The present date and time in prompts, which differ at each run and are no part of the question.
 
-Only what is said to be the present counts (`Today's date is 2026-11-24`, `<current_time>10:05:33</current_time>`): a date
-that a text is about stays, and so does one that stands alone. No clock is read.
+Only a moment that is called the present counts (`Today's date is 2026-11-24`,
+`<current_time>10:05:33</current_time>`). Other dates in a text stay, and so does a date without such words.
+No clock is read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PRESENT = (
     rf"(?i:\s?(?:and|&|/)\s?{_WHAT}\b)?"
     r"|(?:今天|今日|现在|当前|目前)(?:的?(?:日期|时间))*)"
 )
-# Neither `to`, `and`, `until` nor a dash: they begin a span of time, whose end is what is asked.
+# Without `to`, `and`, `until` and dashes: they begin a span of time, whose end is part of the question.
 _BETWEEN = r"(?:[\s:：是为=,\"'*`<>()\[\]|#\\_]|\b(?:is|in|UTC|GMT|ISO|8601|format|YYYY-MM-DD)\b){1,12}?"
 
 _TOLD = re.compile(rf"({_PRESENT}{_BETWEEN}){_MOMENT}")
@@ -46,7 +47,7 @@ _VALUE = re.compile(_MOMENT)
 
 
 def without_told_moments(parsed: Parsed) -> Parsed:
-    """A request to a model with a mark for each moment that it is told to be the present; itself if there is none."""
+    """Return a model request with a mark for each present moment, or `parsed` itself if there is none."""
     if not asks_a_model(parsed):
         return parsed
     body = parsed.body
@@ -65,5 +66,5 @@ def _blanked(value: Any) -> Any:
 
 
 def _tells(name: str, value: Any) -> bool:
-    """Whether a field's name says that its value is the present, and it is a moment."""
+    """Return True if a field's name says that its value is the present, and the value is a moment."""
     return isinstance(value, str) and bool(_NAME.fullmatch(name)) and bool(_VALUE.fullmatch(value))

@@ -1,8 +1,8 @@
-"""Index keys in the dialect that other tools read; they find candidates, the lossless key decides.
+"""Index keys as other tools write them. They find candidates; the lossless key decides.
 
-SURT as in the `surt` package, applied to the canonical URL, so that equal canonical requests have equal index
-keys. Requests that are no GET carry `__wb_method` and a digest of their body in the query, in the form that
-pywb and warcio.js write (`true`, `null`, `44`; at most 4,096 characters of body).
+The keys are SURTs as in the `surt` package, applied to the canonical URL, so that equal canonical requests
+have equal index keys. Requests other than GET carry `__wb_method` and their body in the query, in the form
+that pywb and warcio.js write (`true`, `null`, `44`; at most 4,096 characters of body).
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from urllib.parse import quote, quote_from_bytes, unquote_plus, unquote_to_bytes
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
-LONGEST_KEPT = 4096  # characters of a URL for which what was found out is remembered: of longer ones it would be gigabytes
+LONGEST_KEPT = 4096  # longest URL with a cached SURT, in characters: longer ones could fill gigabytes
 
-_ESCAPES = re.compile(rb"%(?:25)+")  # escaped again and again: at once, or each costs a pass over all
+_ESCAPES = re.compile(rb"%(?:25)+")  # nested escapes in one step: else each level costs a pass
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")
 
 
-# An IPv4 address and a port as WHATWG's parser writes them; one that may be the scheme's own is left to it.
+# An IPv4 address and a port as WHATWG's parser writes them. It also handles ports that may be a default.
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 PORT = r":(?!(?:80|443)/)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3})(?=/)"
 
 _PARTS = re.compile(r"(https?|wss?|ftp)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.S)
 _AUTHORITY = re.compile(r"(?:.*@)?(?:\[([^\]]*)\]|([^:]*))(?::([0-9]*))?", re.S)
-_UNUSUAL_PATH = re.compile(r"//|/\.|[^!-$&-~]")  # an empty or dotted segment, or what may need escaping
+_UNUSUAL_PATH = re.compile(r"//|/\.|[^!-$&-~]")  # empty or dotted segments, characters to escape
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
-_KEPT = "!\"$&'()*+,-./:;<=>?@[\\]^_`{|}~"  # besides letters and digits, not escaped
+_KEPT = "!\"$&'()*+,-./:;<=>?@[\\]^_`{|}~"  # not escaped, besides letters and digits
 
 _SESSION_NAME = re.compile("sid=|cfid=|aspsessionid", re.I)
-# Session ids, which SURT leaves out. Each is the last one in its query, whatever stands before its name.
+# Session ids, which SURT omits. In a query, the last match counts, whatever precedes its name.
 _QUERY_SESSIONS = [
     re.compile(rf"(.*){session}(?:&(.*))?", re.I | re.S)
     for session in (
@@ -54,15 +54,15 @@ _PATH_SESSIONS = [
 def surt(url: str) -> str:
     """Return the SURT of a canonical URL, one line without spaces.
 
-    The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`, default
-    port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
+    The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`,
+    default port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
     """
     return _kept_surt(url) if len(url) <= LONGEST_KEPT else _surt(url)
 
 
 def _surt(url: str) -> str:
     found = _PARTS.fullmatch(url)
-    if found is None:  # urn:, data: and what no parser understood
+    if found is None:  # urn:, data: and text that no parser accepts
         return escape(url)
     scheme, authority, path, query = found.groups()
     name = _AUTHORITY.fullmatch(authority)
@@ -130,21 +130,21 @@ def _escaped(data: bytes) -> str:
 
 
 def escape(text: str) -> str:
-    """Text with everything percent-encoded that may not stand in an index line."""
+    """Percent-encode all characters that an index line can't hold."""
     return _UNSAFE.sub(lambda m: quote(m[0].encode("utf-8", "surrogatepass"), safe=""), text)
 
 
 def path_prefix(url: str) -> str:
-    """The SURT of a canonical URL without its query.
+    """Return the SURT of a canonical URL without its query.
 
-    Every capture of the same scheme-less host and path, whatever its query, method and body, has this as
-    its index key or has an index key that starts with it and `?`.
+    Every capture with the same host and path, whatever its scheme, query, method and body, has this index
+    key, or one that starts with it and `?`.
     """
     return surt(url.partition("?")[0])
 
 
 def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
-    """The index key of a request with the canonical `url`."""
+    """Return the index key of a request with the canonical `url`."""
     if method == "GET":
         return surt(url)
     query = f"__wb_method={method}"
@@ -167,11 +167,11 @@ def _body_query(body: Body, raw: bytes) -> str:
 
 
 def _flatten(value: Any) -> dict[str, str]:
-    """A JSON value as a flat query: leaf names, repeated ones numbered `.2_`, `.3_` …"""
+    """Flatten a JSON value to a query: leaf names, with repeated ones numbered `.2_`, `.3_`, …."""
     found: dict[str, str] = {}
     repeated: dict[str, int] = {}
     stack: list[tuple[str, Any]] = [("", value)]
-    while stack:  # no recursion: depth is the client's
+    while stack:  # no recursion: the client chooses the depth
         name, item = stack.pop()
         if isinstance(item, dict):
             stack.extend(reversed(list(item.items())))

@@ -1,7 +1,7 @@
-"""Recordings of others that are no archives: HAR (`har`) and mitmproxy flows (`flows`), as exchanges.
+"""Importers of recordings that are no archives: HAR (`har`) and mitmproxy flows (`flows`).
 
-WARC, ARC and WACZ need no import to be opened; HAR and flow files are converted when they are. An importer is a
-function that yields exchanges and notes on what it had to leave out.
+WARC, ARC and WACZ files open without import; HAR and flow files are converted when they are opened. An
+importer is a function that yields exchanges, and notes on omitted parts.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.shapes import must_be_well_formed
 
-# the metadata record of a converted file: what it was, and what was left out of it
+# The metadata record of a converted file: its source and the omitted parts.
 IMPORT = "urn:stillweb:import"
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """What was taken, and what was left out and why."""
+    """The result of an import: counts, and notes on omitted parts with the reason."""
 
     captures: int = 0
-    failures: int = 0  # requests that came to no answer
+    failures: int = 0  # requests without an answer
     views: int = 0
     notes: list[str] = field(default_factory=list)
-    # those of the notes that are of damage
+    # the notes about damage
     damaged: list[str] = field(default_factory=list)
 
 
-Beside = Mapping[str, Place]  # the files of the zip that a file is in, by name
+Beside = Mapping[str, Place]  # the other files of the zip that holds a file, by name
 
 
 def exchanges_in(
     place: Place, name: str, lead: bytes, beside: Beside | None = None
 ) -> Iterable[Exchange | Failure | str] | None:
-    """The exchanges (and requests that failed, and notes) in a file that is no archive; None if its format is unknown."""
+    """Return the exchanges, failed requests and notes in a file, or None if its format is unknown."""
     text = lead.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
         from stillweb.snapshots.importers import har
@@ -61,7 +61,7 @@ def exchanges_in(
 
 
 def _storable(found: Iterable[Exchange | Failure | str], name: str) -> Iterator[Exchange | Failure | str]:
-    """Yield what was found, with a note in the place of each exchange that no WARC record can hold."""
+    """Yield the items found, with a note in place of each exchange that no WARC record can hold."""
     for one in found:
         if not isinstance(one, str):
             try:
@@ -73,7 +73,7 @@ def _storable(found: Iterable[Exchange | Failure | str], name: str) -> Iterator[
 
 
 def _check(one: Exchange | Failure) -> None:
-    """Raise ValueError for texts that no record can hold, OverflowError for a time outside of the years that UTC has."""
+    """Raise ValueError for text that no record can hold, and OverflowError for a time outside UTC's years."""
     request = one.request
     if not _METHOD.fullmatch(request.method):
         raise ValueError("its method is no token")
@@ -87,7 +87,7 @@ def _check(one: Exchange | Failure) -> None:
 
 
 def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None = None) -> Path | None:
-    """Converts a file into a snapshot directory in the cache; None if its format is unknown."""
+    """Convert a file into a snapshot directory in the cache. Returns None if its format is unknown."""
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
@@ -100,7 +100,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
         convert(place, name, lead, temporary, beside)
         try:
             os.replace(temporary, folder)
-        except OSError:  # another process was quicker
+        except OSError:  # another process finished first
             if not folder.is_dir():
                 raise
     finally:
@@ -109,7 +109,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
 
 
 def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | None = None) -> ImportReport:
-    """Writes the exchanges of a file into a new snapshot directory."""
+    """Write the exchanges of a file into a new snapshot directory."""
     from stillweb.snapshots.writer import Writer
 
     found = exchanges_in(place, name, lead, beside)

@@ -1,6 +1,7 @@
-"""mitmproxy flow files: tnetstrings (https://tnetstrings.info/) of one dictionary a flow, parsed without mitmproxy.
+"""Parser for mitmproxy flow files, without mitmproxy.
 
-What is used has been in the format since version 3 of it (mitmproxy 0.18); flows of other kinds are left out.
+A file holds one tnetstring dictionary (https://tnetstrings.info/) per flow. All members used here exist since
+version 3 of the format (mitmproxy 0.18). Flows other than HTTP are omitted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ MAX_DIGITS = 12
 
 
 def exchanges(place: Place, name: str) -> Iterator[Exchange | Failure | str]:
-    """The exchanges in a flow file, by the time they began, requests that failed, and notes on flows left out. Raises DamagedInput."""
+    """Yield the exchanges of a flow file by start time, failed requests, and notes on omitted flows.
+
+    Raises DamagedInput.
+    """
     found: dict[str, list[tuple[datetime, datetime, Exchange]]] = {}
     for number, flow in enumerate(flows(place, name)):
         if isinstance(flow, str):
@@ -44,9 +48,9 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | Failure | str]:
 
 
 def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
-    """The dictionaries of a flow file, and what is said of damaged ones, which are left out.
+    """Yield the dictionaries of a flow file, and a note for each damaged flow.
 
-    Raises DamagedInput where it begins with no flow.
+    Raises DamagedInput if the file does not begin with a flow.
     """
     at = 0
     while at < place.size:
@@ -68,7 +72,7 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
             text = f"{name}: offset {at}: a damaged flow: {error}"
             if at == 0:
                 raise DamagedInput(f"{text}; is it a mitmproxy flow file?") from error
-            if data[-1:] != b"}":  # where the next one begins is not known either
+            if data[-1:] != b"}":  # then the start of the next flow is unknown, too
                 yield Damaged(f"{text}; what follows it is left out")
                 return
             yield Damaged(text)
@@ -78,7 +82,7 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
 
 
 def _value(data: bytes, kind: bytes) -> Any:
-    """A tnetstring value from its bytes and type mark."""
+    """Decode a tnetstring value from its bytes and type mark."""
     if kind == b",":
         return data
     if kind == b";":
@@ -112,7 +116,7 @@ def _text(value: Any) -> str:
 
 
 def _failure(flow: dict[str, Any]) -> Failure | None:
-    """A request that its origin left without an answer; None for others, such as what the client gave up."""
+    """Return a request that its origin failed to answer, or None (for instance if the client gave up)."""
     told = _text((flow.get("error") or {}).get("msg") or "")
     if flow.get("response") or reason_of(told) == OTHER or _text(flow.get("type", "http")) != "http":
         return None
@@ -158,7 +162,7 @@ def _headers(message: dict[str, Any]) -> Headers:
 
 
 def _url(asked: dict[str, Any]) -> str:
-    """The absolute URL: the name that the client asked for, not the address that it went to."""
+    """Return the absolute URL with the host name that the client requested, not the server's address."""
     scheme = _text(asked["scheme"])
     named = next((v for n, v in _headers(asked) if n.lower() == "host"), "")
     authority = _text(asked.get("authority") or "")

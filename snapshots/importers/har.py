@@ -1,8 +1,11 @@
-"""HAR 1.2, as browsers, Playwright, mitmproxy and others write it: http://www.softwareishard.com/blog/har-12-spec/
+"""Parser for HAR 1.2, as browsers, Playwright, mitmproxy and others write it.
 
-A HAR holds bodies decoded, so the headers lose their content encoding, and texts get back the charset that their
-pages name, or the bytes that their size tells. Entries without the body that they had are left out: an empty page would be a wrong answer. Bodies in files of their
-own (`_file`, as Playwright writes them) are read from beside the HAR, in its folder or zip, and nowhere else.
+Format: http://www.softwareishard.com/blog/har-12-spec/
+
+A HAR holds decoded bodies, so the headers lose their content encoding. Texts get back the charset that their
+page names, or the bytes that match their size. Entries whose body is missing are omitted: an empty page would
+be a wrong answer. Bodies in separate files (`_file`, as Playwright writes them) are read only from the HAR's
+own folder or zip.
 """
 
 from __future__ import annotations
@@ -32,19 +35,22 @@ _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _decode = json.JSONDecoder().raw_decode
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)  # by the charset that is named
+# media types that are decoded by the declared charset
+_READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)
 NOT_SENT = "the body of its request is not in the HAR"
 NO_BODY = "its body is not in the HAR"
 _MOMENT = timedelta(microseconds=1)
-Read = Callable[[str], bytes | str]  # the bytes of a file beside the HAR, or why they can't be had
+# returns the bytes of a file next to the HAR, or the reason why it can't be read
+Read = Callable[[str], bytes | str]
 
 
 def exchanges(
     place: Place, name: str, beside: Mapping[str, Place] | None = None
 ) -> Iterator[Exchange | Failure | str]:
-    """The exchanges in a HAR, by the time they began, requests that failed, and notes on entries left out. Raises DamagedInput.
+    """Yield the exchanges of a HAR by start time, failed requests, and notes on omitted entries.
 
-    Of one that is cut short, or damaged otherwise, the entries before are taken. `beside`: the files of the zip that it is in, by name.
+    Of a truncated or otherwise damaged HAR, the entries before the damage are read. `beside` holds the other
+    files of its zip, by name. Raises DamagedInput.
     """
     data = place.read(0, place.size)
     try:
@@ -81,14 +87,14 @@ def exchanges(
 
 
 def _whole_entries(data: bytes) -> tuple[list[Any], int]:
-    """The entries of a HAR that is no JSON up to the first that can't be read, and where that begins."""
+    """Return the entries of a damaged HAR up to the first unreadable one, and the offset of that entry."""
     text = data.decode(errors="surrogateescape")
     begin = _ENTRIES.search(text)
     found: list[Any] = []
     at = begin.end() if begin else 0
     try:
         while begin:
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # matches the empty string, too
             entry, at = _decode(text, at)
             found.append(entry)
     except (ValueError, RecursionError):
@@ -97,14 +103,17 @@ def _whole_entries(data: bytes) -> tuple[list[Any], int]:
 
 
 def _ended(started: datetime, lasted: Any) -> datetime:
-    """When an exchange of so many milliseconds ended. Raises OverflowError, TypeError, ValueError."""
+    """Return the end of an exchange that took `lasted` milliseconds.
+
+    Raises OverflowError, TypeError or ValueError.
+    """
     return max(started + timedelta(milliseconds=max(0.0, float(lasted or 0))), started + _MOMENT)
 
 
 def numbered(found: list[tuple[datetime, datetime, Exchange]]) -> list[Exchange]:
-    """Gives exchanges the event numbers that follow from when they began and ended.
+    """Assign event numbers to the starts and ends of exchanges, and return the exchanges by start.
 
-    One that ended when another began came before it.
+    An exchange that ended when another began came before it.
     """
     moments = [(start, 1, n) for n, (start, _, _) in enumerate(found)]
     moments += [(end, 0, n) for n, (_, end, _) in enumerate(found)]
@@ -117,9 +126,9 @@ def numbered(found: list[tuple[datetime, datetime, Exchange]]) -> list[Exchange]
 
 
 def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
-    """A request that the network failed, as Chromium's and Playwright's HARs tell; None for others.
+    """Return a request that failed in the network, as Chromium and Playwright record it, or None.
 
-    What was blocked or given up has a status of 0, too.
+    Blocked and aborted requests have status 0, too.
     """
     asked, answer = entry["request"], entry["response"]
     told = str(answer.get("_error") or answer.get("_failureText") or "")
@@ -144,12 +153,12 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     body = _body(answer, read, str(asked["method"]).upper(), status)
     extra = {}
     if body == NO_BODY and status in _REDIRECTS and any(n.lower() == "location" for n, _ in _headers(answer)):
-        # browsers give none of it, and it leads where it led
+        # browsers omit the body of a redirect, and its Location is enough
         body, extra = b"", {"WARC-Truncated": "unspecified"}
     if isinstance(body, str):
         return f"{body}: {url}"
     if _is_cut(answer.get("content") or {}, body):
-        extra = {"WARC-Truncated": "length"}  # as Firefox keeps what is longer than it is told to
+        extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return f"{sent}: {url}"
@@ -199,13 +208,13 @@ def _in_zip(beside: Mapping[str, Place]) -> Read:
 
 
 def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes | str:
-    """The body of an answer, or why it can't be had."""
+    """Return the body of an answer, or the reason why it is unavailable."""
     content = answer.get("content") or {}
     if name := content.get("_file"):
         return read(str(name))
     text = content.get("text")
     if not text:
-        # the size on the wire is that of an encoded body, which may be of nothing
+        # bodySize is the size of the encoded body, which may encode nothing
         size = max(int(content.get("size") or 0), int(answer.get("bodySize") or 0) if text is None else 0)
         if size > 0 and method != "HEAD" and status not in _BODILESS:
             return NO_BODY
@@ -221,9 +230,9 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
 
 
 def _encoded(text: str, media: str | None, sizes: Collection[int]) -> bytes | str:
-    """Decoded text in the charset that its page is read by; or why it can't be had.
+    """Return decoded text encoded in its page's charset, or the reason why that is impossible.
 
-    `sizes`: one of them is that of the bytes before they were decoded, as most tools tell it.
+    `sizes` are candidates for the length of the original bytes, which most tools record.
     """
     plain = _utf8(text)
     named = codec(header_charset(media)) or codec(meta_charset(plain))
@@ -240,7 +249,7 @@ def _encoded(text: str, media: str | None, sizes: Collection[int]) -> bytes | st
 
 
 def _byte_by_byte(text: str) -> bytes:
-    """The bytes of a text of which each was read as a character, b"" where they can't have been."""
+    """Return the bytes of a text that was decoded byte by byte (Latin-1, windows-1252), or b""."""
     for charset in ("latin-1", "cp1252"):
         try:
             return text.encode(charset)
@@ -250,7 +259,10 @@ def _byte_by_byte(text: str) -> bytes:
 
 
 def _utf8(text: str) -> bytes:
-    """Text as UTF-8; bytes that mitmproxy could not decode, and told as lone surrogates, as they were."""
+    """Encode text as UTF-8.
+
+    mitmproxy writes undecodable bytes as lone surrogates; they become these bytes again.
+    """
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -258,9 +270,9 @@ def _utf8(text: str) -> bytes:
 
 
 def _is_cut(content: dict[str, Any], body: bytes) -> bool:
-    """Whether a HAR tells a larger size than what it has of an answer; a mark at its beginning may be left out."""
+    """Return True if the HAR declares a larger size than it holds. A missing byte order mark is ignored."""
     size = int(content.get("size") or 0)
-    twice = 2 * len(str(content.get("text") or ""))  # of UTF-16
+    twice = 2 * len(str(content.get("text") or ""))  # size in UTF-16
     return (
         bool(body)
         and "_file" not in content
@@ -270,7 +282,7 @@ def _is_cut(content: dict[str, Any], body: bytes) -> bool:
 
 
 def _is_text(answer: dict[str, Any], body: bytes) -> bool:
-    """Whether the HAR has the text of an answer, not its bytes, and it is kept as UTF-8."""
+    """Return True if the HAR holds an answer as text, and the body is its UTF-8 encoding."""
     content = answer["content"]
     if "_file" in content or content.get("encoding") == "base64":
         return False
@@ -278,7 +290,7 @@ def _is_text(answer: dict[str, Any], body: bytes) -> bool:
 
 
 def _read_as_utf8(headers: Headers, body: bytes) -> Headers:
-    """The fields of a text that is kept as UTF-8: where they and the page don't say so, it would be read otherwise."""
+    """Return headers that declare UTF-8 for a text stored as UTF-8, unless they or the page do."""
     media = next((v for n, v in headers if n.lower() == "content-type"), "")
     said = codec(header_charset(media)) or codec(meta_charset(body))
     if body.isascii() or said == "utf-8" or not _READ.match(media):
@@ -296,7 +308,7 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     if not sent and int(told):
         return NOT_SENT
     text = (asked.get("postData") or {}).get("text")
-    # of parameters only what they are is known, not how they were written
+    # parameters give the values only, not their original encoding
     if text is None or len(sent) == int(told):
         return sent
     bare = _byte_by_byte(str(text))

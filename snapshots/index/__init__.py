@@ -1,1 +1,1 @@
-"""From records to sorted index lines (`build`), on all cores, and the index as it is read (`cdxj`)."""
+"""Index of a snapshot: sorted lines made from its records on all cores (`build`), and their reader (`cdxj`)."""

@@ -1,10 +1,10 @@
-"""A large index in blocks of whole lines: what each begins with, where, and its check sum, in `indexes/steps.txt`.
+"""Block table of a large index: first key, offset and CRC-32 of each block of lines, in `indexes/steps.txt`.
 
-The first line is the step in bytes, the size of the index, and the CRC-32 of all that follows. Then a line a block,
-`urlkey offset crc32`: the key of its first line, twelve digits and eight in hex. A block ends with the first line that
-ends a step after its beginning or later and is the last one of its key. So the lines of a key are found with one read,
-and what is read is held against its check sum: a bit that has turned over in an index too large to be looked at whole
-is told by what stands on it.
+The first line of the file is the step in bytes, the size of the index, and the CRC-32 of the lines after it. Each
+block then has a line `urlkey offset crc32`: the key of the block's first line, twelve decimal digits and eight hex
+digits. A block ends with the first line that is the last of its key and ends at least a step after the block's start.
+So all lines of a key are found with one read, and that read is checked against the CRC-32: a flipped bit is found
+when its block is used, even in an index that is too large to be checked as a whole.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from isal import isal_zlib
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.machine.places import FilePlace, Place, chunks
 
-MOST = 1 << 19  # blocks, some 50 MB: a larger index has larger ones
-LEAST = 1 << 20  # bytes of an index that is worth it
+MOST = 1 << 19  # blocks in a table, some 50 MB: a larger index has larger blocks
+LEAST = 1 << 20  # bytes of the smallest index that gets a block table
 STEP = 1 << 12
-TOGETHER = 1 << 6  # blocks read at once by who reads on
-FAR = 1 << 10  # and of what is no file here, some 4 MB: each time is a round trip
+TOGETHER = 1 << 6  # blocks per read of a local file in a sequential scan
+FAR = 1 << 10  # the same for a remote index, some 4 MB: each read is a round trip
 
 _OFFSET = slice(-21, -9)
 _CRC = slice(-8, None)
 
 
 def step_for(size: int) -> int:
-    """The step for an index of so many bytes, 0 for one that needs none."""
+    """Return the step in bytes for an index of `size` bytes; 0 if it needs no block table."""
     if size < LEAST:
         return 0
     step = STEP
@@ -40,7 +40,7 @@ def step_for(size: int) -> int:
 
 
 def steps_of(place: Place) -> bytes:
-    """The file for an index, b"" if it needs none."""
+    """Return the content of `steps.txt` for the index in `place`; b"" if it needs none."""
     step = step_for(place.size)
     if not step:
         return b""
@@ -60,12 +60,15 @@ def steps_of(place: Place) -> bytes:
 
 
 def _end(data: bytes, least: int) -> int:
-    """Where the first line ends that does so at `least` or later and is followed by one of another key; 0: not in here."""
+    """Return the end of the first line that ends at or after `least` and before a line of another key.
+
+    Return 0 if `data` doesn't show where that is.
+    """
     end = data.find(b"\n", least - 1) + 1
     key = data[data.rfind(b"\n", 0, end - 1) + 1 : end].partition(b" ")[0] + b" "
     while end and data.startswith(key, end):
         end = data.find(b"\n", end) + 1
-    return end if end and data.find(b"\n", end) >= 0 else 0  # the next line has to be here
+    return end if end and data.find(b"\n", end) >= 0 else 0  # the next line's key must be complete
 
 
 def _line(block: bytes, offset: int) -> bytes:
@@ -73,12 +76,12 @@ def _line(block: bytes, offset: int) -> bytes:
 
 
 def stamp_of(steps: bytes) -> dict[str, int]:
-    """What datapackage.json says of the file."""
+    """Return the size and CRC-32 of `steps.txt` as datapackage.json stores them."""
     return {"bytes": len(steps), "crc32": isal_zlib.crc32(steps)}
 
 
 class Blocks:
-    """The blocks of an index. `lines` are those of the file, without its first."""
+    """Reader of an index by its block table; `lines` are those of `steps.txt` without the first."""
 
     def __init__(self, place: Place, lines: list[bytes]) -> None:
         self._place = place
@@ -89,7 +92,7 @@ class Blocks:
         return int(self._lines[number][_OFFSET]) if number < len(self._lines) else self._place.size
 
     def _read(self, first: int, last: int) -> bytes:
-        """The lines of blocks, one after the other, from one up to another. Raises DamagedInput."""
+        """Return the bytes of blocks `first` to `last` (exclusive). Raises DamagedInput on a wrong CRC-32."""
         start = self._start(first)
         data = self._place.read(start, self._start(last) - start)
         if last - first == 1:
@@ -109,9 +112,9 @@ class Blocks:
         )
 
     def of_key(self, key: bytes) -> list[bytes]:
-        """The lines of a key. Raises DamagedInput."""
+        """Return the index lines of `key`, in order. Raises DamagedInput."""
         wanted = key + b" "
-        # the last one that begins with it or before it
+        # the last block whose first key is `key` or sorts before it
         number = bisect_left(self._lines, wanted + b"\xff") - 1
         if number < 0:
             return []
@@ -126,7 +129,7 @@ class Blocks:
         return found
 
     def from_key(self, start: bytes = b"") -> Iterator[bytes]:
-        """The lines from a block on in which some that begin with `start` may first be. Raises DamagedInput."""
+        """Yield the index lines from the first block that may hold lines beginning with `start`. Raises DamagedInput."""
         number, count = max(0, bisect_left(self._lines, start) - 1), 1
         while number < len(self._lines):
             last = min(number + count, len(self._lines))
@@ -134,7 +137,7 @@ class Blocks:
             number, count = last, min(2 * count, self._together)
 
     def sound(self) -> bool:
-        """Whether all of them have their check sums."""
+        """Return True if every block has its CRC-32."""
         try:
             for number in range(0, len(self._lines), self._together):
                 self._read(number, min(number + self._together, len(self._lines)))
@@ -144,9 +147,9 @@ class Blocks:
 
 
 def open_blocks(steps: Place | None, stamp: Any, place: Place) -> Blocks | None:
-    """The blocks of an index, if there is a file, it is whole, and it is for this one.
+    """Return the blocks of the index in `place`, or None if `steps` is missing, damaged or for another index.
 
-    `stamp` is what datapackage.json says of the file, None of one that it does not describe.
+    `stamp` is the entry of datapackage.json for the file (`stamp_of`), None if it has no entry.
     """
     if steps is None:
         return None

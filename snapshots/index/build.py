@@ -1,4 +1,4 @@
-"""The index of a container: taken from disk where it is ours and fits its archives, else built from the records."""
+"""Opening of a container's index: from disk if it is ours and fits the archives, else built from the records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stamp_for(
     changing: Mapping[str, int],
     steps: Mapping[str, int] | None,
 ) -> dict[str, Any]:
-    """What an index of ours says about itself in datapackage.json."""
+    """Return the entry of datapackage.json that describes an index of ours."""
     return {
         "version": INDEX_VERSION,
         "bytes": index_size,
@@ -56,7 +56,10 @@ def stamp_for(
 
 
 def fits(container: Container) -> bool:
-    """Whether the index on disk is one of ours for just these archives (`verify` looks into it)."""
+    """Return True if the index on disk is ours, of this version, and for exactly these archives.
+
+    Only versions and sizes are compared; `verify` reads the lines.
+    """
     place = container.members.get(INDEX)
     stamp = container.own.get("index")
     if place is None or not isinstance(stamp, dict):
@@ -69,7 +72,7 @@ def fits(container: Container) -> bool:
 
 
 def by_another_version(container: Container) -> bool:
-    """Whether the index on disk is ours, but its lines are of another version; such a one is never read."""
+    """Return True if the index on disk is ours but of another version; such an index is never read."""
     stamp = container.own.get("index")
     return isinstance(stamp, dict) and stamp.get("version") not in (None, INDEX_VERSION)
 
@@ -81,13 +84,13 @@ def open_index(
     checked: bool = False,
     aside: OnDisk | None = None,
 ) -> tuple[Index, Built]:
-    """The index, and what else is known; notes only when it had to be built.
+    """Return the index and what else the records say; the latter has notes only where the index had to be built.
 
-    Where a large one would have to be built, and `aside` is there, that gets the captures, and the index has only the
-    records that are none.
+    Where a large index would have to be built and `aside` is given, the captures go to `aside`, and the index has only
+    the lines of other records.
 
-    A large one is read in blocks, each held against its check sum; one that is to be `checked` is looked at whole, so
-    that it is made anew where it is damaged.
+    A large index is read in blocks, each checked against its CRC-32. With `checked=True` it is checked as a whole, and
+    built again if it is damaged.
     """
     ours = fits(container)
     if ours:
@@ -128,18 +131,21 @@ def open_index(
 
 
 def join_lines(lines: Iterable[bytes]) -> bytes:
-    """Lines with their line breaks."""
+    """Join index lines; each ends with a line break."""
     return b"\n".join([*lines, b""])
 
 
 def build(container: Container, progress: Progress | None = None) -> Built:
-    """The sorted lines of all archives, and what else their records say."""
+    """Scan all archives; return their sorted lines and what else their records say."""
     with seldom_collected():
         return assemble(scans(container, progress).values(), Archives(container.archives))
 
 
 def put_aside(container: Container, aside: OnDisk, progress: Progress | None = None) -> Built:
-    """What records say beside captures, whose lines are put aside, without their states and in no order."""
+    """Scan all archives into `aside`; return the lines of records that are no captures.
+
+    The captures in `aside` have no states and no order.
+    """
     with seldom_collected():
         built = Built()
         for part in (part for parts in scans(container, progress, aside=aside).values() for part in parts):
@@ -150,14 +156,14 @@ def put_aside(container: Container, aside: OnDisk, progress: Progress | None = N
 
 
 def mend(container: Container, progress: Progress | None = None) -> tuple[Container, Built, list[str]]:
-    """As `build`, of a directory that may be written: records that a kill left unfinished are cut off first.
+    """Cut off records that a killed process left unfinished in a writable directory, then build its index.
 
-    The container is another one where something was; the texts say what.
+    Return the container (opened again if something was cut off), the built index and a note for each repair.
     """
     hashes: dict[str, tuple[int, str]] = {}
     parts = scans(container, progress, hashes=hashes)
     folder = Path(container.path) / ARCHIVE
-    # a plain copy was made of what can't be read by offset, nor be cut
+    # archives that can't be read by offset were copied; they can't be cut either
     plain = container.plain
     cut = {
         name for name, of_file in parts.items() if any(p.cut for p in of_file) and (folder / name).is_file()
@@ -181,9 +187,9 @@ def scans(
     hashes: dict[str, tuple[int, str]] | None = None,
     aside: OnDisk | None = None,
 ) -> dict[str, list[Part]]:
-    """What a scan finds of each archive (or of some), in the order of their names; large ones in several processes.
+    """Scan the archives (or those in `names`); return their parts by name, in name order.
 
-    Where it takes several, `hashes` is given those of whole files, too.
+    Large archives are scanned by several processes, which also fill `hashes` with the size and digest of each file.
     """
     archives = {n: container.archives[n] for n in sorted(container.archives if names is None else names)}
     total = sum(place.size for place in archives.values())
@@ -205,7 +211,7 @@ def scans(
 
 
 def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
-    """Sorted lines of what scans found, the files in the order of their names: revisits resolved, states assigned."""
+    """Resolve revisits, assign states and return the sorted lines; `files` are in name order."""
     built = Built()
     found = list(files)
     for part in (part for parts in found for part in parts):
@@ -225,7 +231,7 @@ def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
 
 
 def learn(built: Built, part: Part) -> None:
-    """Takes over what a part says beside its captures."""
+    """Add the records of `part` that are no captures, its notes, profile and settings to `built`."""
     built.lines += part.others
     built.notes += part.notes
     built.profile = part.profile or built.profile
@@ -238,5 +244,5 @@ def finish(
     others: list[bytes],
     archives: Archives,
 ) -> list[bytes]:
-    """The sorted lines of captures whose states are to be assigned, and of other records."""
+    """Return the sorted lines of `captures`, with their states assigned, and of `others`."""
     return sorted_lines([*others, *stated_lines(captures, identities, archives)])

@@ -1,9 +1,9 @@
-"""The index: sorted CDXJ, a line a capture, read by bisection.
+"""Sorted CDXJ index, one line per capture, read by bisection.
 
-A line is `urlkey timestamp {json}`, sorted by its bytes. The members `url`, `mime`, `status`, `digest`,
+A line is `urlkey timestamp {json}`; lines are sorted by their bytes. The members `url`, `mime`, `status`, `digest`,
 `length`, `offset`, `filename` and `method` are those of other tools (numbers as text, as cdxj-indexer writes
-them); the rest is ours and derived from the records like everything in it. Records that are no exchange
-(views, texts, metadata) have lines too, under `urn:` keys, with their `kind`.
+them). The other members are ours. All of them are derived from the records. Views, texts and metadata records have
+lines too, under `urn:` keys, with their `kind`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.blocks import Blocks
 from stillweb.snapshots.machine.places import Place
 
-BLOCK = 1 << 13  # bisection lands on blocks of this size, then looks within
-PROBE = 1 << 10  # enough for the rest of a line and the key of the next
-TOP = 1 << 17  # so many block keys are kept at most, the first probed ones
-LAST = b"\xff"  # beyond all keys
+BLOCK = 1 << 13  # bytes of a part; bisection ends at a part, which is then searched
+PROBE = 1 << 10  # bytes that usually hold the rest of a line and the key of the next
+TOP = 1 << 17  # first keys of parts that are remembered; the first ones probed stay
+LAST = b"\xff"  # sorts after all keys
 
 _decode = json.JSONDecoder().raw_decode
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-json_text = json.encoder.encode_basestring  # a text as JSON, what is not ASCII left as it is
-_IDENTITY = -len(',"id":""}') - 64  # where the last member of a line of ours begins
+json_text = json.encoder.encode_basestring  # JSON string with non-ASCII characters unescaped
+_IDENTITY = -len(',"id":""}') - 64  # where `id`, the last member of a line of ours, begins
 _values = attrgetter(*[field.name for field in fields(Capture)])
 _KINDS = [
     {"str": str, "int": int, "bool": bool}.get(str(field.type), tuple if field.name == "vary" else object)
@@ -36,7 +36,7 @@ _KINDS = [
 
 
 def entry_line(urlkey: str, timestamp: str, entry: dict[str, Any]) -> bytes:
-    """A line of the index without its line break."""
+    """Return an index line without its line break."""
     return f"{urlkey} {timestamp} {encode_json(entry)}".encode(errors="surrogatepass")
 
 
@@ -67,9 +67,9 @@ def line_of(
     truncated: str,
     identity: str,
 ) -> bytes:
-    """The line of a capture by its fields; `identity` is what the snapshot's id is made of.
+    """Return the index line of a capture, from its fields; the snapshot's id is computed from `identity`.
 
-    Put together as text, a fifth of the time that an encoder takes for an object.
+    The JSON is put together as text, in a fifth of the time that an encoder needs.
     """
     mid = end_ = ""
     kind = json_text(mime)
@@ -101,20 +101,20 @@ def _of_states(cookies: str, state: str, changes: bool) -> str:
 
 
 def capture_line(capture: Capture, identity: str) -> bytes:
-    """The line of a capture; `identity` is what the snapshot's id is made of."""
+    """Return the index line of `capture`; the snapshot's id is computed from `identity`."""
     values: tuple[Any, ...] = (*_values(capture), identity)
     return line_of(*values)
 
 
 def identity_in(line: bytes) -> str:
-    """The identity that a line of ours ends with."""
+    """Return the identity (64 hex digits) at the end of a line of ours."""
     return line[-66:-2].decode()
 
 
 def restated(line: bytes, capture: Capture, stated: Stated) -> bytes:
-    """The line of a capture, as `capture_line` made it, when more is known of its state.
+    """Return `line`, which `capture_line` made of `capture`, with the state in `stated`.
 
-    Only the members that say so are put in other ones' place, a tenth of the time that a new line takes.
+    Only the members of the state are replaced, which takes a tenth of the time of a new line.
     """
     vary, cookies, state, changes = stated
     before = _of_states(capture.cookies, capture.state, capture.changes).encode(errors="surrogatepass")
@@ -125,21 +125,21 @@ def restated(line: bytes, capture: Capture, stated: Stated) -> bytes:
     return b"%b%b%b" % (lead.removesuffix(before), after, line[_IDENTITY:])
 
 
-BROKEN = (ValueError, KeyError, TypeError, IndexError)  # what a line that is none of ours raises
+BROKEN = (ValueError, KeyError, TypeError, IndexError)  # raised by `to_capture` for a line that isn't ours
 
 
 class BrokenLine(DamagedInput, ValueError):
-    """A line of an index that can't be read; without its index a snapshot is indexed anew from its records."""
+    """Error for an index line that can't be read; a snapshot without its index is indexed from its records."""
 
 
 def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
-    """Return the parts of a line, the members of its JSON of the types that they must have. Raises BrokenLine."""
+    """Return urlkey, timestamp and JSON object of a line, its members checked for their types. Raises BrokenLine."""
     try:
         urlkey, timestamp, block = line.split(b" ", 2)
         text = block.decode(errors="surrogatepass")
         entry, end = _decode(text)
         if end != len(text):
-            entry = json.loads(text)  # which takes white space, and says what else it is
+            entry = json.loads(text)  # accepts trailing white space, raises for anything else
         if not isinstance(entry, dict):
             raise ValueError("the JSON block is no object")
         _check(entry)
@@ -172,11 +172,11 @@ _TEXTS = (
     "state",
     "cookies",
 )
-_NEEDED = ("url", "mime", "digest", "filename", "offset", "length", "id")  # of a record that is no exchange
+_NEEDED = ("url", "mime", "digest", "filename", "offset", "length", "id")  # in lines of other records
 
 
 def _check(entry: dict[str, Any]) -> None:
-    """Raise ValueError for a member of a wrong type, or one that is missing."""
+    """Raise ValueError if a member is missing or has a wrong type."""
     for name in _TEXTS:
         if name in entry and type(entry[name]) is not str:
             raise ValueError(f"{name} is no text")
@@ -193,7 +193,7 @@ def _check(entry: dict[str, Any]) -> None:
 
 
 def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
-    """The capture that a line describes. Raises KeyError, ValueError."""
+    """Return the capture that a parsed line describes. Raises KeyError, ValueError."""
     get = entry.get
     request = get("req", (-1, 0))
     events = get("events", (0, 0))
@@ -237,7 +237,7 @@ _swift_line: Callable[[bytes], Capture | None] | None = None
 
 
 def _load_swift_line() -> Callable[[bytes], Capture | None]:
-    """Imports what reads lines into captures: who only makes lines does without."""
+    """Import `swift_lines` on first use: programs that only write lines don't need it."""
     global _swift_line
     from stillweb.snapshots.index.swift_lines import swift_line
 
@@ -246,10 +246,10 @@ def _load_swift_line() -> Callable[[bytes], Capture | None]:
 
 
 def capture_of(line: bytes) -> Capture | None:
-    """Return the capture of a line, None for a line of another kind. Raises BrokenLine."""
+    """Return the capture of a line, or None if it is of a view, text or metadata. Raises BrokenLine."""
     try:
         return (_swift_line or _load_swift_line())(line)
-    except (ValueError, RecursionError):  # not as we write it: read slowly, or said what is wrong
+    except (ValueError, RecursionError):  # not as we write it: `parse_line` reads it or says what is wrong
         parsed = parse_line(line)
         try:
             return to_capture(*parsed) if is_capture(parsed[2]) else None
@@ -258,12 +258,12 @@ def capture_of(line: bytes) -> Capture | None:
 
 
 def is_capture(entry: dict[str, Any]) -> bool:
-    """Whether a line is of an exchange, and not of a view, text or metadata."""
+    """Return True if a line is of a capture, and not of a view, text or metadata."""
     return "kind" not in entry
 
 
 def target_of(entry: Mapping[str, Any]) -> str:
-    """The URI of the record of a view, text or metadata."""
+    """Return the URI of the record of a view, text or metadata."""
     return str(entry["target"] if "target" in entry else entry["url"])
 
 
@@ -273,10 +273,11 @@ Read = TypeVar("Read")
 class Index:
     """A sorted index in a place. Reading is safe from many threads and after a fork.
 
-    With `blocks` a lookup reads one block, held against its check sum. Without, bisection goes over parts of one size;
-    the keys at their starts are remembered, so that a warm lookup reads one part.
-    Read with `pread` and not mapped: measured on a million lines, a lookup that has to map its pages takes
-    longer than one that copies them, mapped pages count as memory, and a file cut short under a mapping kills
+    With `blocks` a lookup reads one block and checks its CRC-32. Without, bisection goes over parts of one size; the
+    keys at their starts are remembered, so that a warm lookup reads one part.
+
+    The index is read with `pread` and not mapped. Measured on a million lines, a lookup that has to map its pages
+    takes longer than one that copies them. Mapped pages count as memory, and a file cut short under a mapping kills
     the process.
     """
 
@@ -289,11 +290,11 @@ class Index:
 
     @property
     def size(self) -> int:
-        """Bytes of all lines."""
+        """Size of the index in bytes."""
         return self._size
 
     def _line_start(self, at: int) -> int:
-        """Where the first line starts that starts at or after `at`."""
+        """Return the offset of the first line that starts at or after `at`."""
         if at == 0:
             return 0
         at -= 1
@@ -306,17 +307,17 @@ class Index:
         return self._size
 
     def _key_at(self, start: int) -> bytes:
-        """The urlkey of the first line that starts at or after a byte; beyond all keys past the last."""
+        """Return the urlkey of the first line that starts at or after `start`; `LAST` if there is none."""
         piece = self._place.read(start - 1, PROBE) if start else b"\n" + self._place.read(0, PROBE)
         line = piece.find(b"\n") + 1
         end = piece.find(b" ", line) if line else -1
         if end >= 0:
             return piece[line:end]
-        start = self._line_start(start)  # a long line
+        start = self._line_start(start)  # a line longer than `PROBE`
         return LAST if start >= self._size else next(self._lines_from(start)).partition(b" ")[0]
 
     def _seek(self, key: bytes) -> int:
-        """Where lines whose key is not less than `key` may first start."""
+        """Return the offset of the part in or after which the first line with a key >= `key` starts."""
         low, high = 0, self._parts
         known = self._firsts
         while low < high:
@@ -333,7 +334,7 @@ class Index:
         return max(0, low - 1) * BLOCK
 
     def _lines_from(self, start: int) -> Iterator[bytes]:
-        """The lines from the first that starts at or after `start`."""
+        """Yield the lines from the first that starts at or after `start`. Raises DamagedInput."""
         at = self._line_start(start) if start else 0
         size = BLOCK
         carried = b""
@@ -351,7 +352,7 @@ class Index:
             yield carried
 
     def lines(self, urlkey: str | None = None, *, prefix: bool = False) -> Iterator[bytes]:
-        """The lines of a urlkey (or with a prefix of it), in order; all of them without one."""
+        """Yield the lines of `urlkey`, in order; with `prefix` those that begin with it; all if it is None."""
         if urlkey is None:
             yield from self._blocks.from_key() if self._blocks else self._lines_from(0)
             return
@@ -366,7 +367,7 @@ class Index:
                 return
 
     def _exact(self, key: bytes) -> list[bytes]:
-        """The lines of a key."""
+        """Return the lines of `key`."""
         if self._blocks is not None:
             return self._blocks.of_key(key)
         start = self._seek(key)
@@ -374,12 +375,12 @@ class Index:
         return list(self._scan_for(start, key + b" ")) if found is None else found
 
     def _within(self, key: bytes, start: int) -> list[bytes] | None:
-        """The lines of a key if they begin within a part of the index, None if its bytes don't show that these are all.
+        """Return the lines of `key` if they begin in the part at `start`; None if others may lie outside of it.
 
-        The part and what may hang over are searched at once, which is quicker than line by line.
+        The part and the bytes after it are searched at once, which is quicker than line by line.
         """
         size = BLOCK + 2 * PROBE
-        # from the byte before, so that the first line of the part is found like any other
+        # read from the byte before, a line break, so that the part's first line is found like any other
         piece = self._place.read(start - 1, size) if start else b"\n" + self._place.read(0, size)
         ends_here = start + size > self._size
         wanted = b"\n" + key + b" "
@@ -387,14 +388,14 @@ class Index:
         first = piece.find(b"\n") + 1
         if at < 0:
             end = piece.find(b" ", first) if first else -1
-            if start and (end < 0 or piece[first:end] >= key):  # it may be before
+            if start and (end < 0 or piece[first:end] >= key):  # the key may lie before the part
                 return None
             last = piece.rfind(b"\n", 0, len(piece) - 1)
             if (space := piece.find(b" ", last)) < 0:
                 last = piece.rfind(b"\n", 0, last)
                 space = piece.find(b" ", last)
             return [] if ends_here or (last >= 0 and piece[last + 1 : space] > key) else None
-        if start and first > at:  # the line before may be one of them too
+        if start and first > at:  # the line before may be of the key, too
             return None
         found: list[bytes] = []
         while (end := piece.find(b"\n", at + 1)) >= 0:
@@ -405,10 +406,10 @@ class Index:
                 return found
             else:
                 break
-        return list(self._scan_for(start, wanted[1:]))  # they go on after the piece
+        return list(self._scan_for(start, wanted[1:]))  # lines of the key go on after `piece`
 
     def _scan_for(self, start: int, wanted: bytes) -> Iterator[bytes]:
-        """The lines that begin with `wanted`, looked for one by one."""
+        """Yield the lines that begin with `wanted`, by a scan line by line from `start`."""
         for line in self._lines_from(start):
             if line.startswith(wanted):
                 yield line
@@ -416,22 +417,22 @@ class Index:
                 return
 
     def entries(self, urlkey: str) -> list[tuple[str, str, dict[str, Any]]]:
-        """All parsed lines of a urlkey, of captures or not. Raises DamagedInput."""
+        """Return all parsed lines of `urlkey`, of captures and other records. Raises DamagedInput."""
         return [self._read(parse_line, line) for line in self._exact(urlkey.encode(errors="surrogatepass"))]
 
     def candidates(self, urlkey: str) -> list[Capture]:
-        """The captures with this urlkey, oldest first. Raises DamagedInput."""
+        """Return the captures with this urlkey, oldest first. Raises DamagedInput."""
         lines = self._exact(urlkey.encode(errors="surrogatepass"))
         return [capture for line in lines if (capture := self._read(capture_of, line)) is not None]
 
     def prefix(self, start: str) -> Iterator[Capture]:
-        """The captures whose urlkey begins with `start`. Raises DamagedInput."""
+        """Yield the captures whose urlkey begins with `start`. Raises DamagedInput."""
         for line in self.lines(start, prefix=True):
             if (capture := self._read(capture_of, line)) is not None:
                 yield capture
 
     def __iter__(self) -> Iterator[Capture]:
-        """All captures, by urlkey and time. Raises DamagedInput."""
+        """Yield all captures, by urlkey and time. Raises DamagedInput."""
         for line in self.lines():
             if (capture := self._read(capture_of, line)) is not None:
                 yield capture
@@ -443,14 +444,14 @@ class Index:
             raise BrokenLine(f"{self._place.name}: {error}") from error
 
     def __len__(self) -> int:
-        """The number of lines; counted each time."""
+        """Count the lines, by a scan of the whole index."""
         return sum(1 for _ in self.lines())
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._place.close()
 
 
 def sorted_lines(lines: Iterable[bytes]) -> list[bytes]:
-    """Lines in index order, without repetitions."""
+    """Return the distinct lines in index order."""
     return sorted(set(lines))

@@ -1,9 +1,9 @@
-"""Which captures of a site change its state or sent a value that it issued: kept beside the index, by site.
+"""Table of captures that change a site's state or sent a value that the site issued, in `indexes/changing.txt`.
 
-Most answers can be remembered for all sessions, but not on a site where something was changed; to know that, a
-million index lines would have to be read. `indexes/changing.txt` holds a line `site urlkey` for each urlkey that
-has such captures, sorted by its bytes. It is derived from the index and only says where to look there; datapackage.json
-holds its size and checksum, and a table that is not the one described is not used: then the whole index is read.
+Most answers can be remembered for all sessions, but not on a site where something was changed. Without the table, a
+million index lines would have to be read to know that. The table has a line `site urlkey` for each urlkey that has
+such captures, sorted by its bytes. It is derived from the index and only says where to look there. datapackage.json
+holds its size and checksum; if they don't match, the table is not used and the whole index is read.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from stillweb.snapshots.identity.urlkeys import escape
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.machine.places import BytesPlace, Place
 
-TOGETHER = 256  # lines; most of a site's neighbours are as unmarked as it is
+TOGETHER = 256  # lines searched at once; most have no mark, nor have their neighbours
 
 
 def changes(line: bytes) -> bool:
-    """Whether an index line is of a capture that changes a state or sent an issued value."""
+    """Return True if an index line is of a capture that changes a state or sent an issued value."""
     return _marked(line) and is_capture(parse_line(line)[2])
 
 
 def _marked(line: bytes) -> bool:
-    # one byte is looked for quickest, and most lines have no such
+    # the search for one byte is the quickest, and most lines have no "$"
     return b'"changes":true' in line or (b"$" in line and (b'"state":"$' in line or b" $" in line))
 
 
 def table_of(lines: Iterable[bytes]) -> bytes:
-    """The table for the lines of an index."""
+    """Return the content of `changing.txt` for the lines of an index."""
     found = set()
     rest = iter(lines)
     while some := list(islice(rest, TOGETHER)):
@@ -48,12 +48,12 @@ def table_of(lines: Iterable[bytes]) -> bytes:
 
 
 def stamp_of(table: bytes) -> dict[str, int]:
-    """What datapackage.json says of the table."""
+    """Return the size and CRC-32 of the table as datapackage.json stores them."""
     return {"bytes": len(table), "crc32": isal_zlib.crc32(table)}
 
 
 def open_table(place: Place | None, stamp: Any) -> Index | None:
-    """The table, if there is one and it is the one described; None if it can't be relied on."""
+    """Return the table in `place`, or None if it is missing or doesn't match `stamp`."""
     if place is None or not isinstance(stamp, dict):
         return None
     data = place.read(0, place.size)
@@ -61,7 +61,10 @@ def open_table(place: Place | None, stamp: Any) -> Index | None:
 
 
 def changing_lines(index: Index, table: Index | None, site: str | None) -> Iterator[bytes]:
-    """The lines of the captures that change something, of one site (and perhaps of others too) or of all."""
+    """Yield the lines of captures that change something, of all sites if `site` or `table` is None.
+
+    Otherwise they are the lines of `site`, and of other sites that share its urlkeys.
+    """
     if site is None or table is None:
         yield from filter(changes, index.lines())
         return

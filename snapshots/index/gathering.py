@@ -1,7 +1,7 @@
-"""What a scan found, on its way to the index: lines, by site, and what must be known until they are final.
+"""Results of a scan on their way to the index: lines by site, and the data needed until the lines are final.
 
-A capture has its line at once, as if nothing had ever changed on its site; most lines stay so. Only those of sites
-where something may have (`plain` is False) are taken apart again, by `stillweb.snapshots.index.stating`.
+A capture gets its line at once, as if nothing had ever changed on its site. Most lines stay so. Only on sites where
+something may have changed (`plain` is False) are lines parsed again, by `stillweb.snapshots.index.stating`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from stillweb.snapshots.states.plain import static, unremarkable
 Place = tuple[str, int, int]  # filename, offset, length
 NO_HEADERS: Headers = ()
 
-# What an exchange says of a state: nothing; nothing if nothing else was ever answered to its request; or something
+# Evidence of a server state in an exchange: none; none unless its request ever got another answer; or some
 SILENT, ODD, TELLING = range(3)
 
 
 class Waiting(NamedTuple):
-    """A revisit whose line is made but for the place of the record that holds its payload."""
+    """A revisit whose line only lacks the place of the record that holds its payload."""
 
     offset: int
     digest: str
     url: str
-    moment: str  # timestamp and URL that it refers to
-    line: bytes  # what comes before the place
-    rest: bytes  # and after it
+    moment: str  # timestamp and URL of the original
+    line: bytes  # the line up to the place
+    rest: bytes  # the line after the place
     site: str
     key: str
     told: str
@@ -51,21 +51,22 @@ class Waiting(NamedTuple):
 class Site:
     """Captures of a site.
 
-    Where it is `plain` the state of none of them hangs on another request: only what one request was answered
-    differently needs more thought. `told` says by request key what it was; of those in `differing` it varies.
+    On a `plain` site no capture's state depends on another request. Only requests with differing answers need their
+    states computed. `told` maps a request key to its first answer (`told_by`), and `differing` holds the keys that
+    have several.
     """
 
     plain: bool = True
     told: dict[str, str] = field(default_factory=dict)
     differing: set[str] = field(default_factory=set)
-    odd: set[str] = field(default_factory=set)  # keys that make the site not plain if they are differing
-    keys: list[str] = field(default_factory=list)  # for each line
+    odd: set[str] = field(default_factory=set)  # keys that make the site not plain if their answers differ
+    keys: list[str] = field(default_factory=list)  # request key of each line
     lines: list[bytes] = field(default_factory=list)
-    asked: list[Asked | None] = field(default_factory=list)  # for each line; None: to be read
-    packed: list[bytes] = field(default_factory=list)  # such lists, by marshal, that come before
+    asked: list[Asked | None] = field(default_factory=list)  # request of each line; None: not in memory
+    packed: list[bytes] = field(default_factory=list)  # marshalled lists of requests that come before `asked`
 
     def take(self, key: str, told: str, says: int, line: bytes, asked: Asked | None) -> None:
-        """Takes an exchange: its request key, what it was told, what that says of a state, and its line."""
+        """Add an exchange: request key, answer (`told_by`), evidence of a state, index line and request."""
         if self.told.setdefault(key, told) != told:
             self.differing.add(key)
         if says == ODD:
@@ -77,11 +78,11 @@ class Site:
         self.asked.append(asked)
 
     def requests(self) -> list[Asked | None]:
-        """What was asked, for each line."""
+        """Return the request of each line."""
         return [*chain(*map(marshal.loads, self.packed)), *self.asked]
 
     def merge(self, other: Site) -> None:
-        """Takes over what another part of the archives has of this site."""
+        """Add the captures that another part of the archives has of this site."""
         self.plain = self.plain and other.plain
         if self.plain:
             told, more = self.told, other.told
@@ -98,7 +99,7 @@ class Site:
         self.asked += other.asked
 
     def final(self) -> tuple[list[bytes], list[bytes], list[Asked | None]]:
-        """The lines that stay as they are; those that don't, with what was asked for each."""
+        """Return the final lines, the lines whose states must be computed, and the requests of the latter."""
         if not self.plain or self.differing & self.odd:
             return [], self.lines, self.requests()
         if not self.differing:
@@ -111,18 +112,18 @@ class Site:
 
 @dataclass(slots=True)
 class Part:
-    """What is known of a file, or of a part of one."""
+    """Result of the scan of an archive file, or of a part of one."""
 
     name: str = ""
     sites: dict[str, Site] = field(default_factory=dict)
-    # of each capture that is no revisit, for revisits to find it
+    # one item per capture that is no revisit, by which revisits find it
     lines: list[bytes] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)  # of its record
+    ids: list[str] = field(default_factory=list)  # record ids
     moments: list[str] = field(default_factory=list)  # timestamp and URL
     revisits: list[Answer] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
-    others: list[bytes] = field(default_factory=list)  # lines of records that are no exchange
+    others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
     alone: list[Answer] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -133,7 +134,7 @@ class Part:
     around: Surroundings = field(default_factory=Surroundings)
 
     def take(self, answers: Iterable[Answer]) -> None:
-        """Makes lines of paired answers; revisits wait."""
+        """Make the lines of paired answers; revisits wait in `revisits`, unusable answers get a note."""
         for answer in answers:
             lost = answer.astray
             if answer.fault:
@@ -155,14 +156,14 @@ class Part:
             self.original(line, answer.offset, answer.record_id, moment)
 
     def original(self, line: bytes, offset: int, record_id: str, moment: str) -> None:
-        """Keeps what revisits may name a capture by."""
+        """Add a capture with its offset, record id and moment, by which revisits name it."""
         self.lines.append(line)
         self.offsets.append(offset)
         self.ids.append(record_id)
         self.moments.append(moment)
 
     def site(self, name: str) -> Site:
-        """What is known of a site."""
+        """Return the site of that name; create it if it is new."""
         found = self.sites.get(name)
         if found is None:
             found = self.sites[name] = Site()
@@ -178,9 +179,9 @@ class Part:
         original: Place | None = None,
         listed: bool = True,
     ) -> tuple[bytes, str]:
-        """Makes the line of an answer; gives it, and the moment and URL that revisits name it by.
+        """Make the line of an answer; return it with its moment (timestamp and URL), by which revisits name it.
 
-        One that is not `listed` answers nothing but revisits.
+        A line that is not `listed` doesn't get into the index; only revisits refer to it.
         """
         key, asked = answer.key, answer.asked
         url = answer.url
@@ -229,12 +230,15 @@ class Part:
 
 
 def told_by(method: str, status: int, digest: str, filename: str, offset: int) -> str:
-    """What an answer said. A HEAD's digest is that of nothing: each may say another thing."""
+    """Return a text that is the same for equal answers.
+
+    Answers to HEAD have no body to compare, so each counts as different.
+    """
     return f"{status} {digest}" if method != "HEAD" else f"{filename} {offset}"
 
 
 def gathered(found: Findings, part: Part) -> Part:
-    """What a scan found, as lines; in a part that has the name of the file, and may have some lines already."""
+    """Add the findings of a scan to `part`, which has the name of the file and may have lines already; return it."""
     part.others = found.others
     part.alone = found.alone
     part.questions = found.questions

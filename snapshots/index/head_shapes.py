@@ -1,7 +1,8 @@
-"""WARC heads read by their shape: the names of their fields, in order, which are the same for most records of a file.
+"""Fast reader of WARC heads by their shape: the ordered names of their fields, alike in most records of a file.
 
-A shape is learned from the first record that has it and becomes one pattern, which reads the next ones at once. What
-no pattern matches is left to `stillweb.snapshots.archives.warc`, which reads whatever there is; tests hold one against the other.
+A shape is learned from the first record that has it and becomes one regular expression, which reads the next records
+at once. Heads that match no shape are left to `stillweb.snapshots.archives.warc`, which reads every head. Tests compare
+the two.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable
 
 from stillweb.snapshots.archives.warc import end_of_head
 
-LIMIT = 64  # shapes
-TRIED = 6  # before the names are looked at: those that were learned last
+LIMIT = 64  # shapes that are learned
+TRIED = 6  # shapes, the latest ones, that are tried before a head's field names are looked up
 
-# Of fields that count: what is read quickly. JSON leaves these texts as they are, and no text has white space.
+# Values of the fields in use that are read here. They are the same in JSON, without escapes, and have no white space.
 _TEXT = rb"[!#-\[\]-~]+"
 _NUMBER = rb"(?:0|[1-9][0-9]{0,17})"
 _DATE = (
@@ -23,7 +24,7 @@ _DATE = (
 )
 _OF_BOTH = {
     b"warc-record-id": rb"<[!-~]+>",
-    b"warc-target-uri": rb"https?://[!$-\[\]-~]+",  # and without fragment
+    b"warc-target-uri": rb"https?://[!$-\[\]-~]+",  # without a fragment
     b"warc-concurrent-to": rb"<[!-~]+>",
     b"content-length": rb"[0-9]{1,9}",
 }
@@ -39,15 +40,15 @@ _OF_ANSWERS = _OF_BOTH | {
 _OTHER = rb".*"
 _KINDS = {b"request": _OF_BOTH, b"response": _OF_ANSWERS, b"revisit": _OF_ANSWERS}
 _NEEDED = (b"warc-record-id", b"warc-date", b"warc-target-uri", b"content-length")
-_ODD = (b"warc-truncated", b"warc-refers-to", b"warc-segment-number")  # what these say takes more thought
+_ODD = (b"warc-truncated", b"warc-refers-to", b"warc-segment-number")  # left to the slow reader
 _FIELD = re.compile(rb"([A-Za-z0-9-]+): ([^\r\n]+)\r\n")
 
-# Kind, where the block begins, and the values of the fields above in that order, empty for those that are not there.
+# Record kind, offset of the block, and the values of the fields in `_KINDS` in that order, b"" for missing fields.
 Head = tuple[bytes, int, tuple[bytes, ...]]
 
 
 class _Shape:
-    """The pattern of a kind of record, for these names."""
+    """A regular expression for the heads of a kind of record with these field names."""
 
     def __init__(self, kind: bytes, names: tuple[bytes, ...]) -> None:
         self.kind = kind
@@ -62,20 +63,21 @@ class _Shape:
                 text = b"(" + values[low] + b")"
             lines.append(name + b": " + text)
         self.match: Callable[[bytes], re.Match[bytes] | None]
-        self.match = re.compile(b"\r\n".join(lines) + b"\r\n\r\n()").match  # the last group is empty
-        # of a repeated field the first one counts
+        # the last group, always empty, is the value of missing fields
+        self.match = re.compile(b"\r\n".join(lines) + b"\r\n\r\n()").match
+        # the first of repeated fields counts
         self.numbers = [order.index(low) + 1 if low in order else len(order) + 1 for low in values]
 
 
 class Shapes:
-    """The shapes seen so far."""
+    """Shapes of the heads read so far."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, ...], _Shape | None] = {}
         self._latest: list[_Shape] = []
 
     def read(self, data: bytes) -> Head | None:
-        """The head of a request or an answer to one; None for anything that isn't plainly that."""
+        """Return the head of a request, response or revisit; None if it has no learnable shape."""
         for shape in self._latest:
             if (found := shape.match(data)) is not None:
                 return shape.kind, found.end(), found.group(*shape.numbers)
@@ -87,7 +89,7 @@ class Shapes:
         return learned.kind, found.end(), found.group(*learned.numbers)
 
     def _learn(self, data: bytes) -> _Shape | None:
-        """The shape of a record; None for one that is not to be read by it."""
+        """Return the shape of a record's head; None if the slow reader must read it."""
         end = end_of_head(data)
         if end is None:
             return None

@@ -1,4 +1,4 @@
-"""From records to index lines: what Stillweb knows of an archive, it knows from its records alone.
+"""Scan of an archive file for index lines, which are derived from the records alone.
 
 Every file is scanned once; responses are paired with their requests, revisits with the record that holds
 their payload, and each capture gets its key, its state and its identity.
@@ -24,37 +24,38 @@ from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.shapes import shaped
 
-VERSION = 38  # of the lines; a change makes indexes on disk be built again
+VERSION = 38  # version of the lines; indexes on disk of another version are built again
 
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
 ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
-KINDS = frozenset({*ANSWERS, *PLAIN, "warcinfo", "continuation"})  # beside requests
+KINDS = frozenset({*ANSWERS, *PLAIN, "warcinfo", "continuation"})  # known record kinds other than request
 _MEDIA = re.compile(r"[^;\s]*")
 _NO_HASH: tuple[tuple[str, str], ...] = ()
 _PAYLOAD = (("payload", "sha256"),)
-_NO_STATUS = "no status in %r, the first line of this response"  # Browsertrix writes 0 where its browser was told of none
+# Browsertrix writes the status 0 if its browser reports none
+_NO_STATUS = "no status in %r, the first line of this response"
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a scan of one or more files found."""
+    """Result of the scan of an archive file, or of a part of one."""
 
     answers: list[Answer] = field(default_factory=list)
-    others: list[bytes] = field(default_factory=list)  # lines of records that are no exchange
-    alone: list[Answer] = field(default_factory=list)  # without request so far
-    questions: list[Question] = field(default_factory=list)  # without answer so far
+    others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
+    alone: list[Answer] = field(default_factory=list)  # answers without a request so far
+    questions: list[Question] = field(default_factory=list)  # requests without an answer so far
     notes: list[str] = field(default_factory=list)
-    profile: Profile | None = None  # the last one in a warcinfo record
+    profile: Profile | None = None  # from the last warcinfo record that has one
     settings: dict[str, Any] = field(default_factory=dict)
-    reached: int = 0  # where the last record ends
+    reached: int = 0  # end offset of the last record
     cut: bool = False  # the file ends within a record
     around: Surroundings = field(default_factory=Surroundings)
 
 
 def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
-    """Payload digests are computed only where the record does not tell them."""
+    """Return the digests to compute for a record: that of the payload, if its fields don't declare it."""
     if kind not in ("response", *PLAIN) or "warc-payload-digest" in fields:
         return _NO_HASH
     return _NO_HASH if kind in PLAIN and "warc-block-digest" in fields else _PAYLOAD
@@ -71,11 +72,11 @@ def find(
     hashes: Wanted | None = None,
     swift: Swift | None = None,
 ) -> Findings:
-    """Scans a file (or the part of it whose records begin between `start` and `end`).
+    """Scan a file, or the part of it whose records begin between `start` and `end`. Raises `scan.NotSeekable`.
 
-    What found no partner is left in `alone` and `questions`, for `settle`. `progress` is given the bytes passed
-    since the last call; `inspect` is shown every record, with the `hashes` asked for. `swift` may take pairs of records
-    before anything is made of them. Raises `scan.NotSeekable`.
+    Records without a partner are left in `alone` and `questions`, for `settle`. `progress` is called with the bytes
+    passed since the last call. `inspect` is called with every record, with the digests that `hashes` asks for. `swift`
+    may take pairs of records before they are parsed.
     """
     found = Findings()
     pairing = Pairing()
@@ -98,7 +99,7 @@ def find(
 
     pairs = taken if swift is not None else None
     wanted = hashes or missing_digests
-    # who looks at records looks at all of them
+    # `inspect` gets bodies, too
     for item in scan(place, start, end, hashes=wanted, bodies=inspect is not None, pairs=pairs):
         advance(item.offset)
         if inspect is not None:
@@ -108,7 +109,7 @@ def find(
             found.reached = item.end
             found.around.unread.append((item.offset, item.end))
             note = f"{name}: offset {item.offset}: {item.message}"
-            # a member that holds nothing is odd, but nothing is lost with it
+            # an empty gzip member is odd, but nothing is lost with it
             found.notes.append(note if item.message == EMPTY else Damaged(note))
             continue
         found.reached = item.offset + item.length
@@ -142,7 +143,7 @@ def find(
 
 
 def _learn(found: Findings, item: Scanned) -> None:
-    """Takes profile and settings from a warcinfo record of ours."""
+    """Set profile and settings from a warcinfo record of ours; note those that can't be read."""
     info = warc.parse_fields(item.start)
     try:
         if text := info.get("stillweb-profile"):
@@ -155,7 +156,7 @@ def _learn(found: Findings, item: Scanned) -> None:
 
 
 def media_of(content_type: str) -> str:
-    """The media type of a Content-Type, "unk" without one as other tools write it."""
+    """Return the media type in a Content-Type; "unk" if there is none, as other tools write it."""
     found = _MEDIA.match(content_type.strip())
     return (found[0].lower() if found else "") or "unk"
 
@@ -177,7 +178,7 @@ def _question(item: Scanned) -> Question:
 
 
 def _answer(item: Scanned, name: str) -> Answer | None:
-    """The answer in a record, or None if it holds none."""
+    """Return the answer in a record, or None if it is no HTTP response, revisit or resource."""
     fields = item.fields
     kind = item.kind
     uri = item.uri
@@ -218,7 +219,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         )
         if kind == "revisit"
         else None,
-        # of ours only event streams are: what came after their page was seen is left out
+        # of our records only event streams are truncated: events after their page was seen are left out
         get("warc-truncated", "")
         or ("segment" if "warc-segment-number" in fields else "length" if item.misfit else ""),
         fault="" if seen or not head.startswith(b"HTTP/") else _NO_STATUS % _first_line(head),
@@ -232,7 +233,7 @@ def _first_line(head: bytes) -> str:
 def _payload_digest(item: Scanned) -> str:
     declared = item.fields.get("warc-payload-digest")
     if declared is None and item.kind in PLAIN:
-        declared = item.fields.get("warc-block-digest")  # the block is the payload
+        declared = item.fields.get("warc-block-digest")  # in these records the block is the payload
     if declared:
         return declared
     value = (item.hashes or {}).get("payload:sha256")
@@ -240,7 +241,7 @@ def _payload_digest(item: Scanned) -> str:
 
 
 def other_line(item: Scanned, name: str) -> bytes | None:
-    """The line of a record that is no exchange: under its URI if that is a urn, else `urn:<kind>:<uri>`."""
+    """Return the line of a resource, metadata or conversion record; None for other records."""
     if item.kind not in PLAIN or not item.uri:
         return None
     return record_line(
@@ -260,9 +261,9 @@ SERVED = "WARC-Stillweb-Extractor", "WARC-Stillweb-Options", "WARC-Stillweb-Iden
 
 
 def served_with(fields: Mapping[str, str]) -> tuple[str, ...]:
-    """What a conversion is served with beside its text, of records that say that it counts (`…-Identity: 2`).
+    """Return extractor and options of a conversion if they count for its identity (`…-Identity: 2`), else ().
 
-    `fields` by lower-case name. Those of older snapshots don't, so that their ids stay as they are.
+    `fields` are by lower-case name. Records of older snapshots lack that field, so their ids stay as they are.
     """
     extractor, options, version = (fields.get(name.lower(), "") for name in SERVED)
     return (extractor, options) if version == "2" else ()
@@ -279,9 +280,9 @@ def record_line(
     length: int,
     served: tuple[str, ...] = (),
 ) -> bytes:
-    """The line of a resource, metadata or conversion record; `served` counts for its identity.
+    """Return the line of a resource, metadata or conversion record; `served` counts for its identity.
 
-    Its `url` is never that of a page: wabac.js (ReplayWeb.page) goes by it alone, and would take a text for its page.
+    Its `url` is never that of a page: wabac.js (ReplayWeb.page) looks at `url` alone and would serve a text as the page.
     """
     called = other_name(kind, uri)
     entry = {
@@ -299,10 +300,10 @@ def record_line(
 
 
 def other_key(kind: str, uri: str) -> str:
-    """The key that lines of records that are no exchange are sorted by."""
+    """Return the index key of a resource, metadata or conversion record: its name with white space escaped."""
     return other_name(kind, uri).replace(" ", "%20").replace("\n", "%0A")
 
 
 def other_name(kind: str, uri: str) -> str:
-    """What a record that is no exchange is called in the index: its URI if that is a urn, else `urn:<kind>:<uri>`."""
+    """Return the index's name for a record that is no capture: its URI if a urn, else `urn:<kind>:<uri>`."""
     return uri if uri.startswith("urn:") else f"urn:{kind}:{uri}"

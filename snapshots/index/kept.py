@@ -1,4 +1,4 @@
-"""An index that was kept, beside its archives or in the cache: read only as it was written."""
+"""Stored indexes, beside their archives or in the cache, used only if their checksum matches."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from stillweb.snapshots.notes import damage_in, from_plain, to_plain
 from stillweb.snapshots.profile import Profile
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
-# bytes of an index up to which its checksum is looked at when it is opened: some milliseconds
+# bytes of the largest index whose checksum is tested whenever it is opened, which takes some milliseconds
 CHECKED = 1 << 24
-MOST = 1000  # notes that are kept
+MOST = 1000  # notes stored with an index
 
-Hashes = Mapping[str, tuple[int, str]]  # of archive files: at what size, and "sha256:…"
+Hashes = Mapping[str, tuple[int, str]]  # size and "sha256:…" of archive files, by name
 
 
 @dataclass(slots=True)
 class Built:
-    """What the records of an archive say, besides their lines."""
+    """Result of indexing a container: sorted lines, notes, profile, settings, change table and file hashes."""
 
     lines: list[bytes] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what was wrong
+    notes: list[str] = field(default_factory=list)  # warnings about the records
     profile: Profile | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     # opens the table of `stillweb.snapshots.index.changing`, if there is one
@@ -44,11 +44,11 @@ class Built:
 def as_written(
     place: Place, crc: Any, stamp: str, steps: tuple[Place | None, Any], checked: bool
 ) -> Index | None:
-    """The index in a place, if it has the checksum that it was written with; `stamp` identifies it.
+    """Return the index in `place`, or None if it doesn't have the checksum `crc`; `stamp` identifies it.
 
-    A small one is in memory from then on, so that it stays as it was looked at. A large one is read in blocks with a
-    checksum each, and looked at whole only if it is to be `checked`. `steps` are the file of blocks, and what
-    datapackage.json says of it.
+    A small index is held in memory, so that it stays as it was checked. A large one is read in blocks with a checksum
+    each, and checked as a whole only with `checked=True`. `steps` are the block table and its entry in
+    datapackage.json.
     """
     if place.size <= CHECKED:
         data = place.read(0, place.size)
@@ -56,7 +56,7 @@ def as_written(
             return None
         held = BytesPlace(data, place.name)
         return Index(held, open_blocks(*steps, held))
-    # damaged, or by a version that knew of none: the index is looked at whole, once
+    # the block table is damaged, or an old version wrote none: check the whole index, once
     blocks = open_blocks(*steps, place) or _made_blocks(place, crc, f"steps {crc} {place.size} {stamp}")
     if blocks is None or (checked and not blocks.sound()):
         return None
@@ -64,16 +64,16 @@ def as_written(
 
 
 def kept_notes(notes: list[str]) -> list[str]:
-    """Those that are kept: none of damage is lost to the many that may stand before it."""
+    """Return the first 1,000 notes and up to 1,000 later ones about damage."""
     return [*notes[:MOST], *damage_in(notes[MOST:])[:MOST]]
 
 
 class _Another(Exception):
-    """An index that is not as it was written."""
+    """Error for an index whose checksum is wrong."""
 
 
 def _made_blocks(place: Place, crc: Any, stamp: str) -> Blocks | None:
-    """Blocks that are kept in the cache; None where the index is not as it was written."""
+    """Return blocks by a table in the cache, made if missing; None if the index or the table is damaged."""
 
     def write(out: BinaryIO) -> None:
         found = 0
@@ -96,9 +96,9 @@ def _made_blocks(place: Place, crc: Any, stamp: str) -> Blocks | None:
 
 
 def cached_index(container: Container, build: Callable[[], Built], checked: bool) -> tuple[Index, Built]:
-    """The index of an archive that has none of ours, from the cache; built if it is not there or damaged."""
+    """Return the index of a container that has none of ours, from the cache; build it if missing or damaged."""
 
-    # the first line of a cached index holds what else is to be known
+    # the first line of a cached index is a JSON object with its checksum, notes, profile and settings
     def write(out: BinaryIO) -> None:
         built = build()
         crc = 0
@@ -141,7 +141,10 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
 
 
 def _cached_table(index: Index, stamp: str) -> Index | None:
-    """See `stillweb.snapshots.index.changing`; in its file, what it is follows the first line break."""
+    """Return the table of `index.changing` from the cache, made if missing; None if it is damaged.
+
+    The first line of the file is the table's stamp.
+    """
 
     def write(out: BinaryIO) -> None:
         table = table_of(index.lines())

@@ -1,6 +1,6 @@
-"""Captures of an archive on disk, for who wants each once, in the order in which they were recorded.
+"""Captures in an SQLite database on disk, read once each, in the order in which they were recorded.
 
-Nothing is asked about their states. So archives are taken in that have more captures than fit in memory.
+They have no states. So archives with more captures than fit in memory can be imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stillweb.snapshots.index.parallel import answer_of, plain_answer
 from stillweb.snapshots.index.resolving import Originals, Row, digest_in, resolve_each
 from stillweb.snapshots.machine.scratch import Scratch
 
-TOGETHER = 1000  # lines of revisits
+TOGETHER = 1000  # revisits resolved before their lines are stored
 
 _SCHEMA = """
     CREATE TABLE captures(name BLOB, session BLOB, begin TEXT, timestamp TEXT, offset TEXT, line BLOB);
@@ -35,7 +35,7 @@ _ORDER = "session, begin, timestamp, name, offset"
 
 
 class OnDisk:
-    """The captures. Takes what a scan finds (`parallel.Aside`), or captures that are known."""
+    """Captures on disk, from a scan (it is a `parallel.Aside`) or added by their index lines."""
 
     def __init__(self) -> None:
         self._scratch = Scratch(_SCHEMA)
@@ -43,7 +43,6 @@ class OnDisk:
     # -- from a scan
 
     def take(self, part: Part) -> None:
-        """See `parallel.Aside`."""
         name = _bytes(part.name)
         for site in part.sites.values():
             self.add(site.lines)
@@ -65,12 +64,11 @@ class OnDisk:
         part.lines, part.offsets, part.moments = [], [], []
 
     def forget(self, name: str) -> None:
-        """See `parallel.Aside`."""
         for table in ("captures", "originals", "revisits"):
             self._scratch.run(f"DELETE FROM {table} WHERE name = ?", _bytes(name))
 
     def resolve(self, notes: list[str]) -> None:
-        """Takes the revisits among what was scanned, once that is all; as `resolving.resolve`."""
+        """Add the captures of the scanned revisits, as `resolving.resolve` does; call it after the whole scan."""
         if next(self._scratch.rows("SELECT 1 FROM revisits LIMIT 1"), None) is not None:
             for statement in _INDEXES.split(";"):
                 self._scratch.run(statement)
@@ -95,24 +93,24 @@ class OnDisk:
         for site in part.sites.values():
             self.add(site.lines)
 
-    # -- as they were recorded
+    # -- in recorded order
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Adds captures by their lines; other lines are passed over."""
+        """Add captures by their index lines; skip lines of other records."""
         self._scratch.add("INSERT INTO captures VALUES(?, ?, ?, ?, ?, ?)", filter(None, map(_row, lines)))
 
     def index_names(self) -> None:
-        """Makes the captures of one of many archive files quick to find."""
+        """Create the database index by archive file name, which speeds up `captures(name)`."""
         self._scratch.run("CREATE INDEX by_name ON captures(name)")
 
     def count(self, name: str | None = None) -> int:
-        """How many there are (in an archive file)."""
+        """Count the captures, of the archive file `name` or of all."""
         where = "" if name is None else "WHERE name = ?"
         ((found,),) = self._scratch.rows(f"SELECT COUNT(*) FROM captures {where}", *_only(name))
         return int(found)
 
     def captures(self, name: str | None = None) -> Iterator[Capture]:
-        """All of them (in an archive file), by session, number and time, then place."""
+        """Yield the captures of the archive file `name`, or all, by session, event number, time and place."""
         where = "" if name is None else "WHERE name = ?"
         for (line,) in self._scratch.rows(
             f"SELECT line FROM captures {where} ORDER BY {_ORDER}", *_only(name)
@@ -122,7 +120,7 @@ class OnDisk:
             yield capture
 
     def close(self) -> None:
-        """Frees the disk."""
+        """Delete the database."""
         self._scratch.close()
 
     def __enter__(self) -> OnDisk:
@@ -141,13 +139,13 @@ def _row(line: bytes) -> tuple[Any, ...] | None:
 
 
 def _number(value: int) -> str:
-    """A number of any size as a text that sorts like it."""
+    """Return a number of any size as a text that sorts like it; negative ones like 0."""
     digits = str(max(0, value))
     return f"{len(digits):04d}{digits}"
 
 
 def _bytes(text: str) -> bytes:
-    """Text with half surrogate pairs, too, which no column of texts takes; it sorts alike."""
+    """Encode a text that may hold lone surrogates, which SQLite's TEXT can't store; the sort order stays."""
     return text.encode(errors="surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Requests and responses brought together, whoever named whom, and what a pair is then known by."""
+"""Pairing of request and response records by the record ids that they name, and the identity of a pair."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stillweb.snapshots.dates import parse_timestamp
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.request import Headers, Request
 
-# method, URL, headers and body of a request, and whether its answer surely sets no cookie
+# method, URL, headers and body of a request; True if its answer surely sets no cookie
 Asked = tuple[str, str, Headers, bytes, bool]
 
-SOON = timedelta(seconds=2)  # pywb dates a revisit anew when it writes it
-BESIDE = 8  # bytes of line breaks between two records that stand side by side
-SMALL_BODY = 1 << 12  # bytes of a request's body up to which it is kept until the states are known
+SOON = timedelta(seconds=2)  # pywb gives a revisit a new date when it writes it
+BESIDE = 8  # bytes of line breaks between two neighbouring records, at most
+SMALL_BODY = 1 << 12  # bytes of the largest request body that is kept in memory until the states are known
 
 _NO_KEY = Key("", "", "")
 
@@ -45,19 +45,22 @@ class Answer:
     concurrent: str
     revisit: tuple[str, str, str] | None  # record id, URI and date that it refers to
     truncated: str = ""
-    fault: str = ""  # why it can't be served, whatever was asked
-    # from its request, once they are brought together
+    fault: str = ""  # why it can't be served to any request
+    # set from its request, by `join`
     key: Key = _NO_KEY
     identity: str = ""
     request_offset: int = -1
     request_length: int = 0
-    asked: Asked | None = None  # without a body that is large; None where there was none
-    whole: bool = True  # whether `asked` is all there is to know of it
-    lost: bool = False  # whether it had a request that can't be read, and so is no answer to a plain GET
+    asked: Asked | None = None  # the request, a large body left out; None without a request record
+    whole: bool = True  # False if `asked` lacks the body, or the request has no URI
+    lost: bool = False  # True if its request can't be read, so that it must not answer a plain GET
 
     @property
     def astray(self) -> bool:
-        """Whether its request is missing: taken for the answer to a GET it could be that to a POST. Ours always have one."""
+        """True if its request is missing: as the answer to a GET it might be that to a POST.
+
+        Answers in our own recordings always have a request record.
+        """
         return self.lost or (bool(self.session) and self.request_offset < 0)
 
 
@@ -77,18 +80,18 @@ class Question:
 
 
 def identity_of(*parts: str | bytes) -> str:
-    """The identity of a record: SHA-256 over its parts, each led by its length."""
+    """Return the identity of a record: SHA-256 over its parts, each preceded by its length."""
     data = [p if isinstance(p, bytes) else p.encode(errors="surrogatepass") for p in parts]
     return hashlib.sha256(b"".join(b"%d:%b," % (len(p), p) for p in data)).hexdigest()
 
 
 def sets_none(head: bytes) -> bool:
-    """Whether the head of an answer shows without being taken apart that it sets no cookie."""
+    """Return True if an HTTP head surely sets no cookie, by a search of its bytes."""
     return head[:7] == b"HTTP/1." and head[9:12].isdigit() and b"set-cookie" not in head.lower()
 
 
 def join(answer: Answer, question: Question | None) -> Answer:
-    """Gives an answer the key and identity that come from its request (a plain GET if none is there)."""
+    """Set the answer's key and identity from its request, or a plain GET if `question` is None; return it."""
     if question is None:
         answer.key, block = request_key(Request("GET", answer.url)), b""
     else:
@@ -96,7 +99,7 @@ def join(answer: Answer, question: Question | None) -> Answer:
         body = request.body
         if len(body) > SMALL_BODY or not question.uri:
             body, answer.whole = b"", False
-        # "not modified" has its fields from another record
+        # a revisit with status 304 gets its header fields from the original
         told = answer.revisit is None or answer.status != 304
         answer.asked = request.method, request.url, request.headers, body, told and sets_none(answer.head)
         answer.request_offset, answer.request_length = question.offset, question.length
@@ -111,27 +114,27 @@ def join(answer: Answer, question: Question | None) -> Answer:
         f"{answer.begin}-{answer.end}",
         answer.protocol,
     )
-    answer.head = answer.head[:1]  # all that is still asked is whether there was one
+    answer.head = answer.head[:1]  # saves memory: from here on only its presence matters
     return answer
 
 
 class Pairing:
-    """Brings requests and responses together by the record ids that they name."""
+    """Requests and responses paired by the record ids that they name, in whatever order they arrive."""
 
     def __init__(self) -> None:
         self.pairs: list[Answer] = []
-        # by record id, or by place where several have the same: none takes another's place
-        self.questions: dict[str, Question] = {}  # not yet answered
-        self.alone: dict[str, Answer] = {}  # without request so far
+        # by record id, with the offset where several records have the same id, so that none is overwritten
+        self.questions: dict[str, Question] = {}  # requests without an answer so far
+        self.alone: dict[str, Answer] = {}  # answers without a request so far
         self._asked: dict[str, Question] = {}  # by the id of the response that a request names
         self.waiting: dict[str, Answer] = {}  # by the id of the request that a response names
 
     def knows(self, asked: str, told: str) -> bool:
-        """Whether a request or an answer of these ids is here, or is named by one that is."""
+        """Return True if request id `asked` or answer id `told` is of an unpaired record or named by one."""
         return asked in self.questions or asked in self.waiting or told in self.alone or told in self._asked
 
     def ask(self, question: Question) -> None:
-        """Takes a request."""
+        """Add a request; pair it if its answer is known."""
         answer = self.waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)
         if answer is not None:
             _leave(self.alone, answer)
@@ -142,7 +145,7 @@ class Pairing:
             self._asked[question.concurrent] = question
 
     def answer(self, answer: Answer) -> None:
-        """Takes a response."""
+        """Add a response; pair it if its request is known."""
         question = self.questions.get(answer.concurrent) or self._asked.get(answer.record_id)
         if question is not None:
             _leave(self.questions, question)
@@ -170,21 +173,21 @@ def _leave(known: dict[str, Record], record: Record) -> None:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What is in a file, or a part of it, beside its pairs: it tells whether an answer without request has lost it."""
+    """Facts about a file, or a part of it, that show whether an answer without a request has lost it."""
 
-    asked: bool = False  # whether there are requests
-    ids: set[str] = field(default_factory=set)  # of records that it may name and that are no requests
-    # from where to where nothing can be made of it
+    asked: bool = False  # True if there are requests
+    ids: set[str] = field(default_factory=set)  # record ids that an answer may name and that are no requests
+    # start and end of unreadable ranges
     unread: list[tuple[int, int]] = field(default_factory=list)
 
     def merge(self, other: Surroundings) -> None:
-        """Takes over what is in another part."""
+        """Add the surroundings in another part of the file."""
         self.asked = self.asked or other.asked
         self.ids |= other.ids
         self.unread += other.unread
 
     def tell_lost(self, answers: Iterable[Answer]) -> None:
-        """Marks those that name a record that is not there, or that have beside them what can't be read."""
+        """Set `lost` on answers that name a missing record or lie next to an unreadable range."""
         if not self.asked:
             return
         begins, ends = {start for start, _ in self.unread}, {end for _, end in self.unread}
@@ -200,12 +203,12 @@ class Surroundings:
 def settle(
     parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]], around: Surroundings | None = None
 ) -> list[Answer]:
-    """Pairs what is left over in the parts of one file, and gives answers that stay alone a plain request.
+    """Pair the leftover records in the parts of one file; give each answer that stays alone a plain GET.
 
-    By record id first; then a request right beside an answer for the same URI, or of the same instant. One that names
-    a record that is not there (pywb's recorder names the response that a revisit took the place of) has to be of about
-    the same time, too, and where it isn't beside it, the only one of that URI and instant. An answer is `lost` where the
-    surroundings say that it had another one.
+    Records are paired by record id first. Then an answer gets a request for its URI that lies right beside it or has
+    the same date. A request that names a missing record (pywb's recorder names the response that a revisit replaced)
+    must also be within `SOON` of the answer; where it isn't beside it, it must be the only request of that URI and
+    date. An answer is `lost` where `around` shows that it had another request.
     """
     pairing = Pairing()
     for questions, answers in parts:
@@ -228,7 +231,7 @@ def settle(
             pairing.pairs.append(join(answer, own))
         else:
             alone.append(answer)
-            # which of them was its own, nothing tells
+            # several requests of that date: its own can't be told from the others
             answer.lost = any(q.date == answer.date for q in rivals)
     if around is not None:
         around.unread += [(q.offset, q.offset + q.length) for q in pairing.questions.values()]
@@ -237,7 +240,10 @@ def settle(
 
 
 def _nearest(answer: Answer, rivals: list[Question], twin: bool) -> Question | None:
-    """The request among those for the URI of an answer that must be its own. `twin`: it isn't the only one of its instant."""
+    """Return the one of `rivals`, requests for the answer's URI, that must be its own; None if there is none.
+
+    `twin` is True if other answers have the same URI and date.
+    """
     at_once = [q for q in rivals if q.date == answer.date]
     near = [q for q in rivals if _beside(q, answer) and (not q.concurrent or _soon(q.date, answer.date))]
     near = near or [q for q in at_once if not q.concurrent]
@@ -247,13 +253,13 @@ def _nearest(answer: Answer, rivals: list[Question], twin: bool) -> Question | N
 
 
 def _soon(one: str, other: str) -> bool:
-    """Whether two dates are no more than a revisit's is after its request's."""
+    """Return True if two dates are at most `SOON` apart."""
     first, second = parse_timestamp(one), parse_timestamp(other)
     return first is not None and second is not None and abs(first - second) <= SOON
 
 
 def _beside(question: Question, answer: Answer) -> bool:
-    """Whether nothing but line breaks lies between two records."""
+    """Return True if at most `BESIDE` bytes lie between two records."""
     after = answer.offset - question.offset - question.length
     before = question.offset - answer.offset - answer.length
     return 0 <= after <= BESIDE or 0 <= before <= BESIDE

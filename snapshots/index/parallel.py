@@ -1,6 +1,6 @@
-"""Archives are scanned by several processes: files, and large ones in parts from one record boundary to another.
+"""Parallel scan of archive files; large files are split into parts at record boundaries.
 
-What comes back is the same, to the byte, as from one process.
+The result is the same, to the byte, as that of a single process.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.plain import plain_url
 
-LARGE = 1 << 24  # bytes from which new processes pay for their start
-FORKED = 1 << 23  # and forks, of which each copies what it touches of this process
-EACH = 4  # parts for each worker, so that all end at the same time
+LARGE = 1 << 24  # bytes from which spawned processes are worth their start
+FORKED = 1 << 23  # the same for forks, which copy the pages that they touch
+EACH = 4  # parts for each worker, so that all workers end at about the same time
 ANY_URL = "https://www.example.com/?page=1"
 
 _NAMES = [f.name for f in fields(Answer)]
@@ -40,13 +40,13 @@ _QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("req
 
 
 class Aside(Protocol):
-    """Puts what there is most of in a part where it isn't in memory."""
+    """Store for the largest lists of a part, outside of memory."""
 
     def take(self, part: Part) -> None:
-        """Takes captures and revisits out of a part, as soon as it is read; the ids of its records are still needed."""
+        """Move captures and revisits out of a part just scanned; leave its record ids, which `settled` needs."""
 
     def forget(self, name: str) -> None:
-        """What was taken of a file is void: it is read anew, or not at all."""
+        """Drop all that was taken of the file `name`: it will be scanned again, or not at all."""
 
 
 def scan_files(
@@ -56,11 +56,10 @@ def scan_files(
     hashes: dict[str, tuple[int, str]] | None = None,
     aside: Aside | None = None,
 ) -> Iterator[tuple[str, list[Part] | None]]:
-    """What is in each archive, by name; None where its records can't be read by offset (`scan.NotSeekable`).
+    """Scan the archives; yield name and parts, with None for parts of a file that is `scan.NotSeekable`.
 
-    What `aside` takes is no longer in the parts.
-
-    Where there are workers, they fill `hashes`: the size and digest of each file.
+    Captures that `aside` takes are no longer in the parts. If there are workers, `hashes` is filled with the size and
+    digest of each local file.
     """
     workers = workers or os.cpu_count() or 1
     total = sum(place.size for place in archives.values())
@@ -69,7 +68,7 @@ def scan_files(
         for name in sorted(archives):
             yield name, _alone(archives[name], name, advance, aside)
         return
-    size = least // 4  # of a part
+    size = least // 4  # bytes of a part
     if aside is None:
         size = max(size, total // (EACH * workers))
     parts = {name: _parts(archives[name], name, size) for name in sorted(archives)}
@@ -78,14 +77,14 @@ def scan_files(
         if of_file and hashes is not None:
             jobs.append(marshal.dumps(of_file[0].job[:4]))
         jobs += [marshal.dumps(part.job) for part in of_file]
-    if can_fork():  # public suffixes and rules are read once, not by each fork
+    if can_fork():  # load public suffixes and rules once, not in each fork
         site_of(ANY_URL)
         plain_url(ANY_URL)
     with closing(run_all(work, jobs, workers)) as results:
         for name, of_file in parts.items():
             if of_file and hashes is not None and (value := next(results)) is not None:
                 hashes[name] = archives[name].size, marshal.loads(value)
-            # those of all its parts are taken, whatever is in them
+            # `_finish` consumes the results of all pieces of the file, whatever they are
             yield name, _finish(of_file, results, archives[name], name, advance, aside)
 
 
@@ -96,7 +95,7 @@ def scan_file(
     workers: int | None = None,
     aside: Aside | None = None,
 ) -> list[Part]:
-    """What is in an archive. Raises `scan.NotSeekable`."""
+    """Scan one archive; return its parts. Raises `scan.NotSeekable`."""
     (_, found), *_ = scan_files({name: place}, advance, workers, aside=aside)
     if found is None:
         raise NotSeekable(name)
@@ -129,14 +128,14 @@ def _gather(
 
 @dataclass(slots=True)
 class _Piece:
-    """A part of a file."""
+    """A range of a file for one worker: its end, and the job as `work` takes it."""
 
     end: int
     job: list[Any]
 
 
 def _parts(place: Place, name: str, size: int) -> list[_Piece]:
-    """The parts of a file to be given to workers; none of what they can't open."""
+    """Split a file into pieces for workers; return none for a place that they can't open."""
     if not isinstance(place, FilePlace):
         return []
     starts = [0]
@@ -163,7 +162,7 @@ def _finish(
     found: list[Part] = []
     failed, seekable, before = False, True, 0
     for piece in pieces:
-        result = next(results)  # those of all its parts are taken, whatever is in them
+        result = next(results)  # consumed after a failure, too: the next file's results follow
         failed = failed or result is None
         if failed or not seekable:
             continue
@@ -179,19 +178,19 @@ def _finish(
         advance(piece.end - before)
         before = piece.end
     if failed or not pieces:
-        return _alone(place, name, advance, aside)  # which says what there is to say
+        return _alone(place, name, advance, aside)  # raises the worker's error here, if it comes again
     if not seekable:
         if aside is not None:
             aside.forget(name)
         return None
     if any(part.reached > piece.end for part, piece in zip(found, pieces, strict=True)):
-        # what looked like a record lies within one (an archive in an archive): only the way from the start is sure
+        # a boundary lay within a record (an archive in an archive): only a scan from the start is sure
         return _alone(place, name, lambda _: None, aside)
     return settled(found, aside)
 
 
 def settled(parts: list[Part], aside: Aside | None = None) -> list[Part]:
-    """The parts of a file, with one more for what found its partner only now."""
+    """Pair the records left alone in the parts of a file; return the parts and one more with these pairs."""
     late = Part(parts[0].name)
     around = Surroundings()
     for part in parts:
@@ -209,10 +208,10 @@ def settled(parts: list[Part], aside: Aside | None = None) -> list[Part]:
 
 
 def to_plain(part: Part) -> list[Any]:
-    """A part as what marshal takes; quicker than pickle by half."""
+    """Return a part as values that marshal takes, in half the time of pickle."""
     return [
         part.name,
-        # requests are packed apart: most sites don't need them
+        # requests are marshalled separately: most sites never need them
         {name: (*_SITE(site), [marshal.dumps(site.asked)]) for name, site in part.sites.items()},
         part.lines,
         part.offsets,
@@ -233,7 +232,7 @@ def to_plain(part: Part) -> list[Any]:
 
 
 def from_plain(value: list[Any]) -> Part:
-    """The inverse of `to_plain`."""
+    """Return the part that `to_plain` was given."""
     (
         name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, told, profile, settings,
         reached, cut, around,
@@ -265,7 +264,7 @@ def _site(*values: Any) -> Site:
 
 
 def plain_answer(answer: Answer) -> list[Any]:
-    """An answer as what marshal takes."""
+    """Return an answer as values that marshal takes."""
     values = list(_ANSWER(answer))
     values[_NAMES.index("key")] = tuple(answer.key)
     return values
@@ -278,14 +277,17 @@ def _plain_question(question: Question) -> tuple[Any, ...]:
 
 
 def answer_of(values: list[Any]) -> Answer:
-    """The inverse of `plain_answer`."""
+    """Return the answer that `plain_answer` was given."""
     made = Answer(*values)
     made.key = Key(*made.key)
     return made
 
 
 def work(data: bytes) -> bytes:
-    """A part of a file, in a worker process: what to scan, and what was found; of a whole one, its digest."""
+    """Scan a piece of a file in a worker process, or hash the file if the job has no range.
+
+    Job and result are marshalled; the result is None where the file is `NotSeekable`.
+    """
     path, base, size, name, *part = marshal.loads(data)
     place = FilePlace(path, base=base, size=size, name=name)
     try:

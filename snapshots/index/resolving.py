@@ -1,4 +1,4 @@
-"""Revisits find the record that holds their payload, wherever in a snapshot it lies."""
+"""Resolution of revisits: the search in all files of a snapshot for the record that holds the payload."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stillweb.snapshots.index.cdxj import json_text, parse_line
 from stillweb.snapshots.index.gathering import Part, Waiting
 from stillweb.snapshots.index.pairing import Answer
 
-REMEMBERED = 1 << 16  # payloads whose place is kept
-NOWHERE = "is in none of the files"  # a note on a revisit ends with it, where its payload is lacking
+REMEMBERED = 1 << 16  # places of payloads in the cache
+NOWHERE = "is in none of the files"  # end of the note on a revisit whose payload is missing
 
 
 class Original(NamedTuple):
@@ -30,50 +30,51 @@ class Original(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Of the payload."""
+        """Digest of the payload."""
         return digest_in(self.line)
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Of its record."""
+        """Filename, offset and length of the record."""
         found = _PLAIN.search(self.line)
         length = found[2] if found else parse_line(self.line)[2]["length"]
         return self.filename, self.offset, int(length)
 
 
-# The same without names, which take time where there are many.
+# The fields of an `Original` as a plain tuple, which is faster to make in large numbers.
 Row = tuple[int, str, str, bytes, str]
 RECORD_ID: Final = 1
 MOMENT: Final = 2
 LINE: Final = 3
 _PLAIN = re.compile(
     rb',"digest":"([^"\\]*)","length":"([0-9]+)"'
-)  # no quote stands unescaped in a value before it
+)  # quotes in values are escaped, so the pattern can't match within the URL before it
 
 
 def digest_in(line: bytes) -> str:
-    """The digest of the payload in the line of a capture."""
+    """Return the payload digest in a capture's index line."""
     found = _PLAIN.search(line)
     digest: str = found[1].decode(errors="surrogatepass") if found else parse_line(line)[2]["digest"]
     return digest
 
 
 class Originals:
-    """The captures of a snapshot that are no revisits, by what revisits name them by; looked at when asked for."""
+    """Captures that are no revisits, by record id, moment and digest; each map is built on first use."""
 
     def __init__(self, files: Iterable[list[Part]]) -> None:
-        """`files` are the parts of each file, the files in the order of their names."""
+        """Take the parts of each file, the files in the order of their names."""
         self._files = list(files)
 
     def find(self, record_id: str, moment: str, digest: str, url: str) -> Original | None:
-        """By record id, else by the URI and date it names, else by digest, the same URL before another.
+        """Find the original of a revisit by record id, else by date and URI, else by digest; None if there is none.
 
-        So url-agnostic revisits and revisits before their original are found. `url` is the revisit's own.
+        By digest, an original of the named URI or of `url`, the revisit's own, comes before others. So url-agnostic
+        revisits and revisits before their original are resolved.
         """
         row = (self.by_id(record_id) if record_id else None) or self.by_moment(moment)
         if row is not None and (not digest or digest_in(row[LINE]) == digest):
             return Original(*row)
-        # several captures of one instant: the digest decides
+        # several captures may share a moment: the digest decides
         same = self.by_digest(digest, (moment.partition(" ")[2], url)) if digest else None
         row = same or row
         if row is None or contradicts(digest, digest_in(row[LINE])):
@@ -81,15 +82,15 @@ class Originals:
         return Original(*row)
 
     def by_id(self, record_id: str) -> Row | None:
-        """The last of a record id."""
+        """Return the last original with a record id."""
         return self._by_id.get(record_id)
 
     def by_moment(self, moment: str) -> Row | None:
-        """The first of a timestamp and URL."""
+        """Return the first original with a moment: timestamp and URL."""
         return self._by_moment.get(moment)
 
     def by_digest(self, digest: str, urls: tuple[str, str]) -> Row | None:
-        """The first of a digest and the first of the URLs that has one, else of any."""
+        """Return the first original with a digest, of the first of `urls` that has one, else of any URL."""
         same = self._by_digest.get(digest)
         if same is None:
             return None
@@ -97,7 +98,7 @@ class Originals:
 
     @cached_property
     def _all(self) -> list[Row]:
-        """In the order of the files and of the records in them."""
+        """All originals, in the order of the files and of the records in them."""
         found: list[Row] = []
         for parts in self._files:
             rows: list[Row] = []
@@ -114,7 +115,7 @@ class Originals:
 
     @cached_property
     def _by_moment(self) -> dict[str, Row]:
-        """The first of each."""
+        """First original of each moment."""
         return {row[MOMENT]: row for row in reversed(self._all)}
 
     @cached_property
@@ -132,7 +133,7 @@ def _of_file(parts: list[Part]) -> Iterator[tuple[int, Answer | Waiting, Part]]:
 
 
 def resolve(files: list[list[Part]], notes: list[str]) -> None:
-    """Makes the lines of all revisits; what has no payload is left out, with a note: it can't be served."""
+    """Add the lines of all revisits to their parts; leave out revisits without a payload, with a note."""
     revisits = [sorted(_of_file(parts), key=itemgetter(0)) for parts in files]
     if not any(revisits):
         return
@@ -142,11 +143,11 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
 def resolve_each(
     revisits: Iterable[tuple[int, Answer | Waiting, Part]], originals: Originals, notes: list[str]
 ) -> None:
-    """Makes the lines of revisits, each with its offset and the part that is to have its line."""
+    """Add the lines of `revisits`, each given with its offset and the part that gets its line."""
 
     @lru_cache(maxsize=REMEMBERED)
     def place_of(moment: str, digest: str, url: str) -> bytes | None:
-        """In an index line; the same pictures are come back to again and again."""
+        """Return the place of a payload as JSON. Cached: many revisits are of the same pictures."""
         original = originals.find("", moment, digest, url)
         if original is None:
             return None
@@ -176,8 +177,8 @@ def resolve_each(
 def _add(part: Part, answer: Answer, original: Original) -> None:
     entry: dict[str, Any] = parse_line(original.line)[2]
     mime, status = answer.mime, answer.status
-    if not answer.head or status == 304:  # no head of its own, or "not modified": the original's stands
+    if not answer.head or status == 304:  # no head of its own, or "not modified": the original's head counts
         mime, status = entry["mime"], int(entry["status"])
-    # of ours each says it for itself
+    # our own revisits have their own WARC-Truncated
     truncated = answer.truncated or ("" if answer.session else entry.get("truncated", ""))
     part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)

@@ -1,7 +1,7 @@
-"""Lines with their states: of sites where something may have changed, on all cores, for sites share nothing.
+"""Index lines with states, for sites where something may have changed, computed on all cores, site by site.
 
-What comes back is the same, to the byte, as from one process. A job whose worker fails is done here, so that an
-error is told as it is.
+The result is the same, to the byte, as that of a single process. A job whose worker fails is done again in this
+process, so that its error is raised here.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from stillweb.snapshots.machine.places import FilePlace, Place
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.answers import LIMIT
 
-MANY = 6_000  # captures from which new processes pay for their start
-FORKED = 200  # and forks
-REMEMBERED = 1 << 23  # bytes of bodies kept while the states of a site are found
-SMALL = 1 << 15  # of the largest of them
-JOB = 1_500  # captures given to a worker together, if they are of small sites
+MANY = 6_000  # captures from which spawned processes are worth their start
+FORKED = 200  # the same for forks
+REMEMBERED = 1 << 23  # bytes of bodies in the cache while the states of a site are computed
+SMALL = 1 << 15  # bytes of the largest body in the cache
+JOB = 1_500  # captures of small sites that make one job
 
-# The head of an answer right after that of its record; "not modified" has its fields from another record.
+# HTTP head right after the WARC head; not with status 304, whose header fields come from the original.
 _OWN_HEAD = re.compile(rb"\r\n\r\nHTTP/1\.[01] (?!304)[0-9]{3}[ \r]")
 
-Lines = tuple[list[bytes], list[Asked | None]]  # of a site, and what was asked for each; None: to be read
+Lines = tuple[list[bytes], list[Asked | None]]  # lines of a site, and their requests; None: not in memory
 
 
 def final_lines(sites: Iterable[Site], archives: Archives, workers: int | None = None) -> list[bytes]:
-    """The lines of whole sites, states included: most of those of plain ones are final already."""
+    """Return the lines of whole sites with their states; most lines of plain sites are final already."""
     lines: list[bytes] = []
     others: list[Lines] = []
     for site in sites:
@@ -61,7 +61,10 @@ def stated_lines(
     requests: Mapping[tuple[str, int], Request] = MappingProxyType({}),
     workers: int | None = None,
 ) -> list[bytes]:
-    """The lines of captures, states included. `requests` are known and need no reading; both by capture place."""
+    """Return the lines of captures with their states.
+
+    `identities` and `requests` are by capture place; requests that are given are not read from their records.
+    """
     sites: dict[str, Lines] = defaultdict(lambda: ([], []))
     for capture in captures:
         lines, asked = sites[site_of(capture.url)]
@@ -72,7 +75,7 @@ def stated_lines(
 
 
 def stated_sites(sites: list[Lines], archives: Archives, workers: int | None = None) -> list[bytes]:
-    """The lines of whole sites whose states are to be found, in any order."""
+    """Compute the states of whole sites; return their lines in no order."""
     workers = workers or os.cpu_count() or 1
     files = {
         name: (str(p.path), p.base, p.size) for name, p in archives.files.items() if isinstance(p, FilePlace)
@@ -86,7 +89,7 @@ def stated_sites(sites: list[Lines], archives: Archives, workers: int | None = N
         or len(files) < len(archives.files)
     ):
         return [line for known, asked in sites for line in _lines(known, asked, archives)]
-    if forked:  # loaded once, not by each fork
+    if forked:  # load it once, not in each fork
         importlib.import_module("stillweb.snapshots.states.state")
     lines: list[bytes] = []
     with closing(run_all(work, [marshal.dumps((files, job)) for job in jobs], workers)) as results:
@@ -99,7 +102,7 @@ def stated_sites(sites: list[Lines], archives: Archives, workers: int | None = N
 
 
 def _jobs(sites: list[Lines], size: int) -> Iterator[list[Lines]]:
-    """The sites, the largest first, so that none is waited for at the end; small ones together."""
+    """Yield jobs of sites, the largest first, so that workers end together; small sites share a job."""
     job: list[Lines] = []
     count = 0
     for site in sorted(sites, key=lambda s: (-len(s[0]), s[0])):
@@ -113,9 +116,7 @@ def _jobs(sites: list[Lines], size: int) -> Iterator[list[Lines]]:
 
 
 class _Remembering(Archives):
-    """Archives of which the same answers are read again and again: looked at for one reason after the other, and
-    referred to by revisits.
-    """
+    """Archives with a cache of small answers and cookies, for revisits and repeated reads of the same answer."""
 
     def __init__(self, files: Mapping[str, Place]) -> None:
         super().__init__(files)
@@ -124,7 +125,7 @@ class _Remembering(Archives):
         self._size = 0
 
     def payload(self, place: tuple[str, int, int], method: str, digest: str = "") -> Response:
-        """See `Archives.payload`; small ones are kept."""
+        """Return the payload as `Archives.payload` does; keep bodies of up to 32 KiB."""
         key = place[0], place[1], method
         found = self._payloads.get(key)
         if found is None:
@@ -138,11 +139,11 @@ class _Remembering(Archives):
         return found
 
     def sets_none(self, place: tuple[str, int]) -> None:
-        """That the answer in a place sets no cookie is known, and need not be read."""
+        """Record that the answer in `place` sets no cookie, so that it isn't read for that."""
         self._cookies[place] = []
 
     def cookies(self, capture: Capture) -> list[str]:
-        """The values of Set-Cookie of an answer."""
+        """Return the values of Set-Cookie in an answer."""
         found = self._cookies.get(capture.place)
         if found is None:
             try:
@@ -153,7 +154,7 @@ class _Remembering(Archives):
         return found
 
     def _sets_none(self, capture: Capture) -> bool:
-        """Whether the record of a revisit of ours shows without being taken apart that it sets no cookie."""
+        """Return True if a revisit of ours surely sets no cookie, by a search of its record's bytes."""
         place = self.files.get(capture.filename)
         if capture.original is None or not capture.session or place is None:
             return False
@@ -161,7 +162,7 @@ class _Remembering(Archives):
         return b"set-cookie" not in data.lower() and _OWN_HEAD.search(data) is not None
 
     def _head(self, capture: Capture) -> Response:
-        """The answer of a capture as `read` gives it, of revisits of ours without its body."""
+        """Return the answer of a capture as `read` does, but without its body."""
         if capture.original is None:
             whole = self.payload((capture.filename, capture.offset, capture.length), capture.method)
             return Response(whole.status, whole.reason, whole.headers, b"")
@@ -174,7 +175,7 @@ class _Remembering(Archives):
         return Response(*status, headers, b"")
 
     def read(self, capture: Capture) -> Response:
-        """See `Archives.read`; of a body that would fill the memory no more than shows that it is large."""
+        """Return the answer as `Archives.read` does; of a body that is `TooLarge` only the first `LIMIT` + 1 bytes."""
         try:
             if capture.original is None:
                 return self.payload((capture.filename, capture.offset, capture.length), capture.method)
@@ -186,14 +187,14 @@ class _Remembering(Archives):
 
 
 def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) -> list[bytes]:
-    """The lines of a site, with its states."""
-    from stillweb.snapshots.states.state import site_states  # not needed where all sites are plain
+    """Return the lines of one site with their states."""
+    from stillweb.snapshots.states.state import site_states  # only needed if a site is not plain
 
     archives = _Remembering(archives.files)
     captures: list[Capture] = []
     line_of: dict[tuple[str, int], bytes] = {}
     requests: dict[tuple[str, int], Request] = {}
-    first: dict[str, tuple[str, int]] = {}  # the place of each identity
+    first: dict[str, tuple[str, int]] = {}  # first place of each identity
     copies: list[tuple[Capture, tuple[str, int]]] = []
     for line, request in zip(lines, asked, strict=True):
         capture = capture_of(line)
@@ -201,7 +202,7 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
         place = capture.place
         line_of[place] = line
         known = first.setdefault(identity_in(line), place)
-        if known != place:  # the same records again, in a copy of a file: it was asked once
+        if known != place:  # the same records in a copy of a file: the request was sent once
             copies.append((capture, known))
             continue
         captures.append(capture)
@@ -225,7 +226,7 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
     try:
         found = list(site_states(captures, read_request, archives.read, archives.cookies))
     except DamagedInput:
-        # whoever asks for what is damaged is told so; the others have their states without it
+        # compute states without the damaged captures, which raise DamagedInput when they are read
         captures = [capture for capture in captures if sound(capture)]
         found = list(site_states(captures, read_request, archives.read, archives.cookies))
     for capture, stated in found:
@@ -238,7 +239,7 @@ def _lines(lines: list[bytes], asked: list[Asked | None], archives: Archives) ->
 
 
 def work(data: bytes) -> bytes:
-    """A job in a worker process: its lines, joined."""
+    """Do a marshalled job in a worker process; return its lines, joined by line breaks."""
     files, job = marshal.loads(data)
     archives = Archives(
         {n: FilePlace(path, base=base, size=size, name=n) for n, (path, base, size) in files.items()}

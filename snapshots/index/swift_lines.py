@@ -1,7 +1,7 @@
-"""Lines of captures read at once into a `Capture`, without the dictionary in between.
+"""Fast reader of index lines, which decodes a line into a `Capture` without a dictionary in between.
 
-For what is not plainly a line as we write it, the slow way of `stillweb.snapshots.index.cdxj` decides; a test holds one against
-the other.
+Lines that are not written like ours are left to the slow reader in `stillweb.snapshots.index.cdxj`. A test compares
+the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stillweb.snapshots.capture import Capture, swift_capture
 
 
 class _Block(msgspec.Struct, gc=False):
-    """The JSON block of a line, as `cdxj.line_of` writes it; members that are not named are skipped."""
+    """JSON block of a line, as `cdxj.line_of` writes it; other members are skipped."""
 
     url: str
     mime: str
@@ -45,7 +45,10 @@ _decode: Callable[[bytes], _Block] = msgspec.json.Decoder(_Block).decode
 
 
 def swift_line(line: bytes) -> Capture | None:
-    """The capture of a line, None for one that is of no exchange. Raises ValueError for what must be read slowly."""
+    """Return the capture of a line, or None if it is of a view, text or metadata.
+
+    Raises ValueError for a line that the slow reader must read.
+    """
     urlkey, timestamp, text = line.split(b" ", 2)
     block = _decode(text)
     if block.kind is not msgspec.UNSET:

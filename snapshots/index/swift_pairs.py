@@ -1,7 +1,7 @@
-"""Pairs of records as most writers leave them, a plain GET beside its answer, made an index line of at once.
+"""Fast indexing of the most common pair of records: a plain GET beside its answer.
 
-Nothing is made of a record that is not put to use: no fields by name, no request, no answer, no pairing. For all that
-is not plainly such a pair `stillweb.snapshots.index.indexing` decides, as if this were not there; tests hold one against the other.
+The index line is made from the bytes of both records, without objects for fields, request, answer and pairing. All
+other records are left to `stillweb.snapshots.index.indexing`. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.conditions import ANY
 from stillweb.snapshots.states.plain import plain_headers, plain_url, static
 
-REMEMBERED = 1 << 13  # URLs, and heads of requests, that are kept, for they come again
+REMEMBERED = 1 << 13  # entries in each cache: URLs, heads of requests and media types come again
 
 _REQUEST_LINE = re.compile(rb"GET /[!-~]* HTTP/1\.[01](?=\r\n)")
 _UNDATED = UNDATED.encode()
-_MARKS = b"-T:.Z"  # in a date
+_MARKS = b"-T:.Z"  # bytes of a WARC-Date that a timestamp lacks
 _STILL = b',"state":"%b"' % ANY.encode()
 
-# of a URL: its index key; its canonical key; both of its keys as JSON members; its site; whether no rule thinks of it
+# of a URL: urlkey; canonical key; canonical and exact key as JSON members; site; True if it is plain (`plain_url`)
 Address = tuple[bytes, str, bytes, str, bool]
 
 
 class SwiftPairs:
-    """Takes pairs of records into the part that a file is scanned for."""
+    """Fast reader that adds pairs of records to a part."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -47,7 +47,7 @@ class SwiftPairs:
         self._kinds: dict[tuple[str, int], tuple[bytes, bool]] = {}
 
     def take(self, pairing: Pairing, at: int, one: Unpacked, two: Unpacked) -> bool:
-        """Whether two records, one (at an offset) right before the other, were such a pair; then they are in the part."""
+        """Return True if record `one` at offset `at` and `two` right after it are a pair, now added to the part."""
         first = self._shapes.read(one[0])
         second = self._shapes.read(two[0]) if first is not None else None
         if first is None or second is None or (first[0] == b"request") == (second[0] == b"request"):
@@ -111,7 +111,7 @@ class SwiftPairs:
         timestamp = date.translate(None, _MARKS)
         if len(timestamp) not in (14, 17) or timestamp[6:8] > b"28":
             timestamp = timestamp_of(date.decode()).encode()
-            if timestamp == _UNDATED:  # the 30th of February, which is to be noted
+            if timestamp == _UNDATED:  # no such day, as 30 February: the slow reader writes a note
                 return False
         identity = hashlib.sha256(
             b"7:capture,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
@@ -157,7 +157,7 @@ class SwiftPairs:
         return True
 
     def _fields(self, lines: bytes) -> tuple[Headers, bool] | None:
-        """The header fields of a request without body, and whether they say nothing of a state; None: not plain."""
+        """Return the header fields of a GET without body, and True if they show no state; None if it isn't plain."""
         if lines in self._heads:
             return self._heads[lines]
         if len(self._heads) >= REMEMBERED:
@@ -182,7 +182,7 @@ class SwiftPairs:
         return found
 
     def _kind(self, media: str, status: int) -> tuple[bytes, bool]:
-        """The media type as JSON, and whether an answer of it stays as it is."""
+        """Return the media type as JSON, and True if such an answer is `static`."""
         if len(self._kinds) >= REMEMBERED:
             self._kinds.clear()
         mime = media_of(media)

@@ -1,1 +1,1 @@
-"""This machine: bytes at any offset (`places`), what is kept for another time, locks, processes for many jobs."""
+"""The local machine: files and other random-access bytes (`places`), the cache, locks, worker processes."""

@@ -1,4 +1,4 @@
-"""A file that is written beside its place and moved there when whole, by one process at a time."""
+"""Atomic file replacement: write under a temporary name, then rename, by one process at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from stillweb.snapshots.errors import UsageError
 
 @contextmanager
 def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
-    """A file to write, which takes `path`'s place at the end, or is gone where that was not reached.
+    """Yield a file that replaces `path` when the block ends, and is deleted if the block fails.
 
-    When its place is taken it is on the disk, and so is its name: a power loss leaves the old file or the new one.
-
-    Its name is always the same, so that what a kill left is used up by the next one. While another process writes there,
-    waits for it or raises UsageError. OSError names `path`.
+    The file and its directory entry are synced: after a power loss, the old file or the new one is there. The
+    temporary name is always the same, so that the next writer reuses what a kill left behind. While another
+    process writes there, waits for it, or raises UsageError without `wait`. OSError names `path`.
     """
     temporary = path.with_name(f".{path.name}.new")
     try:
@@ -29,7 +28,7 @@ def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
                 yield out
                 out.flush()
                 os.fsync(out.fileno())
-                os.replace(temporary, path)  # still locked: who waited sees that its file has gone
+                os.replace(temporary, path)  # still locked: a waiting process sees that its file is gone
                 sync_folder(path.parent)
             except BaseException:
                 with suppress(OSError):
@@ -37,24 +36,24 @@ def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
                 raise
     except OSError as error:
         if error.filename is not None and Path(os.fsdecode(error.filename)) == temporary:
-            error.filename = str(path)  # for whom that is told, it is this one that can't be written
+            error.filename = str(path)  # users know `path`, not the temporary name
         raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk: a file that was moved is else where it was after a power loss."""
+    """Write the directory entries of a folder to the disk: else a power loss may undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that can't; nothing else is done about it
+        if error.errno != errno.EINVAL:  # EINVAL: this file system can't sync directories
             raise
     finally:
         os.close(descriptor)
 
 
 def _alone(temporary: Path, path: Path, wait: bool) -> BinaryIO:
-    """The temporary file, empty and locked; not locked where the system or the file system knows no such lock."""
+    """Return the temporary file, empty and locked (unlocked if the system has no such lock)."""
     while True:
         out = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         try:
@@ -66,7 +65,7 @@ def _alone(temporary: Path, path: Path, wait: bool) -> BinaryIO:
         except BaseException:
             out.close()
             raise
-        out.close()  # while we waited it was moved to its place
+        out.close()  # it was renamed while we waited
 
 
 def _lock(out: BinaryIO, path: Path, wait: bool) -> None:

@@ -1,6 +1,6 @@
-"""What can be derived again and costs time: indexes and plain copies of archives made by others.
+"""The cache of derived files that are slow to make: indexes and plain copies of archives made by other tools.
 
-Kept in the user's cache directory (or `STILLWEB_CACHE`), named by what the source was when they were made.
+It lies in the user's cache directory (or `STILLWEB_CACHE`). File names are hashes of the state of the source.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-KEEP = 64  # files; the ones used longest ago go first
+KEEP = 64  # files; the least recently used are deleted first
 
 
 def cache_dir() -> Path:
-    """The directory for derived files; made when missing."""
+    """Return the directory for derived files, and create it if missing."""
     named = os.environ.get("STILLWEB_CACHE")
     if named:
         path = Path(named)
@@ -28,9 +28,9 @@ def cache_dir() -> Path:
 
 
 def derived(name: str, stamp: str, build: Callable[[BinaryIO], None]) -> Path:
-    """The derived file for `stamp`, built if it is not there. Several processes may ask at once.
+    """Return the derived file for `stamp`, and build it if missing. Safe for concurrent processes.
 
-    Without a writable cache directory the file is made in the system's temporary one.
+    If the cache directory is not writable, the file is made in the system's temporary directory.
     """
     key = hashlib.sha256(stamp.encode(errors="surrogatepass")).hexdigest()[:32]
     try:
@@ -38,7 +38,7 @@ def derived(name: str, stamp: str, build: Callable[[BinaryIO], None]) -> Path:
         writable = os.access(folder, os.W_OK)
     except OSError:
         writable = False
-    import tempfile  # which brings all compressors along
+    import tempfile  # imported late: it loads all compression modules
 
     if not writable:
         folder = Path(tempfile.gettempdir()) / f"stillweb-{os.getuid() if hasattr(os, 'getuid') else 0}"
@@ -67,7 +67,7 @@ def _drop_old(folder: Path) -> None:
     for path in files:
         try:
             times.append((path.stat().st_mtime, path))
-        except FileNotFoundError:  # another process was quicker
+        except FileNotFoundError:  # another process deleted it
             continue
     for _, path in sorted(times)[:-KEEP]:
         path.unlink(missing_ok=True)

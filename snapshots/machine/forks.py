@@ -1,7 +1,8 @@
-"""A function for many jobs, on all cores: results in the order of the jobs.
+"""Parallel map over all cores, with results in the order of the jobs.
 
-Where this process has a single thread its workers are forks of it, which start in a few milliseconds and have the
-jobs already; else they are new interpreters (`stillweb.snapshots.machine.processes`), which take some hundred.
+If this process has a single thread, the workers are its forks, which start in a few milliseconds and share
+the jobs. Else they are new interpreters (`stillweb.snapshots.machine.processes`), which take some hundred
+milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _FAILED = (1 << 64) - 1
 
 
 def can_fork() -> bool:
-    """Whether a fork is safe here: a lock that another thread holds would stay locked in the child for ever."""
+    """Return True if a fork is safe here, because there is no other thread.
+
+    A lock that another thread holds would stay locked in the child forever.
+    """
     try:
         return len(os.listdir("/proc/self/task")) == 1 and hasattr(os, "fork")
     except OSError:
@@ -33,9 +37,10 @@ def can_fork() -> bool:
 def run_all(
     function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
 ) -> Generator[bytes | None, None, None]:
-    """The result of each job, None for one whose worker failed: the caller then does it, and sees why.
+    """Yield the result of each job, or None if its worker failed.
 
-    `function` lies in a module. To be exhausted or closed, which ends the workers.
+    The caller then runs the failed job itself, and sees the error. `function` must lie in a module. Exhaust
+    or close the generator to end the workers.
     """
     if can_fork():
         return _forked(function, jobs, min(workers, len(jobs)))
@@ -54,11 +59,11 @@ def _spawned(
                 yield future.result()
             except (WorkerDied, WorkerFailed, MissingCapability):
                 yield None
-            waiting[number] = None  # type: ignore[call-overload]  # its result needs no more memory
+            waiting[number] = None  # type: ignore[call-overload]  # frees the memory of its result
 
 
 class _Child:
-    """A fork, and the job that it is at."""
+    """A forked worker and its current job."""
 
     def __init__(
         self, function: Callable[[bytes], bytes], jobs: Sequence[bytes], others: list[_Child]
@@ -69,9 +74,9 @@ class _Child:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
                 for fd in (self.ask, self._answers, *(fd for c in others for fd in (c.ask, c._answers))):
-                    os.close(fd)  # so that all end with the parent
+                    os.close(fd)  # so that all children end with the parent
                 _serve(function, jobs, asked, told)
             finally:
                 os._exit(0)
@@ -80,13 +85,13 @@ class _Child:
         self.told: BinaryIO = os.fdopen(self._answers, "rb")
 
     def begin(self, job: int) -> None:
-        """Has it do a job."""
+        """Start a job."""
         self.job = job
-        with contextlib.suppress(BrokenPipeError):  # reading says it
+        with contextlib.suppress(BrokenPipeError):  # `take` reports the death of the worker
             os.write(self.ask, _NUMBER.pack(job))
 
     def take(self) -> tuple[bytes | None, bool]:
-        """Its result, and whether it lives."""
+        """Return the result of the current job (None if it failed), and True if the worker is alive."""
         head = self.told.read(_SIZE.size)
         if len(head) < _SIZE.size:
             return None, False
@@ -97,7 +102,7 @@ class _Child:
         return (data, True) if len(data) == size else (None, False)
 
     def end(self) -> None:
-        """Ends it and waits for that."""
+        """Kill the worker and wait for its end."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -106,14 +111,14 @@ class _Child:
 
 
 def _serve(function: Callable[[bytes], bytes], jobs: Sequence[bytes], asked: int, told: int) -> None:
-    """The child's side: answers until nobody asks."""
-    gc.freeze()  # what the parent has stays as it is, and its memory shared
+    """Run jobs in the child until the parent closes the pipe."""
+    gc.freeze()  # leave the parent's objects untouched, so that their memory stays shared
     gc.set_threshold(100_000)
     while len(number := os.read(asked, _NUMBER.size)) == _NUMBER.size:
         try:
             result = function(jobs[_NUMBER.unpack(number)[0]])
             pieces = [_SIZE.pack(len(result)), result]
-        except Exception:  # noqa: BLE001 -- the parent does it again and says what is wrong
+        except Exception:  # noqa: BLE001 -- the parent runs the job again and reports the error
             pieces = [_SIZE.pack(_FAILED)]
         for piece in pieces:
             view = memoryview(piece)
@@ -147,7 +152,7 @@ def _forked(
                 while following in results:
                     yield results.pop(following)
                     following += 1
-                if not ready.get_map():  # all have died
+                if not ready.get_map():  # all workers have died
                     results.update((n, None) for n in waiting)
     finally:
         for child in children:

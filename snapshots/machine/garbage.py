@@ -1,4 +1,7 @@
-"""Less looking for garbage while much is made that is kept: each look goes over all of it, and finds next to nothing."""
+"""Less frequent garbage collection while many long-lived objects are built.
+
+Each collection goes over all of them, and finds almost nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-OBJECTS = 100_000  # more of them than before, and it is looked
+OBJECTS = 100_000  # new objects that trigger a collection
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Looks for garbage seldom, in this process, until it is left."""
+    """Collect garbage less often in this process inside the block."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], OBJECTS) if before[0] else 0, *before[1:])
     try:

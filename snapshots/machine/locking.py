@@ -1,4 +1,4 @@
-"""One process at a time in a directory, for as long as it lives: a kill leaves no lock behind."""
+"""Exclusive directory locks that end with their process: a kill leaves no lock behind."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from stillweb.snapshots.errors import UsageError
 
 
 def lock_directory(path: Path, busy: str) -> int:
-    """A handle that holds the lock until it is closed; -1 where the system or the file system knows no such lock.
+    """Return a handle that holds the lock until it is closed; -1 if the system has no such lock.
 
-    Raises UsageError with `busy` while another process holds it.
+    Raises UsageError with `busy` while another process holds the lock.
     """
     try:
         import fcntl

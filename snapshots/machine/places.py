@@ -1,7 +1,7 @@
 """Bytes that can be read at any offset: a local file, a stored zip entry, a remote object, memory.
 
-A `Place` is read with `read(offset, length)`. Reading is safe from many threads and after a fork: local
-files are read with `os.pread`, so that no file position is shared.
+A `Place` is read with `read(offset, length)`. Reading is safe in many threads and after a fork: local files
+are read with `os.pread`, which shares no file position.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stillweb.snapshots.errors import DamagedInput, MissingCapability
 
 CHUNK = 1 << 20
 
-DISK = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # of a disk, or one of a network, that fails
+DISK = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # errors of a failing local or network disk
 
 
 class Place(Protocol):
@@ -27,14 +27,14 @@ class Place(Protocol):
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """At most `length` bytes from `offset`; fewer only at the end."""
+        """Return at most `length` bytes from `offset`; fewer only at the end."""
 
     def close(self) -> None:
-        """Frees what is held; closing twice does nothing."""
+        """Free all resources; a second call does nothing."""
 
 
 class Unreadable(DamagedInput):
-    """The disk does not give back what a file holds."""
+    """The disk fails to return the bytes of a file."""
 
 
 class FilePlace:
@@ -59,11 +59,10 @@ class FilePlace:
         self.name = name or str(path)
 
     def fileno(self) -> int:
-        """The descriptor, for mmap."""
+        """Return the file descriptor, for mmap."""
         return self._fd
 
     def read(self, offset: int, length: int) -> bytes:
-        """See `Place.read`."""
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
@@ -71,7 +70,7 @@ class FilePlace:
             data = os.pread(self._fd, length, self.base + offset)
             if len(data) == length or not data:
                 return data
-            parts = [data]  # the system may hand out less than asked for, above 2 GB for instance
+            parts = [data]  # the system may return less than requested, for instance above 2 GB
             have = len(data)
             while have < length and (data := os.pread(self._fd, length - have, self.base + offset + have)):
                 parts.append(data)
@@ -83,7 +82,6 @@ class FilePlace:
         return b"".join(parts)
 
     def close(self) -> None:
-        """See `Place.close`."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -101,15 +99,14 @@ class BytesPlace:
         self.name = name
 
     def read(self, offset: int, length: int) -> bytes:
-        """See `Place.read`."""
         return self._data[offset : offset + length]
 
     def close(self) -> None:
-        """See `Place.close`."""
+        """Do nothing: there is no resource to free."""
 
 
 class RemotePlace:
-    """An object behind an fsspec file system, read by ranges; `base` and `size` as for `FilePlace`."""
+    """An object behind an fsspec file system, read by ranges; `base` and `size` as in `FilePlace`."""
 
     def __init__(self, fs: Any, path: str, *, base: int = 0, size: int | None = None, name: str = "") -> None:
         self._fs = fs
@@ -124,7 +121,6 @@ class RemotePlace:
         self.name = name or path
 
     def read(self, offset: int, length: int) -> bytes:
-        """See `Place.read`."""
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
@@ -132,11 +128,11 @@ class RemotePlace:
         return bytes(self._fs.cat_file(self._path, start=start, end=start + length))
 
     def close(self) -> None:
-        """See `Place.close`."""
+        """Do nothing: there is no resource to free."""
 
 
 class Part:
-    """`size` bytes of another place from `base` on, without a descriptor of its own."""
+    """A range of another place: `size` bytes from `base` on, without a descriptor of its own."""
 
     def __init__(self, whole: Place, base: int, size: int, name: str = "") -> None:
         self.whole = whole
@@ -145,15 +141,17 @@ class Part:
         self.name = name or whole.name
 
     def read(self, offset: int, length: int) -> bytes:
-        """See `Place.read`."""
         return self.whole.read(self.base + offset, max(0, min(length, self.size - offset)))
 
     def close(self) -> None:
-        """Leaves the whole open; its owner closes it."""
+        """Do nothing: the owner closes the whole place."""
 
 
 def as_much(place: Place, offset: int, length: int) -> bytes:
-    """At most `length` bytes from `offset`: fewer at the end, and before what the disk doesn't give. Raises Unreadable there."""
+    """Return up to `length` bytes from `offset`, fewer before the end or an unreadable part of the disk.
+
+    Raises Unreadable if not even one byte can be read.
+    """
     while True:
         try:
             return place.read(offset, length)
@@ -164,7 +162,7 @@ def as_much(place: Place, offset: int, length: int) -> bytes:
 
 
 def chunks(place: Place, start: int = 0, end: int | None = None, size: int = CHUNK) -> Iterator[bytes]:
-    """The bytes from `start` to `end` in pieces of at most `size`."""
+    """Yield the bytes from `start` to `end` in pieces of at most `size`."""
     end = place.size if end is None else end
     while start < end:
         piece = as_much(place, start, min(size, end - start))
@@ -175,7 +173,7 @@ def chunks(place: Place, start: int = 0, end: int | None = None, size: int = CHU
 
 
 def lines_in(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
-    """Yield the lines of bytes that come in pieces, of a line that is too long its first `longest` bytes."""
+    """Yield the lines of bytes that come in pieces, each cut off after `longest` bytes."""
     rest = bytearray()
     for piece in pieces:
         first, *more = piece.split(b"\n")
@@ -187,7 +185,7 @@ def lines_in(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
 
 
 def hash_place(place: Place) -> str:
-    """ "sha256:…" of all bytes of a place."""
+    """Return the SHA-256 of all bytes of a place, as "sha256:…"."""
     value = hashlib.sha256()
     for piece in chunks(place):
         value.update(piece)
@@ -195,14 +193,14 @@ def hash_place(place: Place) -> str:
 
 
 class Reader:
-    """A seekable file object over a place, for libraries that want one (zipfile, parsers)."""
+    """A seekable file object over a place, for libraries that need one (zipfile, parsers)."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._at = 0
 
     def read(self, size: int | None = -1) -> bytes:
-        """As `io.RawIOBase.read`."""
+        """Read like `io.RawIOBase.read`."""
         if size is None or size < 0:
             size = self._place.size - self._at
         data = self._place.read(self._at, size)
@@ -210,22 +208,19 @@ class Reader:
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As `io.IOBase.seek`."""
+        """Seek like `io.IOBase.seek`."""
         self._at = offset + (0, self._at, self._place.size)[whence]
         return self._at
 
     def tell(self) -> int:
-        """As `io.IOBase.tell`."""
+        """Return the position, like `io.IOBase.tell`."""
         return self._at
 
     def seekable(self) -> bool:
-        """Always."""
         return True
 
     def readable(self) -> bool:
-        """Always."""
         return True
 
     def writable(self) -> bool:
-        """Never."""
         return False

@@ -1,9 +1,9 @@
-"""Worker processes that know nothing of the script that asked for them.
+"""Worker processes that don't import the caller's script.
 
-`multiprocessing` imports the caller's `__main__` again in each worker it spawns, so that a script without a guard
-runs again, and forks of a process with threads hang. Here a worker is a new interpreter that is given functions by
-name and their arguments by pickle, over its standard input and output. Functions must lie in a module that can be
-imported. A worker ends with its parent, whatever ends that.
+`multiprocessing` imports the caller's `__main__` in each spawned worker, so that a script without a guard
+runs again; and forks of a process with threads hang. Here a worker is a new interpreter that receives pickled
+function names and arguments on its standard input, and answers on its standard output. Functions must lie in
+an importable module. A worker ends with its parent, even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ T = TypeVar("T")
 
 _SIZE = struct.Struct("<Q")
 _READY = b"stillweb worker"
-# Not `-m`: that puts the current directory before the standard library. The caller's own path is handed over.
+# Not `-m`: that puts the current directory before the standard library. The worker gets the caller's path.
 _START = (
     "import sys; sys.path[:] = sys.argv[1:]; from stillweb.snapshots.machine.processes import work; work()"
 )
 
 
 class WorkerDied(Exception):
-    """The process ended before it had answered: out of memory, a crash in a library, killed."""
+    """The worker process ended before it answered: out of memory, a crash in a library, or a kill."""
 
 
 class WorkerFailed(Exception):
-    """The function raised; what it said."""
+    """The function raised an exception, whose text this one carries."""
 
 
 class Worker:
-    """One process. Not for several threads at once."""
+    """One worker process. Not thread-safe."""
 
     def __init__(self) -> None:
         path = [os.path.abspath(entry) for entry in sys.path]
@@ -58,14 +58,17 @@ class Worker:
         self._ready = False
 
     def call(self, function: Callable[[Any], T], argument: Any) -> T:
-        """`function(argument)`, made there. Raises WorkerDied, WorkerFailed; MissingCapability if it never began."""
+        """Return `function(argument)`, computed in the worker.
+
+        Raises WorkerDied or WorkerFailed, and MissingCapability if the worker never started.
+        """
         if not self._ready:
             if self._read() != _READY:
                 raise MissingCapability(
                     "a worker process ended while it started; what it said stands above, if anything"
                 )
             self._ready = True
-        with contextlib.suppress(BrokenPipeError):  # reading says it
+        with contextlib.suppress(BrokenPipeError):  # the next read reports it
             send(self._in, pickle.dumps((function, argument), pickle.HIGHEST_PROTOCOL))
         data = self._read()
         if data is None:
@@ -79,11 +82,11 @@ class Worker:
         return receive(self._out)
 
     def kill(self) -> None:
-        """Ends it now; a call under way in another thread raises."""
+        """Kill the process now; a running call in another thread raises."""
         self._process.kill()
 
     def close(self) -> None:
-        """Ends it and waits for that."""
+        """Kill the process and wait for its end."""
         self._process.kill()
         self._process.wait()
         with contextlib.suppress(BrokenPipeError):
@@ -92,7 +95,7 @@ class Worker:
 
 
 class Pool:
-    """As many workers as asked for, started when there is work; one that died is replaced. A context manager."""
+    """A pool of up to `workers` workers, started on demand and replaced when they die. A context manager."""
 
     def __init__(self, workers: int) -> None:
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -102,7 +105,7 @@ class Pool:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="stillweb-worker")
 
     def submit(self, function: Callable[[Any], T], argument: Any) -> Future[T]:
-        """The future result of `function(argument)`; it raises as `Worker.call` does."""
+        """Return the future of `function(argument)`; it raises like `Worker.call`."""
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], T], argument: Any) -> T:
@@ -130,7 +133,7 @@ class Pool:
             return worker
 
     def close(self) -> None:
-        """Ends all workers, in the middle of their work if need be."""
+        """Kill all workers, even in the middle of a job."""
         with self._lock:
             self._closed = True
             workers = list(self._all)
@@ -148,14 +151,14 @@ class Pool:
 
 
 def send(stream: BinaryIO, data: bytes) -> None:
-    """A message: its length, then its bytes."""
+    """Write a message: its length, then its bytes."""
     stream.write(_SIZE.pack(len(data)))
     stream.write(data)
     stream.flush()
 
 
 def receive(stream: BinaryIO) -> bytes | None:
-    """The next message, None when the other side is gone."""
+    """Return the next message, or None if the other side is gone."""
     head = stream.read(_SIZE.size)
     if len(head) < _SIZE.size:
         return None
@@ -165,14 +168,14 @@ def receive(stream: BinaryIO) -> bytes | None:
 
 
 def work() -> None:
-    """The child's side: answers calls until its input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    """Answer calls in the worker until its input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
     asked = os.fdopen(os.dup(0), "rb")
     told = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(2, 1)  # what a library prints must not get between the answers
-    # trees and lists are freed as they go out of use; looking for circles that often costs a fiftieth
+    os.dup2(2, 1)  # keep output of libraries out of the answers
+    # Most objects are freed by reference counts; frequent searches for cycles cost 2 % of the time.
     gc.set_threshold(20_000, 20, 20)
     send(told, _READY)
     while (data := receive(asked)) is not None:
@@ -180,6 +183,6 @@ def work() -> None:
             function, argument = pickle.loads(data)
             answer = (True, function(argument))
             packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # noqa: BLE001 -- told to the caller, who decides
+        except Exception as error:  # noqa: BLE001 -- sent to the caller, which decides
             packed = pickle.dumps((False, f"{type(error).__name__}: {error}"))
         send(told, packed)

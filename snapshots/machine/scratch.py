@@ -1,5 +1,6 @@
-"""Tables on disk for what need not be in memory: a private SQLite database without a name, which no end of the process
-leaves behind.
+"""Tables on disk for data that need not be in memory.
+
+The tables are in a private, nameless SQLite database, which disappears even if the process is killed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from stillweb.snapshots.errors import MissingCapability
 
-TOGETHER = 1 << 6  # rows
+TOGETHER = 1 << 6  # rows fetched at a time
 
 
 class Scratch:
@@ -18,25 +19,25 @@ class Scratch:
 
     def __init__(self, schema: str) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        # nothing is ever taken back, and so there is no journal
+        # no journal, because nothing is ever rolled back
         self._database.executescript(f"PRAGMA journal_mode=OFF; {schema}; BEGIN")
 
     def run(self, statement: str, *values: Any) -> None:
-        """A statement that gives nothing. Raises MissingCapability on a full disk."""
+        """Execute SQL that returns no rows. Raises MissingCapability on a full disk."""
         try:
             self._database.execute(statement, values)
         except sqlite3.OperationalError as error:
             raise _no_room(error) from error
 
     def add(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """The same for many rows."""
+        """Execute SQL once for each row. Raises MissingCapability on a full disk."""
         try:
             self._database.executemany(statement, rows)
         except sqlite3.OperationalError as error:
             raise _no_room(error) from error
 
     def rows(self, query: str, *values: Any) -> Iterator[Any]:
-        """The rows of a query, some at a time. Raises MissingCapability on a full disk."""
+        """Yield the rows of a query, fetched in batches. Raises MissingCapability on a full disk."""
         try:
             found = self._database.execute(query, values)
             while some := found.fetchmany(TOGETHER):
@@ -45,7 +46,7 @@ class Scratch:
             raise _no_room(error) from error
 
     def close(self) -> None:
-        """Frees it; closing twice does nothing."""
+        """Delete the database; a second call does nothing."""
         self._database.close()
 
 

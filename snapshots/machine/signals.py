@@ -1,4 +1,4 @@
-"""The signals that end this program, and who hears them for a while."""
+"""Termination signals, and temporary handlers for them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-# how a person, another program and a terminal that closes end this one; the last is not everywhere
+# sent by Ctrl-C, by `kill` and by a closing terminal; SIGHUP does not exist on all systems
 SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
 def heard_signals() -> dict[signal.Signals, Any]:
-    """Those of `SIGNALS` that a handler in Python hears, and their handlers: `nohup` wants one of them unheard.
+    """Return those of `SIGNALS` that have a Python handler, with the handler.
 
-    None but for the main thread, the only one that may change that.
+    Ignored signals are left out (`nohup` ignores SIGHUP). Returns {} outside of the main thread, the only one
+    that may change handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -24,7 +25,7 @@ def heard_signals() -> dict[signal.Signals, Any]:
 
 @contextmanager
 def hearing(before: Mapping[signal.Signals, Any], handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Meanwhile another handler hears what `heard_signals` gave."""
+    """Replace the handlers that `heard_signals` returned with `handler` inside the block."""
     for name in before:
         signal.signal(name, handler)
     try:

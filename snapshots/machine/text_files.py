@@ -1,4 +1,4 @@
-"""Text files that a user gives."""
+"""Text files from users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from stillweb.snapshots.errors import UsageError
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file in UTF-8 ("utf-8-sig": also after its mark). UsageError names a file that can't be read."""
+    """Return the text of a UTF-8 file ("utf-8-sig" skips a byte order mark).
+
+    Raises UsageError that names the file.
+    """
     try:
         return path.read_text(encoding=encoding)
     except OSError as error:
@@ -19,6 +22,6 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Where a text is no UTF-8, and what to do of one in UTF-16, as Windows' programs save it."""
+    """Return the byte where a text stops being UTF-8, with advice for UTF-16, as Windows programs save it."""
     utf16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return f"not UTF-8 at byte {error.start}" + ("; it is UTF-16: save it as UTF-8" if utf16 else "")

@@ -1,1 +1,1 @@
-"""Secrets: what one is, how it is found, and what stands in its place."""
+"""Secrets: their detection in messages, and the pseudonyms that replace them."""

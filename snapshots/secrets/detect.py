@@ -1,8 +1,9 @@
-"""What a secret is: formats that are one, names whose values are one, and where in a message such a name stands.
+"""Detection of secrets in messages, by well-known formats and by the names of fields.
 
-One decision for every place (`field`), and one search for every syntax (`named`): a JSON member at any depth, also in a
-string of JSON, an element or attribute of XML, a literal of GraphQL, a list of names and values, an argument of a command,
-a line of a header, a MessagePack or CBOR string. The recorder replaces what is found here; the gate reports it.
+Each name is judged alike wherever it occurs (`secret_field`, `given_field`), and one search (`named`) covers every
+syntax: a JSON member at any depth, also in a string of JSON, an element or attribute of XML, a literal of GraphQL, a
+list of names and values, an argument of a command, a line of a header, a MessagePack or CBOR string. The recorder
+replaces the secrets that are found here; the gate reports them.
 """
 
 from __future__ import annotations
@@ -18,43 +19,44 @@ from urllib.parse import unquote
 
 import ahocorasick_rs
 
-# The end, a proof, is missing in older snapshots.
+# Pseudonyms in older snapshots lack the proof at the end.
 PSEUDONYM = re.compile(rb"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
 PSEUDONYM_TEXT = re.compile(r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
 
-# -- strings of which many are sought at once
+# -- search for many strings at once
 
-# Few strings that begin with few letters are sought by their first letters, which are everywhere in a page. With a
-# string of other bytes among them (it is UTF-8 nowhere, and in no text harmful) many bytes are compared at once.
+# A few strings with few different first letters would be searched by these letters, which are everywhere in a page.
+# One more string of other bytes makes the library compare many bytes at once instead. It is no valid UTF-8, and a
+# match of it does no harm.
 _NOWHERE = b"\xff\xfe\xfd\xfc"
-_AT_ONCE = 48
-_MANY = 64  # places around which it is cheaper to go through the whole text
+_AT_ONCE = 48  # strings up to which the library compares many bytes at once
+_MANY = 64  # matches above which a second pass over the whole text is cheaper than one around each match
 
 
 class Literals:
-    """A fixed set of byte strings, sought together in one pass.
+    """A fixed set of byte strings, searched together in one pass.
 
     The matcher is Aho and Corasick's automaton ("Efficient string matching", CACM 18 (1975)), compiled, by
-    `ahocorasick_rs`. Most bodies have none of the strings, and for that question it compares many bytes at once. So they
-    are sought without overlaps first, then with overlaps around each that was found.
+    `ahocorasick_rs`. Most bodies have none of the strings, and a search without overlaps finds that out quickest, since
+    it compares many bytes at once. Only around its matches, a second search finds overlapping strings.
     """
 
     def __init__(self, strings: Iterable[bytes]) -> None:
         self._strings = tuple(dict.fromkeys(strings))
         self._longest = max(map(len, self._strings), default=0)
         self._automaton = ahocorasick_rs.BytesAhoCorasick(self._strings)
-        # from so many on, bytes are no longer compared at once, and a whole table of states is the quickest
+        # with more strings, bytes are no longer compared at once, and a full table of states (DFA) is the quickest
         many = ahocorasick_rs.Implementation.DFA if len(self._strings) > _AT_ONCE else None
         self._quick = ahocorasick_rs.BytesAhoCorasick(
             (*self._strings, _NOWHERE), ahocorasick_rs.MatchKind.LeftmostFirst, many
         )
 
     def places(self, data: bytes) -> list[tuple[bytes, int]]:
-        """Return every occurrence, overlapping ones too: the string and where it begins, in the order of their ends."""
+        """Return string and start of every occurrence, overlapping ones too, in the order of their ends."""
         return [(self._strings[which], start) for which, start, _ in self._all(data)]
 
     def apart(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where occurrences begin and end, of those that overlap the first."""
+        """Yield start and end of the occurrences; of overlapping ones only the first."""
         return ((start, end) for _, start, end in self._quick.find_matches_as_indexes(data))
 
     def _all(self, data: bytes) -> list[tuple[int, int, int]]:
@@ -63,7 +65,7 @@ class Literals:
             return []
         if len(apart) > _MANY:
             return self._automaton.find_matches_as_indexes(data, overlapping=True)
-        # what was not found so overlaps something that was
+        # an occurrence that the first search misses overlaps one that it finds
         windows: list[list[int]] = []
         for _, start, end in apart:
             begin = max(0, start - self._longest)
@@ -82,8 +84,8 @@ class Literals:
 
 # -- names
 
-# All three are sought in a name's words (`plain`), and by pages' own script, too (proxy/pages/freeze_chance.js).
-# A value under one of these names is a secret whatever it looks like.
+# These three patterns are searched in a name's words (`plain`), also by proxy/pages/freeze_chance.js.
+# A value under a strong name is a secret whatever it looks like.
 _PASSWORD = (
     r"pass_?(?:word|wd|phrase|code)|pwd|passwort|kennwort|wachtwoord|contrase[nñ]a|senha|mot_?de_?passe|пароль|密码"
     r"|(?:^|(?:^|_)(?:user|db|login|smtp|imap|ftp|auth|mysql|email|mail|admin|root|my|new|old|confirm)_?)pass\d?$"
@@ -95,13 +97,14 @@ _STRONG = (
     r"|(?:access|refresh|id|auth|session|bearer|security|oauth2?|login|user|api|personal|private|bot|deploy)_?token"
     r"|authorization|amz_signature|amz_credential|connection_?string"
 )
-# Under one of these it is one when it looks random; "token=1" or "sid=3" is not.
+# A value under a weak name is a secret if it looks random; "token=1" or "sid=3" is none.
 _WEAK = (
     r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication)(?:_?\d{1,3})?$"
     r"|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
 )
-# Form tokens come from the page that the client was just given: replacing them would part page and request. Keys of
-# caches, sorting and pages are public, and so is what only tells of a secret.
+# Values under these names are no secrets. Form tokens come from the page that the client just got: if they were
+# replaced, page and request would no longer match. Keys of caches, sorting and pages are public, as are facts about a
+# secret, such as its length.
 _NEVER = (
     r"csrf|xsrf|authenticity|verification_?token|captcha|nonce|forgot|public_?key|publishable|vapid|site_?key|vapid"
     r"|(?:page|next|previous|continuation|cursor|sync|resume|pagination|delta|start)_?token"
@@ -117,7 +120,8 @@ _password = re.compile(_PASSWORD)
 _HEADER = re.compile(
     r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key)$|authorization$"
 )
-_HANDED_OUT = re.compile(r"(?:token|secret|jwt|(?:session|account)_?key)\d?$")  # of the weak names
+# the weak names that count in answers
+_HANDED_OUT = re.compile(r"(?:token|secret|jwt|(?:session|account)_?key)\d?$")
 _HEAD = re.compile(rf"(?:{_STRONG})\d?$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN = re.compile(r"[\W_]+")
@@ -125,7 +129,7 @@ _BETWEEN = re.compile(r"[\W_]+")
 _TRIVIAL = frozenset(
     {"", "0", "1", "true", "false", "on", "off", "yes", "no", "null", "none", "undefined", "deleted"}
 )
-# What stands for a value in a template or an example.
+# Placeholders for a value in a template or an example.
 _PLACEHOLDER = re.compile(
     r"[*•.]+|x{3,}|<.*>|\{.*\}|\$[{(]?\w*[})]?|%\w*%?|\[.*\]|(?:your|my|insert|enter)[-_ ].*|demo[-_]?key",
     re.I | re.S,
@@ -158,7 +162,10 @@ def secret_field(name: str, value: str) -> bool:
 
 
 def given_field(name: str, value: str) -> bool:
-    """Return True if a member of this name in an answer holds a secret: a server also tells of secrets in words."""
+    """Return True if a member of this name in an answer holds a secret.
+
+    The test is stricter than `secret_field`, since answers also contain texts about secrets.
+    """
     strength = _strength(name)
     if not strength or len(value) < 6 or _says_nothing(value):
         return False
@@ -172,7 +179,7 @@ def given_field(name: str, value: str) -> bool:
     known = _HEAD if strength == 2 else _HANDED_OUT
     if known.search(words) is None or len(value) < 16 or not looks_drawn(value) or value[:2] == "0x":
         return False
-    return any(map(str.isdigit, value)) or surely_drawn(value)  # a name in a program has humps, too
+    return any(map(str.isdigit, value)) or surely_drawn(value)  # identifiers in camelCase look random, too
 
 
 def secret_header(name: str, value: str) -> bool:
@@ -225,7 +232,7 @@ _CHOICE_COOKIE = re.compile(
 
 
 def looks_random(value: str) -> bool:
-    """Return True if a value is more likely drawn than chosen: a UUID, long hex, a mix of letters and digits."""
+    """Return True if a value is more likely random than chosen: a UUID, long hex, a mix of letters and digits."""
     if "%" in value:
         value = unquote(value)
     if _UUID.search(value):
@@ -247,14 +254,14 @@ def looks_random(value: str) -> bool:
 
 
 def looks_drawn(value: str) -> bool:
-    """Return True if a value looks random, or is made of letters that nobody could speak, or of groups as a licence is."""
+    """Return True if a value looks random, has unpronounceable letters, or has groups like a licence key."""
     if looks_random(value) or _GROUPS.fullmatch(value):
         return True
     return any(len(run) >= 16 and _UNSPEAKABLE.fullmatch(run) for run in _RUN.findall(value))
 
 
 def surely_drawn(value: str) -> bool:
-    """Return True if a value was drawn beyond doubt: no number, and no words or years as in "AnnualReport2019Final"."""
+    """Return True if a value is surely random: no number, and no words and years as in "AnnualReport2019Final"."""
     if not looks_random(value):
         return False
     alone = re.sub(r"[^A-Za-z0-9]", "", value)
@@ -262,7 +269,7 @@ def surely_drawn(value: str) -> bool:
 
 
 def drawn(value: str) -> bool:
-    """Return True if a value was surely drawn, or stands for a secret."""
+    """Return True if a value is surely random, or a pseudonym."""
     return surely_drawn(value) or PSEUDONYM_TEXT.fullmatch(value) is not None
 
 
@@ -283,15 +290,16 @@ def secret_cookie(name: str, value: str) -> bool:
 # -- formats
 
 PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----\s*[A-Za-z0-9+/=\r\n\\]{40,}")
-# What an escape ends in is no part of what comes after it: `\n`, `\u003d`, `%3D`. A bot's token follows its path's "bot".
+# A format begins at the start of a word, or right after an escape (`\n`, `\u003d`, `%3D`), whose letters are no part
+# of the word. In Telegram's paths the bot's token follows "/bot".
 _EDGE = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
-_MOST = 4096  # bytes of a value
+_MOST = 4096  # bytes of a value, at most
 _USER_INFO = re.compile(rb"[a-z]://[^\s/?#@:\"'<>\\]{0,64}:([^\s/?#@:\"'<>\\{}$*]{4,80})\Z")
 
 
 @cache
 def _formats() -> tuple[Literals, dict[bytes, tuple[tuple[str, str, int], ...]]]:
-    """Return the literals of all formats of formats.json, and the formats (name, pattern, bytes before) of each."""
+    """Return the literals in formats.json, and the formats (name, pattern, bytes before) of each literal."""
     by_literal: dict[bytes, list[tuple[str, str, int]]] = {}
     told = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
     for source in ("gitleaks", "providers"):
@@ -301,13 +309,13 @@ def _formats() -> tuple[Literals, dict[bytes, tuple[tuple[str, str, int], ...]]]
     return Literals(by_literal), {literal: tuple(found) for literal, found in by_literal.items()}
 
 
-@cache  # one is compiled when its literal is found: all of them take a tenth of a second
+@cache  # each is compiled when its literal is first found: to compile all takes a tenth of a second
 def _compiled(pattern: str) -> re.Pattern[bytes]:
     return re.compile(_EDGE + b"(?:" + pattern.encode() + b")")
 
 
 def known_formats(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the text of every occurrence of a well-known format."""
+    """Yield the format's name and the secret of every occurrence of a well-known format."""
     literals, by_literal = _formats()
     done = 0
     for literal, start in literals.places(data):
@@ -324,12 +332,12 @@ def known_formats(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def user_info(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where the password of an address stands in a text."""
+    """Yield start and end of the passwords in a text's URLs (`scheme://user:password@host`)."""
     at = data.find(b"@")
     while at >= 0:
         if match := _USER_INFO.search(data, max(0, at - 160), at):
             text = match[1].decode("utf-8", "replace")
-            if any(map(str.isdigit, text)) and _chosen(text):  # and no example's "user:password"
+            if any(map(str.isdigit, text)) and _chosen(text):  # not an example's "user:password"
                 yield match.span(1)
         at = data.find(b"@", at + 1)
 
@@ -341,7 +349,7 @@ def has_format(data: bytes) -> bool:
 
 # -- names and their values in a text
 
-# Engine.IO's first packet (https://socket.io/docs/v4/engine-io-protocol): the client names itself so in each address after it.
+# Engine.IO's first packet (https://socket.io/docs/v4/engine-io-protocol): the client sends `sid` in all later URLs.
 OPENED = re.compile(rb'0\{"sid":"([A-Za-z0-9_-]{16,64})"')
 
 _COMPOUND = tuple(
@@ -380,7 +388,7 @@ _WORDS = tuple(
         "senha",
     )
 )
-# In lower case, one in every name that may hold a secret: of an answer, of what a client sends.
+# Lower-case strings: every name of a secret contains one of them, in an answer (`_GIVEN`) or a request (`_SENT`).
 _GIVEN = Literals(
     (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
 )
@@ -392,7 +400,7 @@ _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
     range(128, 256)
 )
 _LONGEST_NAME = 100
-# The rest of a name, and what may come after one: a value, or the end of a tag or of an option.
+# The rest of a name, followed by a value, or by the end of a tag or of an option.
 _LETTERS = rb"(?:[A-Za-z0-9_$.\-\[\]\x80-\xff]+|%5[BDbd]){0,100}+"
 _REST = re.compile(_LETTERS + rb"(?=[\"'`\\:=>&%<]|\s{1,8}[:=])")
 _REST_IN_TAG = re.compile(_LETTERS + rb"(?=\s[^<>]{0,300}>| +[^\s-])")
@@ -403,7 +411,7 @@ _QUOTED = re.compile(
     rb"(?P<close>" + _Q + rb")?" + _S + rb"(?::=?|=>?|%3[Aa])" + _S + rb"(?P<open>" + _Q + rb")"
 )
 _SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
-# Without quotes: of a pair, of a line of a header or of settings, of an option, of an element.
+# Values without quotes: in a pair, in a line of a header or of settings, after an option, in an element.
 _BARE = re.compile(rb"=(?P<value>[^&;\s\"'`<>,(){}\\]{1,4096})")
 _LINE = re.compile(
     rb"[ \t]{0,4}[:=][ \t]{0,4}(?P<scheme>[A-Za-z-]{3,20}[ ]+)?(?P<value>[^\s\"'`<>,;\\{}()\[\]]{6,4096})(?=[\s\"'`,;\\]|\Z)"
@@ -444,13 +452,13 @@ _ITS_VALUE = (
 _AFTER = re.compile(_Q + rb"[^<>{}\[\]]{0,300}?" + _ITS_VALUE, re.I)
 _BEFORE = re.compile(_ITS_VALUE, re.I)
 _SCHEME = re.compile(r"(?:basic|bearer|token|bot|apikey|api-key|digest|negotiate|sso-key|key)\s+(?=\S)", re.I)
-_BINARY = re.compile(rb"[\x00-\x08\x80-\xbf\xdc-\xdf]")  # MessagePack and CBOR begin so, and texts don't
+_BINARY = re.compile(rb"[\x00-\x08\x80-\xbf\xdc-\xdf]")  # first byte of MessagePack and CBOR, not of texts
 _FIELD_LINE = re.compile(rb"(?:^|[\"'`\n\r]|\\n)[ \t]{0,8}(?:export[ \t]+|-[ \t]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A secret that its name gives away: both as their program has them, and where in the text the value stands."""
+    """A secret with its name, both unescaped, and the start and end of the value in the text."""
 
     name: str
     value: str
@@ -459,7 +467,7 @@ class Named:
 
 
 def named(data: bytes, *, sent: bool) -> Iterator[Named]:
-    """Yield the secrets that a name gives away, in their order, of what a client sent (`sent`) or a server answered."""
+    """Yield the secrets with a telling name, in order, in a client's (`sent`) or a server's message."""
     done = 0
     judge = secret_field if sent else given_field
     binary = _BINARY.match(data) is not None
@@ -494,7 +502,7 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
 
 
 def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:
-    """Yield what may be the value of the name at `begin`: one for each syntax that the text around it could be."""
+    """Yield possible values of the name from `begin` to `end`, by the syntax of the text around it."""
     if match := _QUOTED.match(data, end):
         if found := _quoted(data, match.end(), match["open"]):
             yield Named(name, *found)
@@ -535,12 +543,12 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
 def _in_list(
     data: bytes, begin: int, end: int, done: int, name: str, quote: bytes, *, sent: bool
 ) -> Iterator[Named]:
-    """Yield the value of a quoted name in a list of names and values, in one of two texts, or in one of arguments."""
+    """Yield possible values of a quoted name in a list of names and values, in a pair, or in a list of arguments."""
     opened = begin - len(quote)
     if data[max(0, opened) : begin] != quote:
         return
     if _NAMED_SO.search(data, max(0, opened - 40), opened):
-        if not sent and _strength(name) < 2:  # fields of forms: `held_by_forms` knows which of them count
+        if not sent and _strength(name) < 2:  # form fields, which `held_by_forms` judges
             return
         if (match := _AFTER.match(data, end)) and (found := _quoted(data, match.end(), match["open"])):
             yield Named(name, *found)
@@ -558,10 +566,10 @@ def _in_list(
 
 
 def _quoted(data: bytes, start: int, quote: bytes) -> tuple[str, int, int] | None:
-    """Return the text after an opening quote without its escapes, and where it begins and ends.
+    """Return the unescaped text after an opening quote, with its start and end; None if it doesn't end or is empty.
 
-    A quote of a string of JSON in a string of JSON has a backslash before it, the next three, then seven: the text ends at a
-    quote that has as many as the first one, beside those of escaped backslashes.
+    In nested strings of JSON, the quotes have one backslash before them, then three, then seven. The text ends at a
+    quote with as many backslashes as the opening quote, not counting escaped backslashes.
     """
     mark, slashes = quote[-1:], quote.count(b"\\")
     if quote in (b"&quot;", b"&#34;", b"%22"):
@@ -593,7 +601,7 @@ def _quoted(data: bytes, start: int, quote: bytes) -> tuple[str, int, int] | Non
 
 
 def unescaped(text: str) -> str:
-    """Return the text of a JSON string's inside; as it is where it is none."""
+    """Decode the escapes of a JSON string given without its quotes; return other texts unchanged."""
     if "\\" not in text:
         return text
     try:
@@ -603,14 +611,15 @@ def unescaped(text: str) -> str:
 
 
 def _prefixed(data: bytes, at: int, after: int) -> Named | None:
-    """Return the text after the name around `at` where both have their lengths before them, as in MessagePack and CBOR."""
+    """Return the value of the name around `at` if both are length-prefixed strings, as in MessagePack and CBOR."""
     for start in range(max(1, at - 31), at + 1):
-        for short, long, most in ((0xA0, 0xD9, 31), (0x60, 0x78, 23)):  # of each the marks of its texts
+        # string headers of MessagePack and CBOR
+        for short, long, most in ((0xA0, 0xD9, 31), (0x60, 0x78, 23)):
             end = start + data[start - 1] - short
             if not after <= end <= min(start + most, len(data) - 2):
                 continue
             head = 2 if data[end] == long else 1
-            if PSEUDONYM.match(data, end + head):  # the length is still that of the secret
+            if PSEUDONYM.match(data, end + head):  # already replaced; the length is still that of the secret
                 return None
             length = data[end + 1] if head == 2 else data[end] - short
             name, value = data[start:end], data[end + head : end + head + length]
@@ -624,13 +633,16 @@ def _prefixed(data: bytes, at: int, after: int) -> Named | None:
 
 
 _HIDDEN = Literals((b"hidden", b"HIDDEN"))
-MOST_BEFORE = 4096  # bytes of a field's tag before it says that it is hidden
+MOST_BEFORE = 4096  # bytes of a field's tag before its "hidden", at most
 _INPUT = re.compile(rb"<[iI](?:nput|NPUT)\b(?:[^>\"']|\"[^\"]*\"|'[^']*'){1,4096}>")
 _ATTRIBUTE = re.compile(rb"([a-zA-Z]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 
 def held_by_forms(page: bytes) -> Iterator[str]:
-    """Yield the secrets in hidden fields of a page's forms, which its client will send: known then, they come too late."""
+    """Yield the secrets in hidden fields of a page's forms.
+
+    The client sends them later, but by then the page would be stored with the secrets.
+    """
     done = 0
     for _, at in _HIDDEN.places(page):
         tag = _INPUT.match(page, max(done, page.rfind(b"<", max(done, at - MOST_BEFORE), at)))
@@ -653,7 +665,7 @@ _HOOKS = re.compile(r"(?:web)?hooks?\b|incomingwebhook|webhookb2", re.I)
 
 
 def in_path(path: str) -> Iterator[tuple[int, int]]:
-    """Yield where in a URL's text, without its query, a segment is a secret: after a name of one, or of a web hook."""
+    """Yield start and end of secret segments in a URL without its query: after a secret's name, or in a webhook."""
     scheme = path.find("://")
     at = path.find("/", scheme + 3 if scheme >= 0 else 0)
     hooked, before = scheme >= 0 and _HOOKS.match(path, scheme + 3) is not None, ""

@@ -1,16 +1,17 @@
-"""Keys of pseudonyms, the secrets that an open recording has learned, and the proofs in which pseudonyms end.
+"""Keys of pseudonyms, the secrets that an open recording has learned, and the proofs at the end of pseudonyms.
 
 A snapshot's key is derived from the user's master key and from a salt that the snapshot carries.
 
-A recording that is killed looks through nothing: sealing does it then, with the secrets in `Learned`. They lie in the open
-snapshot's directory, encrypted with a key that is derived from the master key, which isn't there; whoever has looked
-through deletes them. The file's name is hidden, so that it is no part of a snapshot.
+At its end, a recording is searched for secrets that were learned late. If it is killed first, sealing does that, with
+the secrets in `Learned`. They are stored in the open snapshot's directory, encrypted with a key that is derived from
+the master key, which isn't stored there, and are deleted after the search. The file's name begins with a dot, so that
+it is no part of a snapshot.
 
-A pseudonym ends in `k`, six hex digits of salt and five of a slow hash (20 bits): its proof. Whoever replays a snapshot,
-with or without the key that made its pseudonyms, can so say whether a password is the recorded one; another one passes
-once in a million times. What it gives away: who has the snapshot can throw out all but a millionth of his guesses, at some
-30 ms and 16 MB (scrypt, RFC 7914, N = 2^14, r = 8) for each. A password from a short list can be found that way; one that
-is on no list can't, since a million times too many still fit. For what was drawn at random the hash is a quick one: 20
+A pseudonym ends in its proof: `k`, six hex digits of salt and five of a slow hash (20 bits). With it, anyone who
+replays a snapshot, with or without the key of its pseudonyms, can test whether a password is the recorded one. A wrong
+one passes once in a million times. So whoever has the snapshot can rule out all but a millionth of his guesses, at
+some 30 ms and 16 MB (scrypt, RFC 7914, N = 2^14, r = 8) each. A password from a short list can be found that way; a
+password that is on no list can't, since far too many guesses still fit. For random values the hash is a quick one: 20
 bits of 128 help nobody.
 """
 
@@ -32,7 +33,7 @@ from stillweb.snapshots.secrets.detect import looks_random
 LEARNED = "stillweb/.learned"
 SALT, DIGITS = 6, 5  # hex digits of a proof
 COST = {"n": 1 << 14, "r": 8, "p": 1}
-DRAWN = 20  # characters from which a value that looks random is as good as one
+DRAWN = 20  # characters from which a value that looks random is taken for one
 
 _TAIL = re.compile(r"k([0-9a-f]{6})([0-9a-f]{5})\Z")
 
@@ -42,17 +43,17 @@ def state_dir() -> Path:
     override = os.environ.get("STILLWEB_STATE")
     if override:
         return Path(override)
-    import platformdirs  # only whoever has no other
+    import platformdirs  # imported late: not needed if `$STILLWEB_STATE` is set
 
     return platformdirs.user_state_path("stillweb")
 
 
 def salt_of(snapshot: Path) -> str:
-    """Return the salt of an open snapshot directory, in its `stillweb/redaction.json`; made if missing.
+    """Return the salt of an open snapshot directory, in its `stillweb/redaction.json`; make it if missing.
 
-    Raises DamagedInput for a file without one.
+    Raises DamagedInput if the file has no salt.
     """
-    # py-wacz takes files beside datapackage.json for unlisted
+    # not beside datapackage.json, where py-wacz reports it as an unlisted file
     path = snapshot / "stillweb" / "redaction.json"
     path.parent.mkdir(exist_ok=True)
     try:
@@ -68,14 +69,14 @@ def salt_of(snapshot: Path) -> str:
 
 
 def snapshot_key(salt: str, directory: Path) -> bytes:
-    """Return the key of the snapshot that carries `salt`; makes the user's master key in `directory` at first use.
+    """Return the key of the snapshot that carries `salt`; make the user's master key in `directory` at first use.
 
-    Raises DamagedInput when the file there is no such key, OSError when it can't be read or written.
+    Raises DamagedInput if the file there is no master key, OSError if it can't be read or written.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = directory / "redaction.key"
     try:
-        # linked into place whole, so that two processes that start together agree on one key
+        # written elsewhere and linked into place, so that two processes that start together agree on one key
         temporary = directory / f".redaction-{os.getpid()}-{secrets.token_hex(4)}"
         if not path.exists():
             handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -94,30 +95,33 @@ def snapshot_key(salt: str, directory: Path) -> bytes:
 
 
 class Learned:
-    """Secrets in a file of a snapshot's or a run's directory, encrypted with the key that makes their pseudonyms."""
+    """Encrypted file of secrets in a snapshot's or a run's directory; `key` is that of the pseudonyms."""
 
     def __init__(self, directory: Path, key: bytes, name: str = LEARNED) -> None:
-        from cryptography.fernet import Fernet  # it takes time to load, and replay keeps nothing
+        from cryptography.fernet import Fernet  # imported late: it loads slowly, and replay stores no secrets
 
         self._path = directory / name
         own = hmac.digest(key, b"stillweb learned secrets v1", "sha256")
         self._cipher = Fernet(base64.urlsafe_b64encode(own))
 
     def keep(self, secret: str) -> None:
-        """Add a secret, or raise OSError with nothing added."""
+        """Append a secret; on OSError nothing is added."""
         line = self._cipher.encrypt(secret.encode()) + b"\n"
         fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "ab", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             try:
-                while line:  # a disk that fills up takes what fits
+                while line:  # a full disk may take a part of the line before it raises
                     line = line[file.write(line) :]
             except OSError:
                 file.truncate(size)
                 raise
 
     def read(self) -> tuple[list[str], bool]:
-        """Return the secrets, and whether these are all: another key may have kept some, or the last one in part."""
+        """Return the secrets, and True if these are all.
+
+        False: some lines were written with another key, or the last one only in part.
+        """
         from cryptography.fernet import InvalidToken
 
         found, whole = [], True
@@ -129,25 +133,25 @@ class Learned:
         return found, whole
 
     def forget(self) -> None:
-        """Delete all of them."""
+        """Delete the file."""
         self._path.unlink(missing_ok=True)
 
 
 def proof_tail(secret: str, key: bytes) -> str:
-    """Return the end of a pseudonym made with `key`."""
+    """Return the proof at the end of a pseudonym made with `key`: `k`, salt and hash."""
     salt = hmac.digest(key, b"salt of proofs", "sha256").hex()[:SALT]
     return f"k{salt}{proof_of(secret, salt)}"
 
 
 def split(pseudonym: str) -> tuple[str, str] | None:
-    """Return the salt and proof of a pseudonym; None for one that has none, as those of older snapshots."""
+    """Return salt and hash in a pseudonym's proof; None if it has none, as in older snapshots."""
     found = _TAIL.search(pseudonym)
     return (found[1], found[2]) if found else None
 
 
 @lru_cache(maxsize=1024)
 def proof_of(secret: str, salt: str) -> str:
-    """Return the digits that prove a secret; takes about 30 ms for one that somebody may have chosen."""
+    """Return the hash of a secret for its proof; it takes about 30 ms for a secret that somebody may have chosen."""
     text, mixed = secret.encode("utf-8", "surrogatepass"), b"stillweb proof 1\n" + salt.encode()
     if len(secret) >= DRAWN and looks_random(secret):
         return hmac.digest(mixed, text, "sha256").hex()[:DIGITS]

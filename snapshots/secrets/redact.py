@@ -1,18 +1,19 @@
-"""Secrets are replaced before anything is stored, each by a pseudonym that keeps its place.
+"""Replacement of secrets by pseudonyms in messages, before anything is stored.
 
-`stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof (`stillweb.snapshots.secrets.keystore`): the same
-secret has the same pseudonym in `Set-Cookie`, `Cookie`, URLs, headers and bodies of a snapshot, also after it is
-reopened, so that replay fits together. It is a legal cookie value, header token and query value.
+A pseudonym is `stillweb-secret-`, 24 hex digits of HMAC-SHA-256 over the secret, and a short proof
+(`stillweb.snapshots.secrets.keystore`). The same secret has the same pseudonym in `Set-Cookie`, `Cookie`, URLs, headers
+and bodies of a snapshot, also after it is reopened, so that recorded messages fit together in replay. A pseudonym is a
+legal cookie value, header token and query value.
 
 The key of the HMAC is not in the snapshot. A stored key, or a plain hash, would let anybody who gets the
 snapshot try passwords against the pseudonyms until one fits; most passwords are weak enough for that. So one
-master key lies in the user's state directory (mode 0600), and a snapshot's key is derived from it and from a
-salt that the snapshot carries: two snapshots of one user share no pseudonym, and all that can be tried against
-one is its proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
+master key is stored in the user's state directory (mode 0600), and a snapshot's key is derived from it and from a
+salt that the snapshot carries. Two snapshots of one user share no pseudonym, and guesses can only be tested against
+the proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
 others (`stillweb.snapshots.matching.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
-Nothing here does I/O but reading keys and keeping what was learned (`keystore.Learned`). What has no secret in it is handed back as the
-same object. Which names and formats are secrets says `stillweb.snapshots.secrets.detect`.
+The only I/O is to read keys and to store learned secrets (`keystore.Learned`). Messages without secrets are returned
+as the same object. `stillweb.snapshots.secrets.detect` decides which names and formats are secrets.
 """
 
 from __future__ import annotations
@@ -39,30 +40,30 @@ from stillweb.snapshots.secrets.keystore import Learned, proof_tail, salt_of, sn
 
 PREFIX = "stillweb-secret-"
 MASK = PREFIX + "0" * 24
-EVERYWHERE = 8  # shorter secrets are replaced in their own field only: "1234" is in every page
+EVERYWHERE = 8  # characters; shorter secrets are replaced in their own field only: "1234" is in every page
 TEXTUAL = re.compile(r"text/|json|javascript|xml|x-www-form-urlencoded|graphql|x-ndjson", re.I)
-# No text, but texts may stand in it; pictures, fonts and films are looked through for known secrets alone.
+# Binary types that may contain texts. Pictures, fonts and films are only searched for known secrets.
 BINARY = re.compile(r"multipart/|octet-stream|msgpack|messagepack|cbor|protobuf|grpc", re.I)
-LIMIT = 1 << 24  # a larger body is redacted as a stream
+LIMIT = 1 << 24  # bytes; a larger body is redacted as a stream
 
-# ASCII: a no-break space in a raw value is none of its ends
+# re.ASCII: a no-break space doesn't end a raw value
 _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)", re.ASCII)
-_PACKED = re.compile(r"%3D|%22|%3A%2F%2F", re.I)  # a value that may hold names of its own
-_LONG_PATH = 28  # "http://a/hook/" and a secret in the path
+_PACKED = re.compile(r"%3D|%22|%3A%2F%2F", re.I)  # in values that may contain fields of their own
+_LONG_PATH = 28  # characters of the shortest URL with a secret in its path, after "http://a/hook/"
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
 _PART_HEAD = rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n'
 PART = re.compile(_PART_HEAD + rb"(.*?)\r\n--", re.S)
 _SHORT_PART = re.compile(_PART_HEAD + rb"(.{0,4096}?)\r\n--", re.S)
-COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; programs leave the space out
+COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; some programs leave the space out
 _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
 
 class Redactor:
-    """Replaces secrets in requests and answers; learns each one where its name or format gives it away.
+    """Replaces secrets in requests and answers by pseudonyms, and learns new secrets by their name or format.
 
-    Safe for use from many threads. A secret is replaced everywhere in what comes after it was learned, in the
-    forms it takes there (percent-encoded, JSON, HTML). `key` comes from `snapshot_key`.
+    Safe for use from many threads. A learned secret is replaced everywhere in later messages, in all of its
+    encodings (percent-encoded, JSON, HTML). `key` comes from `snapshot_key`.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -74,10 +75,10 @@ class Redactor:
 
     @classmethod
     def for_snapshot(cls, snapshot: Path, state: Path, *, keep: bool = False) -> Redactor:
-        """The redactor of an open snapshot directory; `state` is the user's state directory.
+        """Return the redactor of an open snapshot directory; `state` is the user's state directory.
 
-        With `keep` it knows what an earlier one learned that nobody looked for, and what it learns is kept, too: see
-        `keystore.Learned`. Raises as `salt_of` and `snapshot_key`.
+        With `keep=True` it starts with the secrets in the snapshot's `keystore.Learned`, and stores new ones there.
+        Raises DamagedInput and OSError like `salt_of` and `snapshot_key`.
         """
         redactor = cls(snapshot_key(salt_of(snapshot), state))
         if keep:
@@ -89,35 +90,35 @@ class Redactor:
 
     @property
     def learned(self) -> Learned | None:
-        """Where it keeps what it learns."""
+        """File in which learned secrets are stored; None without `keep`."""
         return self._learned
 
     @property
     def count(self) -> int:
-        """How many secrets are known."""
+        """Number of known secrets."""
         return len(self._names)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """All secrets that are known, in the order in which they were learned."""
+        """All known secrets, in the order in which they were learned."""
         return tuple(self._names)
 
     def pseudonym(self, secret: str) -> str:
-        """The name that stands for a secret; the same for the same secret, always."""
+        """Return the pseudonym of a secret, which depends on the key and the secret alone."""
         digest = hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
         return PREFIX + digest.hex()[:24] + proof_tail(secret, self._key)
 
     def learn(self, secret: str) -> str:
-        """Remembers a secret, so that it is replaced from now on; returns its pseudonym."""
+        """Replace a secret by its pseudonym from now on; return the pseudonym."""
         known = self._names.get(secret)
         if known is not None:
             return known
         return self.remember(secret, self.pseudonym(secret))
 
     def remember(self, secret: str, name: str) -> str:
-        """From now on the secret is replaced by that name."""
+        """Replace a secret by `name` from now on; return `name`."""
         with self._lock:
-            # a word of a language would be found in every page; it is replaced in its own field alone
+            # a word or a number occurs in every page: it is replaced in its own field only
             if len(secret) >= EVERYWHERE and not re.fullmatch(r"[A-Za-z]{1,15}|[0-9]{1,9}", secret):
                 if self._learned is not None and secret not in self._names:
                     self._learned.keep(secret)
@@ -126,16 +127,19 @@ class Redactor:
         return name
 
     def found(self, kind: str, secret: str) -> str:
-        """Learn a secret that a message gave away; returns what stands for it. `kind` says how, for who reports it."""
+        """Learn a secret found in a message; return its replacement.
+
+        `kind` says where it was found, for subclasses that report it.
+        """
         return self.learn(secret)
 
     # -- whole messages
 
     def request(self, request: Request) -> Request:
-        """The request with its secrets replaced; the same object when it holds none."""
+        """Replace the secrets in a request; return the same object if it has none."""
         known = self.count
         replaced = self._request(request)
-        # what one field gives away may stand in one before it
+        # a secret found in one field may also be in a field before it
         return self._request(replaced) if self.count > known else replaced
 
     def _request(self, request: Request) -> Request:
@@ -149,9 +153,9 @@ class Redactor:
         return replace(request, url=url, headers=headers, body=body)
 
     def response(self, response: Response) -> Response:
-        """The answer with its secrets replaced; the same object when it holds none.
+        """Replace the secrets in an answer; return the same object if it has none.
 
-        A body is decoded to look into it, and encoded again only if something in it had to be replaced.
+        A body is decoded to be searched, and encoded again only if it had a secret.
         """
         headers = self.headers(response.headers)
         body, headers = self._body(response.body, headers, self._learn_given, LIMIT)
@@ -160,12 +164,12 @@ class Redactor:
         return Response(response.status, response.reason, headers, body)
 
     def headers(self, headers: Headers) -> Headers:
-        """Header fields with their secrets replaced: credentials, cookies, and what was learned elsewhere."""
+        """Replace the secrets in header fields: credentials, cookies, and known secrets."""
         out = tuple((name, self._header(name, value)) for name, value in headers)
         return headers if out == headers else out
 
     def url(self, url: str) -> str:
-        """A URL with its secrets replaced: user info, named query values, known formats, learned secrets."""
+        """Replace the secrets in a URL: user info, named query values, path segments, formats, known secrets."""
         out = url
         if "@" in out:
             out = _USERINFO.sub(self._userinfo, out)
@@ -179,7 +183,7 @@ class Redactor:
         return url if out == url else out
 
     def text(self, text: str) -> str:
-        """Return an address, a command or any other text with its secrets replaced."""
+        """Replace the secrets in a URL, a command or any other text."""
         data = (self.url(text) if "://" in text else text).encode("utf-8", "surrogatepass")
         data = self._learn_text(data, sent=True)
         for kind, secret in list(detect.known_formats(data)):
@@ -187,7 +191,7 @@ class Redactor:
         return data.decode("utf-8", "surrogatepass")
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Return a JSON value, such as settings, with the secrets in its texts replaced; `name` is its member's."""
+        """Replace the secrets in the texts of a JSON value, such as settings; `name` is that of its member."""
         if isinstance(value, str):
             return self.found(name, value) if detect.secret_field(name, value) else self.text(value)
         if isinstance(value, Mapping):
@@ -195,25 +199,26 @@ class Redactor:
         if not isinstance(value, list | tuple):
             return value
         out = [self.value(one) for one in value]
-        if out and all(isinstance(one, str) for one in out):  # a name's value may be the next word
+        # in a list of arguments, one may be the value of the one before it
+        if out and all(isinstance(one, str) for one in out):
             return json.loads(self._learn_text(json.dumps(out).encode(), sent=True))
         return out
 
     # -- bodies
 
     def knows(self, pieces: Iterable[bytes]) -> bool:
-        """Whether a secret that is known by now occurs in decoded bytes."""
+        """Return True if a known secret occurs in decoded bytes."""
         return self._sought.count > 0 and self._sought.occurs_in(pieces)
 
     def body(self, body: bytes) -> bytes:
-        """A decoded body with every learned secret replaced; the same object when there is none."""
+        """Replace the known secrets in a decoded body; return the same object if it has none."""
         return self._sought.replace(body)
 
     def pieces(self, pieces: Iterable[bytes], headers: Headers) -> Iterator[bytes] | None:
-        """A large stored body, read twice: None when it holds no learned secret (keep the original bytes).
+        """Replace the known secrets in a large stored body; return None if it has none, else the new pieces.
 
-        `pieces` must be an iterable that can be started anew (a list, or an object whose `__iter__` rewinds).
-        Otherwise the pieces of the new body, in the same content encoding; its headers are `altered(headers)`.
+        `pieces` is read twice, so it must be a list, or an object whose `__iter__` rewinds. The new body has the same
+        content encoding; its headers are `altered(headers)`.
         """
         encoding = _get(headers, "content-encoding")
         if not self._sought.count:
@@ -221,7 +226,7 @@ class Redactor:
         try:
             found = self._sought.occurs_in(encodings.decode_pieces(pieces, encoding))
         except encodings.EncodingProblem:
-            encoding = None  # not what its header says: looked at as it is
+            encoding = None  # not encoded as its header says: search the bytes as they are
             found = self._sought.occurs_in(pieces)
         if not found:
             return None
@@ -251,14 +256,14 @@ class Redactor:
         return packed, altered(headers, len(packed))
 
     def _learn_fields(self, body: bytes, media: str) -> bytes:
-        """Replace the secrets that a client sends under their names, and learn those of well-known formats."""
+        """Replace the named secrets in a request's body, and learn those of well-known formats."""
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
             body = (PART if len(body) <= LIMIT else _SHORT_PART).sub(self._part, body)
         elif body[:1] in (b"{", b"["):
-            pass  # forms don't begin so
+            pass  # JSON, no form
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
-            try:  # a secret in it is the one that others escape
+            try:  # `latin-1` if it is no UTF-8, so that a secret is the same text as elsewhere
                 text, charset = body.decode(), "utf-8"
             except UnicodeDecodeError:
                 text, charset = body.decode("latin-1"), "latin-1"
@@ -267,7 +272,7 @@ class Redactor:
         return self._learn_text(body, sent=True)
 
     def _learn_given(self, body: bytes, media: str) -> bytes:
-        """Replace the secrets that a server hands out under their names, and learn those in forms and of known formats."""
+        """Replace the named secrets in an answer's body, and learn those in forms and of well-known formats."""
         for value in detect.held_by_forms(body):
             self.found("hidden field", value)
         if opened := detect.OPENED.match(body):
@@ -276,7 +281,7 @@ class Redactor:
 
     def _learn_text(self, body: bytes, *, sent: bool) -> bytes:
         self._learn_formats(body)
-        if sent and b"PRIVATE KEY-----" in body:  # what an answer shows of one is the gate's to report
+        if sent and b"PRIVATE KEY-----" in body:  # in answers the gate reports private keys
             for match in detect.PRIVATE_KEY.finditer(body):
                 self.found("private key", match[0].decode("latin-1"))
         out, at = [], 0
@@ -297,7 +302,7 @@ class Redactor:
     def _header(self, name: str, value: str) -> str:
         lower = name.lower()
         if lower == "cookie":
-            parts = COOKIES.split(value)  # the cookies, and what is between them
+            parts = COOKIES.split(value)  # cookies at even indexes, separators at odd ones
             return "".join(part if at % 2 else self._cookie(part) for at, part in enumerate(parts))
         if lower == "set-cookie":
             first, semicolon, rest = value.partition(";")
@@ -307,7 +312,7 @@ class Redactor:
         if ("=" in value or "@" in value) and "://" in value:
             return self.url(value)
         if "=" in value and ("?" in value or lower in ("location", "content-location", "link", "refresh")):
-            return self.url(value)  # HX-Redirect and others name one without a host
+            return self.url(value)  # HX-Redirect and others have a URL without a host
         if '"' in value:  # JSON
             value = self._learn_text(value.encode("utf-8", "surrogateescape"), sent=True).decode(
                 "utf-8", "surrogateescape"
@@ -334,7 +339,7 @@ class Redactor:
         user, colon, password = match[1].partition(":")
         if PREFIX in match[1]:
             return match[0]
-        if detect.looks_random(user) and "@" not in user:  # a token, as GitHub and Stripe take it
+        if detect.looks_random(user) and "@" not in user:  # GitHub and Stripe take a token as user name
             user = self.found("password", unquote(user))
         return f"{user}:{self.found('password', unquote(password))}@" if password else f"{user}{colon}@"
 
@@ -356,7 +361,7 @@ class Redactor:
             return f"{name}={self.found(f'{kind} {name}', decode(value))}"
         if "%" not in value or not _PACKED.search(value):
             return match[0]
-        plain = decode(value)  # an address or JSON
+        plain = decode(value)  # a URL or JSON
         if "://" in plain or plain[:1] == "/":
             changed = self.url(plain)
         else:
@@ -373,7 +378,7 @@ class Redactor:
         return match[0][:at] + self.found(f"field {name}", value).encode() + b"\r\n--"
 
     def _text(self, text: str) -> str:
-        """Header and URL text: known formats are learned, learned secrets replaced."""
+        """Learn the secrets of well-known formats in a header or URL; return it with the known secrets replaced."""
         data = text.encode("utf-8", "surrogateescape")
         if len(data) >= EVERYWHERE * 2:
             self._learn_formats(data)
@@ -382,9 +387,9 @@ class Redactor:
 
 
 def altered(headers: Headers, length: int | None = None) -> Headers:
-    """The headers of a body that was changed: its length is new, digests of the old bytes are gone.
+    """Return the headers for a changed body: with its length, without the digests of the old bytes.
 
-    Without `length` (a stream) the Content-Length is left out, for the writer to put right.
+    Without `length` (a stream) there is no Content-Length, and the writer adds it.
     """
     out = [(n, v) for n, v in headers if n.lower() not in _STALE and n.lower() != "content-length"]
     if length is not None:
@@ -393,7 +398,7 @@ def altered(headers: Headers, length: int | None = None) -> Headers:
 
 
 class _Masker(Redactor):
-    """Every secret gets the same name; nothing is learned."""
+    """Redactor that replaces every secret by `MASK` and learns nothing."""
 
     def __init__(self) -> None:
         super().__init__(b"")
@@ -406,10 +411,10 @@ class _Masker(Redactor):
 
 
 def mask(request: Request) -> Request:
-    """The request with every secret, or its pseudonym, replaced by one constant (`MASK`).
+    """Replace every secret and every pseudonym in a request by one constant (`MASK`).
 
     So a replayed request with another password, or by a user who has another key, can be compared with a
-    recorded one. Two requests that differ only in a secret become the same: a caller must say so (a rule).
+    recorded one. Two requests that differ only in a secret become the same, which a caller must report (as a rule).
     """
     masker = _Masker()
     masked = masker.request(request)
@@ -418,7 +423,7 @@ def mask(request: Request) -> Request:
 
 
 def mask_value(value: Any) -> Any:
-    """Return a JSON value, such as an address or settings, with every secret in it and every pseudonym replaced by `MASK`."""
+    """Replace every secret and every pseudonym in a JSON value, such as a URL or settings, by `MASK`."""
     return _Masker().value(value)
 
 
@@ -427,7 +432,7 @@ def _get(headers: Headers, name: str) -> str | None:
 
 
 def _forms(secret: str) -> set[str]:
-    """The forms a secret takes in URLs, forms, JSON and HTML."""
+    """Return the encodings of a secret in URLs, forms, JSON and HTML, without those under 8 characters."""
     json_text = json.dumps(secret, ensure_ascii=False)[1:-1]
     forms = {secret, quote(secret, safe=""), quote_plus(secret, safe=""), quote(secret), json_text}
     forms |= {json_text.replace("/", "\\/"), escape(secret), unquote(secret)}
@@ -443,26 +448,26 @@ def _basic_password(encoded: str) -> str:
 
 # -- many strings at once
 
-FEW = 24
+FEW = 24  # strings that are searched one by one
 
 
 class Sought:
-    """A growing set of byte strings and what each becomes. Reading never waits for adding."""
+    """A growing set of byte strings with their replacements. Readers never wait for `add`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: dict[bytes, bytes] = {}
         self._longest = 0
-        # swapped whole: (strings sought one by one, the trie of the others or None)
+        # replaced as a whole: (strings that are searched one by one, regular expression of the others or None)
         self._state: tuple[tuple[bytes, ...], re.Pattern[bytes] | None] = ((), None)
 
     @property
     def count(self) -> int:
-        """How many strings are sought."""
+        """Number of strings."""
         return len(self._all)
 
     def add(self, names: dict[bytes, bytes]) -> None:
-        """Adds strings with their replacements; known ones are left alone."""
+        """Add strings with their replacements; known strings keep theirs."""
         with self._lock:
             new = {k: v for k, v in names.items() if k not in self._all}
             if not new:
@@ -476,10 +481,10 @@ class Sought:
             self._state = (few, trie)
 
     def replace(self, data: bytes) -> bytes:
-        """The data with every string replaced, the longest first; the same object when none occurs."""
+        """Replace every string in `data`, longer ones first; return the same object if none occurs."""
         few, trie = self._state
         if trie is not None and trie.search(data) is not None:
-            # all together, so that a longer one added lately wins over a shorter one in the trie
+            # search all together, so that a longer string added lately wins over a shorter one in the trie
             return (
                 re.compile(_alternation(self._all)).sub(self._name, data)
                 if few
@@ -496,14 +501,14 @@ class Sought:
         return self._all[match[0]]
 
     def replace_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """As `replace` on the joined pieces, holding back only as much as a string can be long."""
+        """Replace every string in the joined pieces; only hold back twice the length of the longest string."""
         kept = b""
         hold = self._longest - 1
         for piece in pieces:
             kept += piece
             if len(kept) <= 2 * hold:
                 continue
-            # a string that begins before the cut may end after it: cut only where none lies across
+            # cut only where no string begins before the cut and ends after it
             cut = self._free_cut(kept, len(kept) - hold)
             yield self.replace(kept[:cut])
             kept = kept[cut:]
@@ -526,7 +531,7 @@ class Sought:
         return cut
 
     def occurs_in(self, pieces: Iterable[bytes]) -> bool:
-        """Whether any string occurs in the joined pieces."""
+        """Return True if any string occurs in the joined pieces."""
         kept = b""
         for piece in pieces:
             kept += piece
@@ -538,7 +543,7 @@ class Sought:
 
 
 def _alternation(strings: Iterable[bytes]) -> bytes:
-    """A pattern that matches the longest of the strings at a place, branching byte by byte."""
+    """Return a pattern that matches the longest of the strings at a place, as a trie of bytes."""
     root: dict[int | None, Any] = {}
     for string in sorted(strings):
         node = root
@@ -551,7 +556,7 @@ def _alternation(strings: Iterable[bytes]) -> bytes:
 def _pattern(node: dict[int | None, Any]) -> bytes:
     run = b""
     children = _children(node)
-    while len(children) == 1 and None not in node:  # a chain without branches, taken without recursion
+    while len(children) == 1 and None not in node:  # a chain without branches needs no recursion
         byte, node = children[0]
         run += re.escape(bytes((byte,)))
         children = _children(node)

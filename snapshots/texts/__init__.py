@@ -1,1 +1,1 @@
-"""What pages and PDFs say: extracted, frozen, shown and searched."""
+"""Texts of pages and PDFs: extraction, storage in the snapshot, tables and full-text search."""

@@ -1,10 +1,11 @@
-"""Freezing the texts of a whole snapshot, at sealing: all pages, PDFs and views, on all cores, in one order.
+"""Extraction of all texts of a snapshot at sealing: pages, PDFs and views, on all cores, in a fixed order.
 
-Bodies are read here and extracted in worker processes, a bounded number ahead, so that memory stays flat. The
-records come out in the order of their addresses, whichever process was quicker.
+Bodies are read in this process and extracted in worker processes, a bounded number ahead, so that memory stays flat.
+Records are written in the order of their addresses, whichever worker is quicker.
 
-Addresses: a URL's first successful GET is frozen under the URL (the first when it was sealed, where an earlier one was
-imported since); another answer of the same URL, and the answer to any other method, under `URL#text=<16 hex digits of its payload digest>`; a view under `URL#view=<id>`.
+A URL's first successful GET is frozen under the URL itself. If an earlier one is imported after sealing, the URL keeps
+its text. Other answers of the same URL, and answers to other methods, are frozen under
+`URL#text=<16 hex digits of the payload digest>`, a view under `URL#view=<id>`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from stillweb.snapshots.machine.processes import Pool, Worker, WorkerDied
 from stillweb.snapshots.texts.text import HTML, READ, FrozenText, extract, extract_html
 from stillweb.snapshots.view import View
 
-IN_PROCESS = 24  # below this many pages, starting workers takes longer than the work
-CHUNK_BYTES = 1 << 20  # jobs sent to a worker together
-CHUNK_JOBS = 8
-AHEAD = 3  # such chunks for each worker
-NO_TEXT = "none"  # the extractor of a text that could not be made
+IN_PROCESS = 24  # pages below which the start of workers takes longer than the work
+CHUNK_BYTES = 1 << 20  # bytes of jobs sent to a worker together
+CHUNK_JOBS = 8  # jobs sent to a worker together, at most
+AHEAD = 3  # chunks waiting for each worker
+NO_TEXT = "none"  # `extractor` of a text that could not be extracted
 UNTOLD = ("", "application/octet-stream", "binary/octet-stream", "application/download", "unk")
 
 
 class Source(Protocol):
-    """What is needed of a snapshot."""
+    """Snapshot methods that freezing needs."""
 
     def captures(self) -> Iterator[Capture]: ...
     def read_start(self, capture: Capture, size: int) -> Response: ...
@@ -41,7 +42,7 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """What is needed of a writer."""
+    """Writer method that freezing needs."""
 
     def conversion(
         self,
@@ -58,17 +59,17 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class FreezeReport:
-    """How many texts were frozen, by extractor, and what is to be known about single ones (address, warning)."""
+    """Counts of frozen texts, by extractor, and pairs of address and warning."""
 
     texts: int = 0
     extractors: dict[str, int] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
-    missing: list[tuple[str, str]] = field(default_factory=list)  # texts that could not be made, and why
+    missing: list[tuple[str, str]] = field(default_factory=list)  # address of a page without text, and reason
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A text to be made: of a capture's answer, or of a view's DOM (`view` set, `capture` None)."""
+    """A text to extract: from a capture's answer, or from a view's DOM (`view` set, `capture` None)."""
 
     address: str
     capture: Capture | None = None
@@ -76,17 +77,17 @@ class Job:
 
 
 def text_address(capture: Capture) -> str:
-    """The address of the text of an answer that is not the first one of its URL."""
+    """Return the text address of an answer that is not the first one of its URL."""
     return f"{capture.url}#text={capture.digest.rpartition(':')[2][:16].lower()}"
 
 
 def view_text_address(view: View) -> str:
-    """The address of a view's text, which for a view without steps is not that of its page."""
+    """Return the text address of a view; it differs from the page's address even if the view has no steps."""
     return f"{view.url.partition('#')[0]}#view={view.id}"
 
 
 def jobs(source: Source) -> list[Job]:
-    """What there is to freeze in a snapshot, sorted by address. An address occurs once."""
+    """Return a job for each text of a snapshot, sorted by address; each address occurs once."""
     found: dict[str, Job] = {}
     digests: set[tuple[str, str, bool]] = set()
     candidates = [
@@ -108,7 +109,7 @@ def jobs(source: Source) -> list[Job]:
 
 
 def _frozen_under_url(source: Source, captures: Sequence[Capture]) -> dict[str, str]:
-    """Of each URL with several answers to a GET: the digest of the one whose text is frozen under the URL already."""
+    """Map URLs with several GET answers to the digest of the answer whose text is already frozen under the URL."""
     answers: dict[str, set[str]] = {}
     for capture in captures:
         if capture.method == "GET":
@@ -131,7 +132,7 @@ def _may_have_text(capture: Capture) -> bool:
 
 
 def _all_of_it(source: Source, capture: Capture) -> bool:
-    """Whether a part (206) is all of a file."""
+    """Return True if a partial answer (206) holds the whole file."""
     answer = source.read_start(capture, 0)
     return is_whole(answer.header("content-range"), answer.header("content-length"))
 
@@ -144,10 +145,10 @@ def freeze(
     progress: Callable[[int, int], None] | None = None,
     again: bool = False,
 ) -> FreezeReport:
-    """Extracts every text of `source` and hands it to `sink` as a conversion record.
+    """Extract every text of `source` and write it to `sink` as a conversion record.
 
-    `workers` defaults to the number of cores; 1 works in this process. What is frozen already stays as it is,
-    unless `again` asks for all to be extracted anew.
+    `workers` defaults to the number of cores; 1 works in this process. Texts that are already frozen are kept, unless
+    `again` is True.
     """
     todo = jobs(source)
     if not again:
@@ -175,14 +176,14 @@ def freeze(
     return report
 
 
-# address, capture, response, DOM, meta
+# address, capture, response, DOM and meta of a job, as sent to a worker
 Sent = tuple[str, Capture | None, Response | None, str, dict[str, Any]]
 
 
 def extract_all(
     source: Source, todo: list[Job], *, workers: int | None = None
 ) -> Iterator[tuple[Job, FrozenText | None]]:
-    """The text of each job, in the order given. None where the bytes turn out to be neither HTML nor PDF."""
+    """Yield each job with its text, in the given order; None if the bytes are neither HTML nor PDF."""
     workers = workers or os.cpu_count() or 1
     if workers == 1 or len(todo) < IN_PROCESS:
         for job in todo:
@@ -203,13 +204,13 @@ def _finished(
 ) -> Iterator[tuple[Job, FrozenText | None]]:
     try:
         results = future.result()
-    except WorkerDied:  # one of the pages is to blame: only its text is missing
+    except WorkerDied:  # try the pages one by one, so that only the text of the fatal page is missing
         results = [_alone(one) for one in sent]
     yield from zip(batch, results, strict=True)
 
 
 def _alone(sent: Sent) -> FrozenText | None:
-    """One job in a process of its own."""
+    """Extract one text in a process of its own."""
     worker = Worker()
     try:
         return worker.call(work, sent)
@@ -224,7 +225,7 @@ def _no_text(sent: Sent, why: str) -> FrozenText:
 
 
 def _chunks(source: Source, todo: Sequence[Job], workers: int) -> Iterator[tuple[list[Job], list[Sent]]]:
-    """Small ones towards the end, so that all workers finish together."""
+    """Yield chunks of jobs with their data; smaller ones towards the end, so that all workers finish together."""
     batch: list[Job] = []
     sent: list[Sent] = []
     size = 0
@@ -251,16 +252,16 @@ def _load(source: Source, job: Job) -> Sent:
 
 
 def work_all(sent: list[Sent]) -> list[FrozenText | None]:
-    """Runs in a worker process."""
+    """Extract a chunk of texts in a worker process."""
     return [work(one) for one in sent]
 
 
 def work(sent: Sent) -> FrozenText | None:
-    """The text of one job; runs in a worker process."""
+    """Extract the text of one job, in a worker process or here; return None if it is neither HTML nor PDF."""
     address, capture, response, dom, meta = sent
     try:
         if response is None:
             return extract_html(address, dom, meta=meta)
         return extract(capture, response, address=address)
-    except Exception as error:  # noqa: BLE001 -- a fault of a library costs one text, which is named
+    except Exception as error:  # noqa: BLE001 -- a library's bug costs one text, which is reported
         return _no_text(sent, f"the extractor failed ({type(error).__name__}: {error}); it has no text")

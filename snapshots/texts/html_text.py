@@ -1,7 +1,6 @@
-"""Plain markdown from HTML, every visible word in document order: the fallback where trafilatura finds nothing.
+"""Simple markdown of HTML, every visible word in document order: the fallback where trafilatura finds no text.
 
-Tables become pipe tables, list items dashes, headings hashes; links are kept when asked for. Nothing is judged
-to be boilerplate.
+Tables become pipe tables, list items get dashes and headings hashes. Nothing is dropped as boilerplate.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from lxml import html as lxml_html
 NAME = "stillweb-plain"
 VERSION = "3"
 
-MOST_TAGS = 700_000  # opening ones of a page that is parsed, which takes some 150 MB
-MOST_CELLS = 500_000  # of a table that is laid out as a rectangle
+MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
+MOST_CELLS = 500_000  # cells of the largest table that is laid out as a rectangle
 
 Element = Any  # lxml.etree._Element; lxml has no types of its own
 
@@ -81,7 +80,7 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 _BAD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
-# lxml.html asks a Python function for the class of each element, so that forms have their own; here all are of one
+# lxml.html looks up the class of each element in Python, because forms have their own; a fixed class is faster
 _CLASSES = etree.ElementDefaultClassLookup(
     element=lxml_html.HtmlElement,
     comment=lxml_html.HtmlComment,
@@ -91,10 +90,10 @@ _CLASSES = etree.ElementDefaultClassLookup(
 
 
 def parse(text: str) -> Element | None:
-    """The tree of a page; None when there is no element in it."""
+    """Parse a page into a tree; return None if it has no element."""
     text = _BAD.sub("", text)
     if text.lstrip().startswith("<?xml"):
-        text = re.sub(r"\A\s*<\?xml[^>]*>", "", text)  # lxml refuses a declared encoding in text
+        text = re.sub(r"\A\s*<\?xml[^>]*>", "", text)  # lxml rejects a `str` with a declared encoding
     if not text.strip():
         return None
     parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False)
@@ -108,8 +107,10 @@ def parse(text: str) -> Element | None:
 
 
 def _leave_head(tree: Element) -> None:
-    """Puts what is no part of a head into the body, in place: without a `<body>`, libxml2 leaves elements that it does
-    not know there (`main`, `nav`, custom ones)."""
+    """Move elements that can't be in a head into the body, in place.
+
+    Without a `<body>` tag, libxml2 leaves elements that it doesn't know (`main`, `nav`, custom ones) in the head.
+    """
     head = tree.find("head")
     if head is None or not (strays := [one for one in head if one.tag not in _IN_HEAD]):
         return
@@ -126,12 +127,13 @@ def _leave_head(tree: Element) -> None:
 
 
 def make_links_absolute(tree: Element, address: str) -> None:
-    """Joins the links and sources of a page with its address, or with its `base` element, in place.
+    """Resolve the links and sources of a page against its `base` element or its address, in place.
 
-    lxml's method of this name takes a tenth of the time of the whole extraction, most of it for links no text shows.
+    lxml's method of this name takes a tenth of the time of the whole extraction, most of it for links that no text
+    shows.
     """
     for number, element in enumerate(tree.xpath("//base[@href]")):
-        if number == 0:  # the first counts (HTML, 4.2.3)
+        if number == 0:  # the first `base` counts (HTML, 4.2.3)
             with contextlib.suppress(ValueError):
                 address = urljoin(address, element.get("href").strip())
         element.drop_tree()
@@ -143,16 +145,18 @@ def make_links_absolute(tree: Element, address: str) -> None:
                 element.set(name, absolute)
 
 
-_SEGMENTS = r"(?:[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*/)*(?:[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*)?"  # none empty or of dots alone
+# no empty segment, and none that begins with a dot
+_SEGMENTS = r"(?:[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*/)*(?:[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*)?"
 _BELOW = re.compile(_SEGMENTS)
 _FROM_ROOT = re.compile(f"/{_SEGMENTS}")
 _WHOLE = re.compile(rf"https?://[A-Za-z0-9.-]+/{_SEGMENTS}")
 
 
 class Joiner:
-    """`urljoin(address, link.strip())` for many links of one page; a link that is no URL (`http://[`) stays, stripped.
+    """Fast `urljoin(address, link.strip())` for many links of one page.
 
-    What documents are full of (fragments, plain paths) is joined by putting two strings together.
+    Common links (fragments, plain paths) are joined by string concatenation. A link that is no URL (`http://[`) is
+    returned stripped.
     """
 
     def __init__(self, address: str) -> None:
@@ -163,7 +167,7 @@ class Joiner:
         self._folder, self._root = (folder[:-1], root[:-2]) if plain else ("", "")
 
     def __call__(self, link: str) -> str:
-        """The link from its page's address on."""
+        """Return the absolute form of a link."""
         known = self._known.get(link)
         if known is None:
             known = self._known[link] = self._made(link.strip())
@@ -183,7 +187,7 @@ class Joiner:
                 return link
         if not mark:
             return self._join(link)
-        one = path + "#x"  # a path is joined once, whatever its fragments
+        one = path + "#x"  # join a path once for all of its fragments
         if one not in self._known:
             self._known[one] = self._join(one)
         return self._known[one][:-1] + fragment
@@ -196,13 +200,13 @@ class Joiner:
 
 
 def title_of(tree: Element) -> str:
-    """The page's title with its white space collapsed; empty when it has none."""
+    """Return the page's title with its white space collapsed; "" if it has none."""
     node = next(tree.iterdescendants("title"), None)
     return SPACE.sub(" ", "".join(node.itertext())).strip() if node is not None else ""
 
 
 def markdown(tree: Element) -> str:
-    """All visible words of a tree as simple markdown."""
+    """Return all visible words of a tree as simple markdown."""
     return _tidy("".join(_walk(tree)))
 
 
@@ -213,7 +217,10 @@ _TAG = re.compile(r"<[/!?a-zA-Z][^>]*>?")
 
 
 def without_tags(text: str) -> str:
-    """The words of a page whose tags nest too deeply for the parser (2,048 levels)."""
+    """Return the words of a page whose tags nest too deeply for the parser (2,048 levels), by regular expression.
+
+    Return "" for a page with fewer than 2,000 tags.
+    """
     if text.count("<") < 2000:
         return ""
     return _tidy(unescape(SPACE.sub(" ", _TAG.sub("\n", _HIDDEN.sub(" ", text)))))
@@ -235,7 +242,7 @@ def hidden(element: Element) -> bool:
 
 
 def _walk(root: Element) -> Iterator[str]:
-    """Text pieces in order. A stack of our own: pages nest deeper than Python recurses."""
+    """Yield the pieces of markdown in document order. Not recursive: pages nest deeper than Python's limit."""
     stack: list[tuple[Element, bool]] = [(root, False)]
     while stack:
         element, leaving = stack.pop()
@@ -280,7 +287,7 @@ def _walk(root: Element) -> Iterator[str]:
 
 
 def is_data_table(table: Element) -> bool:
-    """Whether a table holds data, not layout: two rows of two cells or more, and no table within."""
+    """Return True if a table holds data, not layout: two rows of two cells or more, and no table within."""
     if next(table.iterdescendants("table"), None) is not None:
         return False
     full = 0
@@ -293,7 +300,7 @@ def is_data_table(table: Element) -> bool:
 
 
 def _words(element: Element) -> str:
-    if not len(element) and element.tag in ("td", "th"):  # most cells: what the walk would say of them
+    if not len(element) and element.tag in ("td", "th"):  # most cells; the result is that of `_walk`
         return "" if hidden(element) else SPACE.sub(" ", element.text or "").strip()
     return SPACE.sub(" ", "".join(_walk(element))).strip()
 
@@ -304,7 +311,7 @@ def _span(cell: Element, name: str, most: int) -> int:
 
 
 def laid_out(table: Element) -> int:
-    """Return how many cells a table has when it is a rectangle and all that spans stands in each of its places."""
+    """Return the number of cells of a table as a rectangle, with spanning cells repeated in all their places."""
     own = [[cell for cell in row if cell.tag in ("td", "th")] for row in table.iter("tr")]
     height = len(own)
     areas = [[_span(c, "colspan", 1000) * _span(c, "rowspan", height) for c in row] for row in own]
@@ -313,7 +320,7 @@ def laid_out(table: Element) -> int:
 
 
 def rows(table: Element) -> list[list[str]]:
-    """Return the cells of a table; a cell that spans columns leaves empty ones after it, within bounds."""
+    """Return the texts of a table's cells, by row; empty cells follow one that spans columns, within bounds."""
     out: list[list[str]] = []
     room = MOST_CELLS
     for row in table.iter("tr"):
@@ -331,12 +338,12 @@ def rows(table: Element) -> list[list[str]]:
 
 
 def table_markdown(table: Element) -> str:
-    """A pipe table; the first row is its head."""
+    """Return a pipe table; the first row is its head. "" for a table without words."""
     cells = rows(table)
     if not cells:
         return ""
     width = max(map(len, cells))
-    if width * len(cells) > MOST_CELLS:  # its rows stay as long as they are
+    if width * len(cells) > MOST_CELLS:  # don't pad rows to the longest one
         width = len(cells[0])
     lines = [
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row + [""] * (width - len(row))) + " |"

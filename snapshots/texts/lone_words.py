@@ -1,7 +1,7 @@
-"""Words that stand alone and that trafilatura takes for buttons to share a page with: Google, PDF, Mail, Print, …
+"""Workaround for trafilatura, which drops cells, list items and headings that only say "PDF", "Print" or so.
 
-It drops them wherever they are, so a cell, list item or heading that says just that was empty. While it reads a tree,
-each has a character behind it that trafilatura does not print, and so is kept.
+trafilatura takes such words (Google, PDF, Mail, Print, …) for buttons that share a page. While it reads a tree, a
+character that it doesn't print follows each of these words, so that they don't match its filter.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 
 from stillweb.snapshots.texts.html_text import Element
 
-_LONGEST = 40  # characters of the longest that is dropped, with room for what is around it
-_MARK = "\ue000"  # private use: neither printed nor a blank, so it goes with the other control characters
+_LONGEST = 40  # characters of the longest text that is tested; those that trafilatura drops are shorter
+_MARK = "\ue000"  # private use: not printable and no white space, so trafilatura removes it from its output
 
 
 @contextmanager
 def kept(tree: Element) -> Iterator[int]:
-    """Keeps the tree's lone words from being dropped within the `with`; gives how many there are. The tree is then as before."""
+    """Mark the lone words of a tree within the `with` block; yield their number, then restore the tree."""
     from trafilatura.utils import RE_FILTER
 
     marked: list[tuple[Element, str, str]] = []

@@ -1,8 +1,8 @@
-"""The data tables that an extracted text has lost, and where they belong in it.
+"""Detection of data tables that an extracted text has lost, and their insertion at the right line.
 
-An extractor drops tables, or takes their rows apart. The words around a table in its page are found again in the
-text, so that the table comes behind those before it: first runs of words that stand once in both, then, between the
-two runs next to the table, single words.
+An extractor may drop tables or take their rows apart. The words around a lost table in its page are located in the
+text: first runs of words that occur once in both, then, between the two runs next to the table, single words. The
+table is inserted after the words that precede it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from stillweb.snapshots.texts.html_text import (
     table_markdown,
 )
 
-_LOOKED_AT, _TOLD = 3, 40  # rows of a table, and characters of their cells, by which it is known again
+_LOOKED_AT, _TOLD = 3, 40  # rows of a table, and characters of each cell, that are searched for in the text
 _LINK = re.compile(r"\]\([^()\s]*\)|[*`\[\]\\|_]")
 _WORD = re.compile(r"\w+")
-_RUN = 4  # words that stand once in a page and once in its text are the same there
+_RUN = 4  # words in a run; one that occurs once in the page and once in the text marks the same place
 _ENDS = BREAK | {"br", "td", "th"}
 _FENCE = "```"
 
 
 def lost_tables(tree: Element, extracted: str) -> list[Element]:
-    """The data tables of a page that an extracted text has lost: a fifth or more of their cells, or their rows."""
+    """Return the data tables of a page of which the extracted text lacks a fifth of the cells or more, or the rows."""
     lost: list[Element] = []
     plain = ""
     lines = [_bare(line) for line in extracted.split("\n") if line.lstrip().startswith("|")]
@@ -54,7 +54,10 @@ def lost_tables(tree: Element, extracted: str) -> list[Element]:
 
 
 def put_back(tree: Element, extracted: str, lost: Sequence[Element]) -> tuple[str, int]:
-    """The text with each lost table in its place, and how many are at its end, as nothing of their page is known in it."""
+    """Return the text with each lost table in its place, and the number of tables put at the end.
+
+    A table goes to the end if no words around it are found in the text.
+    """
     lines = extracted.rstrip("\n").split("\n")
     added: dict[int, list[str]] = defaultdict(list)
     nowhere = 0
@@ -67,18 +70,18 @@ def put_back(tree: Element, extracted: str, lost: Sequence[Element]) -> tuple[st
             out += ["", table] if out and out[-1] else [table]
             out.append("")
         if number < len(lines):
-            # the table brings an empty line of its own
+            # an empty line here is dropped: the table is followed by one
             out += [] if number in added and not lines[number] else [lines[number]]
     return "\n".join(out).rstrip("\n"), nowhere
 
 
 def _bare(text: str) -> str:
-    """A text without the marks of markdown and with its white space collapsed."""
+    """Return a text without the marks of markdown and with its white space collapsed."""
     return SPACE.sub(" ", _LINK.sub("", text)).strip()
 
 
 def _in_rows(found: list[list[str]], lines: list[str]) -> bool:
-    """Whether one of a table's first rows stands in a line of a pipe table; also where none has two cells to tell by."""
+    """Return True if one of a table's first rows is in a pipe table's line, or no row has two cells to search for."""
     told = [[cell[:_TOLD] for cell in row if cell] for row in found]
     rows = [row for row in told if len(row) > 1][:_LOOKED_AT]
     return not rows or any(all(cell in line for cell in row) for row in rows for line in lines)
@@ -90,7 +93,7 @@ def _words(line: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The words of a page in document order, and each lost table with the number of words before it."""
+    """Words of a page in document order, and each lost table with the number of words before it."""
 
     words: list[str]
     tables: list[tuple[Element, int]]
@@ -112,7 +115,7 @@ def _read(tree: Element, lost: Sequence[Element]) -> _Page:
 
 
 def _walk(root: Element, lost: set[Element]) -> Iterator[str | Element]:
-    """Words, what is hidden too; "" where a line or a cell ends; lost tables."""
+    """Yield texts (hidden ones, too), "" where a line or a cell ends, and lost tables, in document order."""
     stack: list[tuple[Element, bool]] = [(root, False)]
     while stack:
         element, leaving = stack.pop()
@@ -134,7 +137,7 @@ def _walk(root: Element, lost: set[Element]) -> Iterator[str | Element]:
 
 
 def _places(page: _Page, lines: Sequence[str]) -> Iterator[tuple[Element, int | None]]:
-    """Each table with the line of the text that it comes before; None where nothing tells."""
+    """Yield each lost table with the number of the line before which it belongs; None if it can't be located."""
     text: list[str] = []
     line_of: list[int] = []
     for number, line in enumerate(lines):
@@ -153,18 +156,24 @@ def _places(page: _Page, lines: Sequence[str]) -> Iterator[tuple[Element, int | 
             yield table, line_of[after[1]] if after[1] < len(text) else None
 
 
-Pair = tuple[int, int]  # the number of a word in the page, and in the text
+Pair = tuple[int, int]  # number of a word in the page, and of the same word in the text
 
 
 def _around(pairs: Sequence[Pair], at: int, words: int, told: int) -> tuple[Pair, Pair]:
-    """The last pair before word `at` of the page, and the first from it on; what lies beyond each end, where none is."""
+    """Return the last pair before word `at` of the page and the first from it on.
+
+    Where there is none, the pair is (-1, -1) or (`words`, `told`), beyond the ends of both.
+    """
     place = bisect_left(pairs, (at, -1))
     before = pairs[place - 1] if place else (-1, -1)
     return before, pairs[place] if place < len(pairs) else (words, told)
 
 
 def _common(words: Sequence[str], text: Sequence[str], within: Pair, part: Pair, run: int) -> list[Pair]:
-    """Words that runs of `run` words, each once in its part, have in common: as many as come in the same order."""
+    """Return pairs of the words in runs of `run` words that occur once in each range.
+
+    They are the most pairs that are in the same order in both.
+    """
 
     def once(all_: Sequence[str], begin: int, end: int) -> dict[tuple[str, ...], int]:
         found: dict[tuple[str, ...], int] = {}
@@ -182,7 +191,7 @@ def _common(words: Sequence[str], text: Sequence[str], within: Pair, part: Pair,
 
 
 def _increasing(pairs: Sequence[Pair]) -> list[Pair]:
-    """The most of them in which both numbers grow (longest increasing subsequence, by patience sorting)."""
+    """Return the longest subsequence in which both numbers increase, by patience sorting; `pairs` are sorted."""
     tops: list[int] = []
     ends: list[int] = []
     before: list[int] = []
@@ -200,12 +209,15 @@ def _increasing(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _behind(lines: Sequence[str], last: int, end: int) -> int:
-    """The line after `last`, `end` at the most, before which a table can stand: in no other table, paragraph or block of code."""
+    """Return the first line after `last`, at most `end`, that is not within a table, paragraph or block of code.
+
+    The end of a code block may lie after `end`.
+    """
     place = last + 1
     table = lines[last].startswith("|")
     while place < end and lines[place] and lines[place].startswith("|") is table:
         place += 1
-    # a block may begin behind words, at the end of their line
+    # a code block may begin after words, at the end of their line
     if sum(line.count(_FENCE) for line in lines[:place]) % 2:
         while place < len(lines) and _FENCE not in lines[place]:
             place += 1

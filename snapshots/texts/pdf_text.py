@@ -1,4 +1,4 @@
-"""Text of PDFs page by page (pypdfium2), and what pypdf knows about them: metadata, encryption, structure."""
+"""Text of PDFs page by page (pypdfium2), and their metadata, encryption and structure (pypdf)."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 @dataclass(slots=True)
 class PdfText:
-    """The pages' texts in order, who extracted them, and what is to be known about the document."""
+    """Text of a PDF: the texts of its pages in order, the extractor, and facts about the document."""
 
     pages: list[str]
     extractor: str
     version: str
     title: str = ""
-    # names and order are those of PDF.js, see `ordered_info`
+    # with the names and order of PDF.js, see `ordered_info`
     info: dict[str, Any] = field(default_factory=dict)
     encrypted: bool = False
     readable: bool = True
     images: list[int] = field(default_factory=list)  # pages (from 1) that have images and no text
-    empty: list[int] = field(default_factory=list)  # pages (from 1) that have neither
+    empty: list[int] = field(default_factory=list)  # pages (from 1) that have neither images nor text
     warnings: list[str] = field(default_factory=list)
-    labels: list[str] | None = None  # page labels, when they differ from 1, 2, 3 …
+    labels: list[str] | None = None  # page labels, if they differ from 1, 2, 3 …
     tagged: bool = False
-    xmp: bool = False  # whether it has metadata in XML
+    xmp: bool = False  # True if it has metadata in XML
 
 
 def extract_pdf(data: bytes) -> PdfText:
-    """The text of a PDF. Never raises for what is in the file: `readable` and `warnings` say what was wrong."""
+    """Extract the text of a PDF. Damaged files don't raise: `readable` and `warnings` say what is wrong."""
     import pypdfium2
 
     out = PdfText([], "pypdfium2", str(pypdfium2.PYPDFIUM_INFO))
@@ -77,9 +77,9 @@ def _pages(data: bytes, out: PdfText) -> None:
                 page = document[number]
             except pypdfium2.PdfiumError:
                 if len(damaged) == number == len(document) - 1:
-                    raise  # not one can be read
+                    raise  # no page can be read
                 damaged.append(number + 1)
-                out.pages.append("")  # those that follow keep their numbers
+                out.pages.append("")  # so that the following pages keep their numbers
                 continue
             try:
                 words = page.get_textpage()
@@ -98,7 +98,7 @@ def _pages(data: bytes, out: PdfText) -> None:
 
 
 def _pages_by_pypdf(data: bytes, out: PdfText) -> None:
-    """What pdfium refuses, pypdf can sometimes repair."""
+    """Set the pages of `out` by pypdf, which can repair some files that pdfium rejects."""
     import pypdf
 
     out.pages, out.images, out.empty = [], [], []
@@ -114,7 +114,7 @@ def _pages_by_pypdf(data: bytes, out: PdfText) -> None:
     out.readable = bool(out.pages)
 
 
-# pypdf meets damaged files with any of these
+# pypdf raises any of these for damaged files
 _PYPDF_FAILURES: tuple[type[Exception], ...] = (
     ValueError,
     KeyError,
@@ -163,11 +163,11 @@ def _structure(data: bytes, out: PdfText) -> None:
         out.warnings.append(f"its structure is damaged: {_line(error)}")
 
 
-_ENDS = (b"", b"\n%%EOF\n", b"\nstartxref\n0\n%%EOF\n")  # what a file that was cut off may lack
+_ENDS = (b"", b"\n%%EOF\n", b"\nstartxref\n0\n%%EOF\n")  # ends that a truncated file may lack
 
 
 def _reader(data: bytes) -> Any:
-    """pypdf's reader of a file, also of one without its last lines. Raises what pypdf raises."""
+    """Return pypdf's reader of a file, also of one without its last lines. Raises `_PYPDF_FAILURES`."""
     import pypdf
 
     for end in _ENDS:
@@ -182,7 +182,7 @@ def _reader(data: bytes) -> Any:
 
 
 def _has_xmp(root: Any) -> bool:
-    """Whether PDF.js gives metadata of its own: of any XML in a stream of that type, whatever it says."""
+    """Return True if PDF.js reports XMP metadata: for any non-empty stream of type /Metadata and /XML."""
     from pypdf.generic import IndirectObject, StreamObject
 
     if not isinstance(root.raw_get("/Metadata") if "/Metadata" in root else None, IndirectObject):
@@ -218,13 +218,13 @@ _FEATURES = (
 
 
 def ordered_info(info: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's information in PDF.js' order, which records don't keep."""
+    """Return a document's information in the order of PDF.js, which is lost when it is stored."""
     order = (*_FEATURES, *_INFO, "Custom")
     return {name: info[name] for name in order if name in info}
 
 
 def _features(data: bytes, reader: Any, root: Any) -> dict[str, Any]:
-    """What PDF.js says of a document before its own entries, in its order and under its names."""
+    """Return the features that PDF.js lists before a document's own entries, in its order and with its names."""
     encrypt = reader.trailer.get("/Encrypt")
     encrypt = encrypt.get_object() if encrypt is not None else {}
     form = root.get("/AcroForm")
@@ -247,7 +247,7 @@ _HEADER = re.compile(rb"%PDF-([^\x00- ]{0,7})")
 
 
 def _version(data: bytes, catalogued: str) -> str | None:
-    """The version that the catalog says, else that after the mark in the first KiB; None for what is none."""
+    """Return the PDF version in the catalog, else in the header in the first KiB; None if neither is a version."""
     header = _HEADER.search(data[:1024])
     said = header[1].decode("latin-1") if header else ""
     return next((one for one in (catalogued, said) if _VERSION.fullmatch(one)), None)
@@ -258,7 +258,7 @@ def _line(error: BaseException) -> str:
 
 
 def spans(numbers: list[int]) -> str:
-    """Page numbers as ranges: "1-3, 7"."""
+    """Format page numbers as ranges: "1-3, 7"."""
     out: list[str] = []
     start = previous = None
     for number in [*sorted(numbers), None]:
@@ -272,7 +272,7 @@ def spans(numbers: list[int]) -> str:
 
 
 def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
-    """A PNG of page `number` (from 1). Raises ValueError when there is no such page or it can't be drawn."""
+    """Render page `number` (from 1) as PNG. Raises ValueError if the PDF can't be read or has no such page."""
     import pypdfium2
 
     with _LOCK:
@@ -286,6 +286,8 @@ def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
             page = document[number - 1]
             image = page.render(scale=dots_per_inch / 72).to_pil()
             page.close()
+        except pypdfium2.PdfiumError as error:
+            raise ValueError(f"page {number} can't be read: {error}") from error
         finally:
             document.close()
     out = io.BytesIO()

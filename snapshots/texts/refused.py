@@ -1,4 +1,4 @@
-"""What the system refuses a search index while it is built: room, a file to open."""
+"""Errors of the operating system while a search index is built: full disk, too many open files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from pathlib import Path
 from stillweb.snapshots.archives.appending import FULL_DISK
 from stillweb.snapshots.errors import MissingCapability
 
-_SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # in what tantivy says of it, as a ValueError
+_SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # errno in the text of tantivy's ValueError
 
 
 @contextmanager
 def refused_by_the_machine(folder: Path | None) -> Iterator[None]:
-    """Raises MissingCapability; OSError of a `folder` of the caller's, who may choose another, and where no other would do."""
+    """Turn the system's errors within the `with` block into MissingCapability, or into OSError.
+
+    OSError is raised if the caller gave the `folder` and so can choose another, and if there are too many open files,
+    where another folder wouldn't help.
+    """
     try:
         yield
     except (OSError, ValueError) as error:
@@ -34,9 +38,9 @@ def refused_by_the_machine(folder: Path | None) -> Iterator[None]:
 
 
 def _number(error: OSError | ValueError) -> int | None:
-    """The system's number of an error; None for one of another kind, or of what the texts are read from."""
+    """Return the errno of an error of the index; None for other errors, such as those in reading the texts."""
     if isinstance(error, OSError):
         return error.errno if error.errno in FULL_DISK else None
     if found := _SYSTEM.search(str(error)):
         return int(found[1])
-    return errno.EIO if "io::Error" in str(error) else None  # of its thread, which does not tell the number
+    return errno.EIO if "io::Error" in str(error) else None  # from tantivy's thread, without an errno

@@ -1,7 +1,8 @@
-"""A search index over frozen texts: tantivy (BM25), with words of English and other scripts, and Chinese by jieba.
+"""Full-text search over frozen texts: tantivy (BM25), with tokens for all scripts, Chinese ones by jieba.
 
-Order is total: score, then address. What one URL says twice, as a page and as a view of it, is found once. Scores don't depend on how the index was built: the documents are added in
-the order of their addresses, by one thread, into one segment, and equal words are equal tokens.
+The order of hits is total: score, then address. If a page and a view of it have the same text, it is found once.
+Scores are reproducible: the documents are added in the order of their addresses, by one thread, into one segment, and
+equal words are equal tokens.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from stillweb.snapshots.texts.text import FrozenText
 from stillweb.snapshots.view import OF_A_URL
 
 TITLE_BOOST = 2.0
-HEAP = 2_000_000_000  # a limit, not a reservation
-SHOWN = 200_000  # code points of a text kept for snippets
-NAMES = "names.json"  # addresses, titles and what is there again, beside tantivy's files
-SNIPPET = 200  # code points, about what a result page shows
+HEAP = 2_000_000_000  # bytes; a limit, not a reservation
+SHOWN = 200_000  # code points of a text that are kept for snippets
+NAMES = "names.json"  # addresses, titles and numbers of duplicates, beside tantivy's files
+SNIPPET = 200  # code points of a snippet, about as on a result page
 _CJK = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _KANA = r"\u3040-\u30ff\u31f0-\u31ff"
 _HANGUL = r"\uac00-\ud7af"
@@ -49,7 +50,7 @@ _JIEBA = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A result: `rank` counts from 1, `score` is BM25, `snippet` is plain text around the first words found."""
+    """Search result: `rank` counts from 1, `score` is BM25, `snippet` is plain text around the words found."""
 
     address: str
     title: str
@@ -66,7 +67,7 @@ def _jieba() -> Any:
 
         jieba.setLogLevel(logging.WARNING)
         if not jieba.dt.initialized:
-            # its cache is a file that all users of a machine share: kept out of, so that nobody can change our words
+            # jieba's cache is a file shared by all users of a machine, who could change our tokens: use a private one
             folder = tempfile.mkdtemp(prefix="stillweb-jieba-")
             try:
                 jieba.dt.tmp_dir = folder
@@ -77,7 +78,7 @@ def _jieba() -> Any:
 
 
 def tokens(text: str) -> Iterator[str]:
-    """The index words of a text: compatibility-folded lower case, plural s gone, Chinese cut into words and parts of them."""
+    """Yield the index tokens of a text: NFKC, lower case, without plural s, Chinese cut into words and their parts."""
     if text.isascii():
         return map(stem, _ASCII_TOKEN.findall(text.lower()))
     return _wide_tokens(unicodedata.normalize("NFKC", text).lower())
@@ -88,7 +89,7 @@ def _wide_tokens(text: str) -> Iterator[str]:
         if word.isascii():
             yield stem(word)
         elif _IS_CJK.match(word):
-            # a query may be cut differently from a text: shorter words within are indexed, too
+            # jieba may cut a query differently from a text: index the shorter words within, too
             yield from (part for part in _jieba().cut_for_search(word, HMM=False) if part.strip())
         elif _IS_PAIRED.match(word):
             yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
@@ -98,7 +99,7 @@ def _wide_tokens(text: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1 << 17)
 def stem(word: str) -> str:
-    """English plurals and possessives only: enough for "penguins" to find "penguin", too little to join strangers."""
+    """Strip English plurals and possessives only, so that "penguins" finds "penguin" and no unrelated words match."""
     word = _SUFFIX.sub("", word)
     if len(word) <= 3 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
@@ -110,27 +111,27 @@ def stem(word: str) -> str:
 
 
 def plain(markdown: str) -> str:
-    """Markdown without its marks and link targets, on one line, for snippets."""
+    """Return markdown without its marks and link targets, on one line, for snippets."""
     return _SPACE.sub(" ", _MARKUP.sub(" ", _MARKUP_LINK.sub("", markdown))).strip()
 
 
 def host_names(address: str) -> list[str]:
-    """The host of an address and the domains above it, as `site:` may name them."""
+    """Return the host of an address and the domains above it, which `site:` may name."""
     try:
         host = (urlsplit(address).hostname or "").lower()
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets without an IPv6 address
         return []
     labels = host.split(".")
     return [".".join(labels[i:]) for i in range(len(labels))] if host else []
 
 
 class SearchIndex:
-    """An index over texts, in files of a temporary directory that goes when it is closed or forgotten.
+    """Search index over texts, in a temporary directory that is deleted on `close` or garbage collection.
 
-    `texts` are read once and put in the order of their addresses as they come (the order of `Snapshot.texts`).
-    `progress` is told how many are done. In a `folder` of the caller's the files stay, for `kept` to open again.
-    Safe for searches from many threads. Where the machine has no room for it, or may not open its files, raises
-    MissingCapability, of a caller's folder OSError.
+    `texts` are read once and must come in the order of their addresses (as from `Snapshot.texts`). `progress` is
+    called with the number of texts done. Files in a `folder` of the caller stay, and `kept` opens them again. Searches
+    are safe from many threads. Raises MissingCapability if the disk is full or a file can't be opened, OSError if
+    that is in the caller's folder.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class SearchIndex:
     ) -> None:
         self._addresses: list[str] = []
         self._titles: list[str] = []
-        self._again: set[int] = set()  # numbers of texts that another address of their URL has as well
+        self._again: set[int] = set()  # numbers of texts that are found under another address of their URL
         with refused_by_the_machine(folder), ExitStack() as unless_built:
             place = folder or Path(tempfile.mkdtemp(prefix="stillweb-search-"))
             if folder is None:
@@ -162,7 +163,7 @@ class SearchIndex:
 
     @classmethod
     def kept(cls, folder: Path) -> SearchIndex:
-        """The index that was built in a folder, which must be as it was written. Raises OSError, ValueError."""
+        """Open the index in a folder, whose files must be unchanged. Raises OSError, ValueError."""
         index = cls.__new__(cls)
         index._open(folder)
         index._shown = Shown.saved(folder / "shown")
@@ -190,13 +191,13 @@ class SearchIndex:
         return len(self._addresses)
 
     def close(self) -> None:
-        """Removes the files, unless they lie in a folder of the caller's."""
+        """Remove the files, unless they are in a folder of the caller."""
         self._remove()
 
     def _build(self, texts: Iterable[FrozenText], progress: Callable[[int], None] | None) -> None:
-        # one thread and room for all, so that the documents lie in one segment in the order they came
+        # one thread and memory for all documents, so that they are in one segment in their order
         writer = self._index.writer(heap_size=HEAP, num_threads=1)
-        url, said = "", dict[tuple[str, str], int]()  # of one URL: title and text -> number
+        url, said = "", dict[tuple[str, str], int]()  # for the current URL: title and text -> number
         for number, text in enumerate(sorted_by_address(texts)):
             shown = plain(text.markdown)
             body = " ".join(tokens(shown))
@@ -228,9 +229,9 @@ class SearchIndex:
         writer.wait_merging_threads()
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
-        """The best `limit` texts for a query, best first; of equal scores the lower address first.
+        """Return the best `limit` texts for a query, best first; of equal scores the lower address first.
 
-        Words are joined by or; `"a phrase"`, `-word`, `site:`, `intitle:`, `inurl:` and `filetype:` are musts.
+        Words are joined by OR; `"a phrase"`, `-word`, `site:`, `intitle:`, `inurl:` and `filetype:` must hold.
         """
         parsed = parse_query(query)
         built = self._query(parsed)
@@ -245,7 +246,7 @@ class SearchIndex:
         return hits
 
     def _best(self, query: Any, limit: int) -> list[tuple[float, int]]:
-        """The first `limit` of the total order; asks for more where a tie might go on behind the last one."""
+        """Return the first `limit` hits of the total order; query more while a tie may go on after the last hit."""
         asked = limit + 1
         while True:
             hits = self._searcher.search(query, asked, count=False).hits
@@ -286,16 +287,16 @@ class SearchIndex:
             return None
         clauses += [(occur.MustNot, together(name, phrase)) for name, phrase in parsed.nots if any(phrase)]
         if parsed.words and (parsed.musts or parsed.phrases):
-            # with musts alone the words would be free to be absent
+            # beside Must clauses, Should clauses are optional: require one of the words
             some = tantivy.Query.boolean_query([clause for word in parsed.words for clause in either(word)])
             clauses = [(occur.Must, some), *clauses[2 * len(parsed.words) :]]
         return tantivy.Query.boolean_query(clauses)
 
 
 def _level(address: str) -> int:
-    """How far an address is from what anyone may ask for: a URL, a view of it, one of several answers to it.
+    """Return the level of an address: 0 for a URL, 1 for a view of it, 2 for another answer.
 
-    Of two that say the same the less far one is found.
+    Of texts that are the same, the one with the lowest level is found.
     """
     found = OF_A_URL.search(address)
     return 0 if found is None else 1 if found[1] == "view" else 2
@@ -306,14 +307,14 @@ def _digest(text: str) -> str:
 
 
 def _forget(shown: Shown, folder: str | None) -> None:
-    with suppress(OSError):  # what could not be written is not wanted any more
+    with suppress(OSError):  # bytes that can't be flushed aren't needed any more
         shown.close()
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def sorted_by_address(texts: Iterable[FrozenText]) -> Iterator[FrozenText]:
-    """Texts as they come; UsageError when they are not in the order of their addresses."""
+    """Yield the texts unchanged. Raises UsageError if they are not in the order of their addresses."""
     previous = None
     for text in texts:
         place = text.address.replace(" ", "%20").replace("\n", "%0A")  # as an index sorts them
@@ -325,7 +326,7 @@ def sorted_by_address(texts: Iterable[FrozenText]) -> Iterator[FrozenText]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed query: free words, phrases, (field, token) pairs that must, and (field, phrase) that must not be there."""
+    """Parsed query: words, phrases, (field, token) pairs that must match, (field, phrase) pairs that must not."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[list[str], ...] = ()
@@ -334,7 +335,7 @@ class Query:
 
     @property
     def finds(self) -> bool:
-        """Whether it names anything to look for; nothing fits one that doesn't."""
+        """True if the query has words, phrases or fields to look for; other queries find nothing."""
         return bool(self.words or self.phrases or self.musts)
 
 
@@ -342,7 +343,7 @@ _QUERY_PART = re.compile(r'(-?)(?:(site|intitle|inurl|filetype):)?(?:"([^"]*)"|(
 
 
 def parse_query(query: str) -> Query:
-    """Google's operators as far as a snapshot can honour them; what isn't one of them is words."""
+    """Parse the operators of Google's that a snapshot can support; everything else is words."""
     words: list[str] = []
     phrases: list[list[str]] = []
     musts: list[tuple[str, str]] = []
@@ -355,7 +356,7 @@ def parse_query(query: str) -> Query:
             found = list(tokens(value))
         if minus and bare[:1] != "-":
             place = {"intitle": "title"}.get(name, name) or "body"
-            # Chinese may be cut differently in a text: no part of such a word may be there
+            # Chinese may be cut differently in a text, so exclude each token of the word
             nots += [(place, found)] if quoted or bare.isascii() else [(place, [token]) for token in found]
         elif name:
             musts += [({"intitle": "title"}.get(name, name), token) for token in found if token]
@@ -367,7 +368,7 @@ def parse_query(query: str) -> Query:
 
 
 def snippet(shown: str, words: Iterable[str], size: int = SNIPPET) -> str:
-    """About `size` code points of a text around the place where most of the words are, cut at white space."""
+    """Return about `size` code points of a text, around the place with the most of `words`, cut at white space."""
     low = shown.lower()
     places: list[tuple[int, str]] = []
     for word in dict.fromkeys(words):

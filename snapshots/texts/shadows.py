@@ -1,6 +1,6 @@
-"""Shadow trees that markup declares (`<template shadowrootmode>`), put where they are seen.
+"""Declarative shadow trees (`<template shadowrootmode>`), moved to where a browser shows them.
 
-So does `page.js` write the open and closed ones of a page that was recorded.
+`page.js` writes the open and closed shadow trees of a recorded page in this form.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ Element = Any  # lxml.etree._Element; lxml has no types of its own
 
 
 def open_shadows(tree: Element) -> bool:
-    """Makes shadow trees plain children of their hosts, what is slotted in its slot, in place. Whether there was one.
+    """Replace shadow trees by plain children of their hosts and fill their slots, in place.
 
-    What no slot takes stays behind the tree, as what markup hides is kept elsewhere.
+    Return True if there was one. Children of a host that no slot takes stay after the tree, like other hidden markup.
     """
     found = [one for one in tree.iter("template") if one.get("shadowrootmode") in ("open", "closed")]
-    for template in found:  # from the outermost on
+    for template in found:  # outer trees first
         host = template.getparent()
         template.tag = "div"
         template.attrib.clear()
-        if host[0] is not template:  # behind what it may take
+        if host[0] is not template:  # after children that its slots may take: move it to the front
             _say_before(template, template.tail or "")
             template.tail = None
             host.insert(0, template)
         for slot in list(template.iter("slot")):
-            if not any(one in found for one in slot.iterancestors("template")):  # that is of a tree within
+            # skip the slots of inner trees, which are still in their templates
+            if not any(one in found for one in slot.iterancestors("template")):
                 _fill(slot, host, template)
         template.tail, host.text = (host.text or "") + (template.tail or "") or None, None
     return bool(found)
 
 
 def _fill(slot: Element, host: Element, shadow: Element) -> None:
-    """Moves what a slot takes of its host there; a slot that takes nothing shows what is in it."""
+    """Move the host's matching children into the slot; keep the slot's fallback content if none match."""
     name = slot.get("name") or ""
     slot.tag = "span"
     taken: list[Element | str] = []
@@ -65,7 +66,7 @@ def _fill(slot: Element, host: Element, shadow: Element) -> None:
 
 
 def _say_before(element: Element, text: str) -> None:
-    """Adds text in front of an element."""
+    """Insert text before an element."""
     before = element.getprevious()
     if before is not None:
         before.tail = (before.tail or "") + text

@@ -1,4 +1,4 @@
-"""Texts in one file, each packed by itself, to be had by their number from any thread."""
+"""Texts in one file, each compressed by itself, read by number from any thread."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ BUFFER = 1 << 20  # bytes written at once
 
 
 class Shown:
-    """Add all texts, then ask for them. The file is its folder's; `close` lets go of it."""
+    """File of texts: `add` all of them, `flush`, then read them by number. `close` doesn't delete the file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = Path(path).open("w+b", buffering=BUFFER)  # noqa: SIM115 (closed by its owner)
-        self._ends = array("Q", [0])  # of each text, in bytes; the first entry is the start of the first
+        self._ends = array("Q", [0])  # end offset of each text, after the start of the first
 
     def save(self) -> None:
-        """Keeps the ends of the texts beside their file, for `saved`."""
+        """Write the offsets beside the file, for `saved`."""
         self.flush()
         with Path(f"{self._file.name}.ends").open("wb") as out:
             self._ends.tofile(out)
 
     @classmethod
     def saved(cls, path: str | os.PathLike[str]) -> Shown:
-        """The texts that were saved, to be read only. Raises OSError, ValueError."""
+        """Open saved texts for reading. Raises OSError, ValueError."""
         shown = cls.__new__(cls)
         shown._ends = array("Q")
         shown._ends.frombytes(Path(f"{os.fspath(path)}.ends").read_bytes())
@@ -34,13 +34,13 @@ class Shown:
         return shown
 
     def add(self, text: str) -> None:
-        """The next text."""
+        """Append a text."""
         packed = isal_zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         self._file.write(packed)
         self._ends.append(self._ends[-1] + len(packed))
 
     def flush(self) -> None:
-        """After the last text, before the first is asked for."""
+        """Write buffered texts; call it after the last `add` and before the first read."""
         self._file.flush()
 
     def __getitem__(self, number: int) -> str:
@@ -49,5 +49,5 @@ class Shown:
         return isal_zlib.decompress(packed).decode("utf-8", "surrogatepass")
 
     def close(self) -> None:
-        """Lets go of the file; closing twice does nothing."""
+        """Close the file; closing twice does nothing."""
         self._file.close()

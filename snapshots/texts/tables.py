@@ -1,9 +1,9 @@
-"""The tables of a page as rows of cells, and as CSV.
+"""Tables of a page as rows of cells, and as CSV.
 
-HTML tables and ARIA tables and grids (`role=table`, `grid`, `treegrid`) that hold no other table and more than one
-cell. A cell that spans rows or columns stands in each of them (as in the HTML table model,
-https://html.spec.whatwg.org/multipage/tables.html#forming-a-table). What is hidden is left out, so that a view gives
-the rows that it shows.
+They are the HTML tables and ARIA tables and grids (`role=table`, `grid`, `treegrid`) that hold no other table and more
+than one cell. A cell that spans rows or columns is repeated in each of them (as in the HTML table model,
+https://html.spec.whatwg.org/multipage/tables.html#forming-a-table). Hidden rows and cells are left out, so that a view
+has the rows that it shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.texts import html_text
 from stillweb.snapshots.texts.html_text import MOST_CELLS, Element
 
-MOST_SPAN = 1000  # of columns, as browsers have it; rows end with their table
+MOST_SPAN = 1000  # columns and rows that a cell spans at most; browsers have the same limit for columns
 _GRIDS = ("table", "grid", "treegrid")
 _CELLS = ("cell", "gridcell", "columnheader", "rowheader")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -26,25 +26,25 @@ _GROUPS = ("thead", "tbody", "tfoot")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its caption (or label, or the heading before it) and its rows, all of one length."""
+    """A table: its caption (or label, or the heading before it) and its rows, all of the same length."""
 
     caption: str
     rows: tuple[tuple[str, ...], ...]
 
     @property
     def width(self) -> int:
-        """How many columns."""
+        """Number of columns."""
         return len(self.rows[0])
 
     def csv(self) -> str:
-        """RFC 4180 but with line feeds, as tools on a command line want it."""
+        """Return the rows as CSV (RFC 4180), but with line feeds, as command-line tools expect."""
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows(self.rows)
         return out.getvalue()
 
 
 def tables_of(html: str) -> list[Table]:
-    """The tables of a page in document order."""
+    """Return the tables of a page in document order. Raises TooLarge."""
     tree = html_text.parse(html)
     if tree is None:
         return []
@@ -53,7 +53,7 @@ def tables_of(html: str) -> list[Table]:
     for element in tree.iter():
         tag = element.tag if isinstance(element.tag, str) else ""
         if tag in _HEADINGS:
-            heading = _words(element).partition(" ")[2]  # after the hashes
+            heading = _words(element).partition(" ")[2]  # without the hashes
         elif _is_table(element, tag) and not _within_hidden(element):
             rows = _square(_rows(element, tag))
             if sum(map(len, rows)) > 1:
@@ -88,11 +88,11 @@ def _caption(table: Element) -> str:
     )
 
 
-Cell = tuple[str, int, int]  # words, columns, rows (0: to the end of the row group)
+Cell = tuple[str, int, int]  # text, columns, rows (0: to the end of the row group)
 
 
 def _rows(table: Element, tag: str) -> Iterator[tuple[Element, list[Cell]]]:
-    """The rows that are shown, each with its row group (the table itself where there is none)."""
+    """Yield the visible rows, each with its row group (the table itself if there is none)."""
     is_html = tag == "table"
     for row in table.iter("tr") if is_html else table.iter():
         if not isinstance(row.tag, str) or (not is_html and row.get("role") != "row"):
@@ -120,18 +120,18 @@ def _span(value: str | None, least: int) -> int:
 
 
 class _Grid:
-    """Rows as they are laid out: cells that span stand in each of their places."""
+    """Rows as they are laid out: a spanning cell is repeated in each of its places."""
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
         self._cells = 0
         self._group: Element | None = None
-        self._above: dict[int, tuple[str, int]] = {}  # column -> words, rows to come (-1: all of the group)
+        self._above: dict[int, tuple[str, int]] = {}  # column -> text, rows to come (-1: to the group's end)
         self._row: list[str] = []
         self._below: dict[int, tuple[str, int]] = {}
 
     def add(self, group: Element, cells: list[Cell]) -> None:
-        """A row of a row group."""
+        """Add a row of a row group. Raises TooLarge."""
         if group is not self._group:
             self._group, self._above = group, {}
         self._row, self._below = [], {}
@@ -159,7 +159,7 @@ class _Grid:
 
 
 def _square(rows: Iterable[tuple[Element, list[Cell]]]) -> tuple[tuple[str, ...], ...]:
-    """Rows of one length: what is missing at an end is empty, empty rows are left out."""
+    """Return rows of the same length: short rows are padded with empty cells, empty rows are left out."""
     grid = _Grid()
     for group, cells in rows:
         grid.add(group, cells)

@@ -1,8 +1,8 @@
-"""Frozen text: what a page or PDF says, extracted once and stored with who extracted it and how.
+"""Frozen text of a page or PDF: extracted once, and stored with its extractor, version and options.
 
-HTML: trafilatura, as markdown with tables and links. Where it finds nothing, or loses a table, the result names what
-was done instead: extractor `stillweb-plain`, or `trafilatura+tables`. PDF: pypdfium2 page by page, pypdf where
-that fails. The same bytes give the same text under the same versions; replay reads what was stored.
+HTML is extracted by trafilatura, as markdown with tables and links. Where it finds no text, or loses a table, the
+extractor is named `stillweb-plain` or `trafilatura+tables`. PDFs are extracted by pypdfium2 page by page, or by pypdf
+where that fails. The same bytes give the same text under the same versions; replay reads the stored text.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ OPTIONS: dict[str, Any] = {
     "include_links": True,
     "include_tables": True,
     "include_comments": True,
-    "favor_recall": True,  # a missing fact costs more here than a menu too much; quicker, too
+    "favor_recall": True,  # a missing fact costs more here than a superfluous menu; it is quicker, too
 }
 MOST_ELEMENTS, MOST_INLINE, DEEPEST = 100_000, 10_000, 200  # see `_too_much`; 15 s and 300 MB at worst
-READ = 1 << 25  # bytes of a page whose text is extracted
-LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; plain text is taken
-BROKEN = "content encoding: "  # a warning that begins so: the body could not be unpacked whole
-_PUT_BACK = ": put back"  # a warning that ends so: nothing is missing
+READ = 1 << 25  # bytes of a page from which its text is extracted
+LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; `stillweb-plain` is used
+BROKEN = "content encoding: "  # start of a warning: the body could not be decoded to its end
+_PUT_BACK = ": put back"  # end of a warning about lost tables that are all back in their places
 PAGE_BREAK = "\n\n"
 
 _HTML_START = re.compile(
@@ -47,12 +47,12 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class FrozenText:
-    """The text of one address.
+    """Text of one address.
 
-    `markdown` is the whole text; `pages` are a PDF's pages in order, None for anything else. `media` is what
-    the bytes are (`text/html` or `application/pdf`), whatever the label said. `options` are the extractor's.
+    `markdown` is the whole text; `pages` are a PDF's pages in order, None for anything else. `media` is the actual
+    type of the bytes (`text/html` or `application/pdf`), whatever Content-Type said. `options` are the extractor's.
     `warnings` are for people: scanned, encrypted, mislabelled, badly encoded. `meta` holds `url`, `digest` (of the
-    payload) and what else is known: `encoding` for pages; `info`, `num_pages`, `encrypted`, `scanned`, `xmp` for PDFs.
+    payload) and further facts: `encoding` for pages; `info`, `num_pages`, `encrypted`, `scanned`, `xmp` for PDFs.
     """
 
     address: str
@@ -67,7 +67,7 @@ class FrozenText:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """What `Writer.conversion` stores beside the text as `options`; inverse of `from_record`."""
+        """Return the dict that `Writer.conversion` stores as `options`; `from_record` reads it."""
         record: dict[str, Any] = {"media": self.media, "options": dict(self.options)}
         if self.title:
             record["title"] = self.title
@@ -83,9 +83,9 @@ class FrozenText:
     def from_record(
         cls, address: str, text: str, extractor: str, version: str, record: Mapping[str, Any]
     ) -> FrozenText:
-        """A frozen text from a conversion record. Records of other tools have no `media`: their text is kept whole.
+        """Return the frozen text in a conversion record. Raises ValueError if the page lengths don't fit the text.
 
-        Raises ValueError when the page lengths don't fit the text.
+        Records of other tools have no `media`: their text is kept whole.
         """
         shaped(dict(record), _Stored)
         if "media" not in record:
@@ -115,7 +115,7 @@ class FrozenText:
 
 
 class _Stored(msgspec.Struct):
-    """What `FrozenText.to_record` gives, as it is read back."""
+    """Types of the members in `FrozenText.to_record`, checked on reading."""
 
     media: str = ""
     title: str = ""
@@ -126,9 +126,9 @@ class _Stored(msgspec.Struct):
 
 
 def sniff(body: bytes) -> str | None:
-    """`application/pdf` or `text/html` if the (content-decoded) bytes plainly are; None if they don't tell.
+    """Return `application/pdf` or `text/html` if the (content-decoded) bytes plainly are that; None if not.
 
-    A PDF has its mark in the first 1024 bytes, as readers allow (ISO 32000-1, implementation note 13).
+    A PDF has its header in the first 1024 bytes, as readers allow (ISO 32000-1, implementation note 13).
     """
     head = body[:1024]
     if head.startswith(_UTF16):
@@ -139,7 +139,7 @@ def sniff(body: bytes) -> str | None:
 
 
 def kind_of(body: bytes, content_type: str | None) -> tuple[str | None, str | None]:
-    """What the bytes are (`text/html`, `application/pdf` or None for neither), and a warning if mislabelled."""
+    """Return the type of the bytes (`text/html`, `application/pdf` or None), and a warning if mislabelled."""
     label = (content_type or "").partition(";")[0].strip().lower()
     seen = sniff(body)
     labelled = HTML if label in (HTML, "application/xhtml+xml") else PDF if label == PDF else None
@@ -166,10 +166,10 @@ def _versions() -> tuple[str, str]:
 
 
 def extract(capture: Capture | None, response: Response, *, address: str | None = None) -> FrozenText | None:
-    """The text of a response; None when it is neither HTML nor PDF.
+    """Extract the text of a response; return None if it is neither HTML nor PDF.
 
-    `address` defaults to the capture's URL, and is what relative links are resolved against. Never raises for what
-    is in a page: `warnings` say what was wrong with it.
+    `address` defaults to the capture's URL; relative links are resolved against it. Damaged pages don't raise:
+    `warnings` say what is wrong.
     """
     url = address or (capture.url if capture else "")
     meta: dict[str, Any] = {"url": url.partition("#")[0]}
@@ -191,9 +191,10 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
 
 
 def unpacked(response: Response) -> tuple[bytes, str]:
-    """Return a body without its content encoding, and what is wrong with it ("").
+    """Return a body without its content encoding, and what is wrong with it, else "".
 
-    Of a body that is broken, as far as it goes; of one that is no PDF, which is nothing without its end, the first `READ` bytes.
+    A broken body is decoded up to the error. Bodies are cut to the first `READ` bytes, except PDFs, which can't be
+    read without their end.
     """
     found, problem = _as_far_as_it_goes(response)
     if len(found) > READ and sniff(found) != PDF:
@@ -202,7 +203,10 @@ def unpacked(response: Response) -> tuple[bytes, str]:
 
 
 def _as_far_as_it_goes(response: Response) -> tuple[bytes, str]:
-    """The part of a body that can be unpacked; the body itself where it plainly was never packed; what is wrong with it."""
+    """Return the part of a body that can be decoded, and the error, else "".
+
+    The raw body is returned if it plainly was never encoded.
+    """
     found = bytearray()
     try:
         for piece in encodings.decode_pieces(
@@ -219,18 +223,18 @@ def _as_far_as_it_goes(response: Response) -> tuple[bytes, str]:
 
 
 def doubts(warnings: Iterable[str]) -> list[str]:
-    """The warnings of a text by which something may be missing: not those of tables that were put back whole."""
+    """Return the warnings by which text may be missing: all but those of tables that were put back in place."""
     return [warning for warning in warnings if not warning.endswith(_PUT_BACK)]
 
 
 def extract_html(
     address: str, html: str, *, warnings: tuple[str, ...] = (), meta: Mapping[str, Any] | None = None
 ) -> FrozenText:
-    """The text of HTML that is text already, such as a view's DOM."""
+    """Extract the text of decoded HTML, such as a view's DOM."""
     import trafilatura
 
     notes = list(warnings)
-    # frozen texts are read where lxml is not installed
+    # imported late: frozen texts are also read where lxml is not installed
     from stillweb.snapshots.texts import html_text, lone_words, lost_tables
     from stillweb.snapshots.texts.shadows import open_shadows
 
@@ -286,7 +290,7 @@ def extract_html(
 
 
 def _too_much(tree: Any) -> str:
-    """Return the words for the shape of a page for which trafilatura takes too long, too much memory or fails; "" else.
+    """Return why trafilatura would take too long or too much memory for a page, or fail; else "".
 
     It recurses into elements; its time and memory grow with the square of the inline elements in one parent, and it
     lays tables out cell by cell.

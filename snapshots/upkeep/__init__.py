@@ -1,1 +1,1 @@
-"""What is done to a whole snapshot: verified, compared, cut, brought up to date, searched for secrets."""
+"""Operations on a whole snapshot: verify, diff, cut, upgrade its texts, search it for secrets."""

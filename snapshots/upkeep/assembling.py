@@ -1,7 +1,7 @@
-"""A new snapshot from records of another, copied byte for byte, and some of its own.
+"""Assembly of a new snapshot from another's records, copied byte for byte, and new records.
 
-Each archive file of the source gets one of the same name that begins with what the source says of itself
-(`warcinfo`). Records that are no gzip members are packed as such. The index is then made from the records.
+Each archive file of the source gets a file of the same name, which begins with the source's `warcinfo`
+records. Records that are no gzip members are compressed. The index is then built from the records.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ Range = tuple[int, int]  # offset and length of a record, of stored bytes
 
 
 class Assembly:
-    """Writes the archive files of a new snapshot at `out`: a directory, or a sealed file if it ends in `.wacz`.
+    """The archive files of a new snapshot at `out`: a directory, or a sealed file if it ends in `.wacz`.
 
-    Raises UsageError when something is there already, or while another process writes it. Nothing is left at `out` unless `finish` was reached.
+    Raises UsageError if `out` exists, or while another process writes it. Without `finish` nothing is left at
+    `out`.
     """
 
     def __init__(self, out: str | os.PathLike[str], source: Container) -> None:
@@ -44,7 +45,8 @@ class Assembly:
         self.root = self.out.with_name(f".{self.out.name.removesuffix('.wacz')}.new")
         archive = self.root / "archive"
         archive.mkdir(parents=True, exist_ok=True)
-        # not of the whole, which the writer locks; what a killed process left is removed, what another writes is not
+        # lock only archive/, since the writer locks the root. Without the lock, files being written by another process
+        # could be taken for those of a killed one, and removed
         self._guard = lock_directory(archive, f"another process writes {self.out}; wait until it has ended")
         for folder in (self.root, archive):
             for one in folder.iterdir():
@@ -65,7 +67,7 @@ class Assembly:
             os.close(self._guard)
 
     def copy(self, name: str, records: Iterable[Range]) -> None:
-        """Copies records of one of the source's archive files, in their order there."""
+        """Copy records of one of the source's archive files, in their order there."""
         place = self._source.archives[name]
         out = AppendFile(self._path(name))
         try:
@@ -79,7 +81,7 @@ class Assembly:
             out.end()
 
     def copy_all(self, name: str, without: Iterable[Range] = ()) -> None:
-        """Copies one of the source's archive files, all but some records of it."""
+        """Copy one of the source's archive files, except the records in `without`."""
         place = self._source.archives[name]
         out = AppendFile(self._path(name, as_is=True))
         try:
@@ -92,7 +94,7 @@ class Assembly:
             out.end()
 
     def append(self, records: Iterable[bytes]) -> None:
-        """Appends packed records to the last file that a writer goes on with, or begins one."""
+        """Append packed records to the last file in the writer's numbering, or start the first."""
         files = sorted(p for p in (self.root / "archive").iterdir() if OURS.fullmatch(p.name))
         out = AppendFile(files[-1] if files else self._path("data-00000.warc.gz"))
         try:
@@ -102,7 +104,7 @@ class Assembly:
 
     def _path(self, name: str, *, as_is: bool = False) -> Path:
         if name.startswith("data-") and not OURS.fullmatch(name):
-            name = f"from-{name}"  # names that begin so are the writer's, and numbered
+            name = f"from-{name}"  # data-… names belong to the writer, which numbers them
         if not as_is:
             name = name.removesuffix(".gz").removesuffix(".zst") + ".gz"
         path = self.root / "archive" / name
@@ -112,9 +114,9 @@ class Assembly:
     def finish(
         self, rules: Any, profile: Profile | None, check: Callable[[Snapshot], None] | None = None
     ) -> str:
-        """Makes the index, seals if asked to, and moves all to its place; gives the new snapshot's id.
+        """Build the index, seal if `out` ends in `.wacz`, and move the result to `out`.
 
-        `check` is shown the new snapshot before that, and may raise.
+        Returns the new snapshot's id. `check` is called with the new snapshot before the move, and may raise.
         """
         with Writer.open(self.root, profile=profile) as writer:
             writer.rules = rules
@@ -137,7 +139,7 @@ class Assembly:
 
 
 def _as_member(place: Place, offset: int, length: int) -> bytes:
-    """A plain or zstd record as one gzip member."""
+    """Return a plain or zstd record as one gzip member. Raises UsageError if it is no WARC record."""
     data = warc.unpack(place.read(offset, length), place, offset)
     if not data.startswith(b"WARC/"):
         raise UsageError(f"{place.name}: has no WARC records to copy; first 'stillweb import' it")
@@ -151,7 +153,7 @@ def _as_member(place: Place, offset: int, length: int) -> bytes:
 
 
 def ranges(index: Index) -> dict[str, list[Range]]:
-    """All records that an index knows, by archive file, in order."""
+    """Return the places of all records that an index knows, by archive file, sorted."""
     found: dict[str, set[Range]] = defaultdict(set)
     for line in index.lines():
         entry = parse_line(line)[2]
@@ -162,7 +164,7 @@ def ranges(index: Index) -> dict[str, list[Range]]:
 
 
 def introductions(container: Container, known: dict[str, list[Range]]) -> dict[str, list[Range]]:
-    """The `warcinfo` records of each archive file: they lie where the index knows nothing."""
+    """Find the `warcinfo` records of each archive file: they lie in the gaps between indexed records."""
     found: dict[str, list[Range]] = {}
     for name, place in container.archives.items():
         at = 0

@@ -1,8 +1,9 @@
-"""The part of a snapshot that a run needs, as a snapshot of its own that answers the run in the same way.
+"""Cutting: the part of a snapshot that a run needs, as a snapshot that answers the run in the same way.
 
-What a capture answers depends on others: on those of the same request, which it is chosen from; on those that
-changed the server's state; on the record that holds the payload of a revisit. All states are learnt from the records
-(`stillweb.snapshots.states.state`), so a site is widened until each capture that is kept is learnt the same as in the whole.
+What a capture answers depends on other captures: those of the same request, among which it is chosen; those
+that changed the server's state; the record with the payload of a revisit. All states are learnt from the
+records (`stillweb.snapshots.states.state`). So a site is widened until each kept capture gets the same state
+as in the whole.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ from stillweb.snapshots.upkeep import late
 from stillweb.snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
 from stillweb.snapshots.view import View
 
-ORIGIN = "urn:stillweb:cut"  # the metadata record that says what a snapshot was cut from
+ORIGIN = "urn:stillweb:cut"  # URI of the metadata record with the id of the source
 Place = tuple[str, int]
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What must be there. `captures` are places (archive file, offset) of captures that were served.
+    """The captures, views and texts that a cut must keep.
 
-    `addresses` are of views and frozen texts. `paths` are URLs that were asked for and missed, or answered by a rule:
-    all captures of their paths decide over that. `all_texts` is for searches over all frozen texts.
+    `captures` are the places (archive file, offset) of captures that were served. `addresses` are of views
+    and frozen texts. `paths` are URLs that were missed, or answered by a rule: all captures of their paths
+    decide that. `all_texts` is for searches over all frozen texts.
     """
 
     captures: frozenset[Place] = frozenset()
@@ -54,7 +56,10 @@ class Needs:
 
 @dataclass(slots=True)
 class CutReport:
-    """What was kept of what there was. `widened` are sites of which more had to be kept for their states' sake."""
+    """The result of a cut; pairs are what was kept and what there was.
+
+    `widened` are the sites of which more was kept so that their states stay the same.
+    """
 
     path: Path
     id: str = ""
@@ -62,16 +67,16 @@ class CutReport:
     captures: tuple[int, int] = (0, 0)
     views: tuple[int, int] = (0, 0)
     texts: tuple[int, int] = (0, 0)
-    failures: int = 0  # requests that came to no answer; all are kept
+    failures: int = 0  # failed requests; all are kept
     size: tuple[int, int] = (0, 0)  # bytes of the archive files
     widened: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {**asdict(self), "path": str(self.path)}
 
     def text(self) -> str:
-        """A few lines for people."""
+        """Return a few lines for people."""
         parts = [
             f"{kept} of {whole} {name}"
             for name in ("captures", "views", "texts")
@@ -94,10 +99,11 @@ def cut(
     *,
     progress: Progress | None = None,
 ) -> CutReport:
-    """Writes the part of a snapshot that `needs` asks for to `out` (a directory, or a file that ends in `.wacz`).
+    """Write the part of a snapshot that `needs` asks for to `out`.
 
-    The same cut has the same id and bytes whenever it is made. Raises GateFailed as `late.refuse` does, UsageError for a
-    need that the snapshot does not have, DamagedInput when its records don't give back what its index says.
+    `out` is a directory, or a file that ends in `.wacz`. The same cut has the same id and bytes whenever it
+    is made. Raises GateFailed as `late.refuse` does, UsageError for a need that the snapshot does not have,
+    and DamagedInput if the cut's index differs from the source's.
     """
     late.refuse(path)
     report = CutReport(Path(out))
@@ -141,7 +147,7 @@ def cut(
 
 
 def _views(snapshot: Snapshot, needs: Needs) -> list[View]:
-    """The views that addresses name: their own, or that of their text."""
+    """Return the views at the needed addresses; an address names a view or a view's text."""
     by_text = {view_text_address(v): v for v in snapshot.views()}
     found = {a: snapshot.view(a) or by_text.get(a) for a in needs.addresses}
     return sorted({v.address: v for v in found.values() if v}.values(), key=lambda v: v.address)
@@ -154,7 +160,10 @@ def select(
     views: Iterable[View],
     progress: Progress | None = None,
 ) -> tuple[list[Capture], list[str]]:
-    """The captures to keep, and the sites that had to be widened."""
+    """Return the captures to keep, and the sites that had to be widened.
+
+    Raises UsageError for a missing capture.
+    """
     by_place = {c.place: c for c in captures}
     missing = sorted(needs.captures - by_place.keys())
     if missing:
@@ -173,7 +182,7 @@ def select(
 def _learnt_alike(
     snapshot: Snapshot, captures: list[Capture], kept: dict[Place, Capture], progress: Progress | None
 ) -> tuple[list[Capture], list[str]]:
-    """Widens site by site until what is kept has the states that it has in the whole."""
+    """Widen site by site until the kept captures have the states that they have in the whole."""
     by_key: dict[str, list[Capture]] = defaultdict(list)
     by_site: dict[str, list[Capture]] = defaultdict(list)
     for capture in captures:
@@ -192,7 +201,7 @@ def _learnt_alike(
             return ordered, sorted(tried)
         for site in sorted(apart):
             tried[site] += 1
-            if tried[site] == 1:  # what writes the state
+            if tried[site] == 1:  # first only the exchanges that can write the state
                 more = [c for c in by_site[site] if c.changes or c.method not in ("GET", "HEAD")]
             elif tried[site] == 2:
                 more = by_site[site]
@@ -204,7 +213,7 @@ def _learnt_alike(
 def _close(
     kept: dict[Place, Capture], by_key: dict[str, list[Capture]], by_place: dict[Place, Capture]
 ) -> None:
-    """Adds the captures that each is chosen from, and the originals of revisits."""
+    """Add the captures of the same requests, and the originals of revisits, until nothing is missing."""
     todo = list(kept.values())
     while todo:
         capture = todo.pop()
@@ -224,7 +233,10 @@ def _recorded(capture: Capture) -> Place:
 def _others(
     index: Index, views: set[str], texts: Iterable[str] | None, records: dict[str, list[Range]]
 ) -> tuple[int, int]:
-    """Adds the places of views and texts (all texts if None); counts the texts kept and there."""
+    """Add the records of views, texts, failures and web sockets; count the texts kept and there.
+
+    All texts are added if `texts` is None.
+    """
     wanted = None if texts is None else set(texts)
     count = whole = 0
     for line in index.lines():
@@ -240,9 +252,9 @@ def _others(
             keep = uri.startswith("urn:") and uri.split(":", 2)[-1] in views
         elif entry["mime"] == VIEW_MEDIA:
             keep = uri in views
-        elif entry["mime"] == failures.MEDIA:  # a gate tells them from misses, whatever asks for them
+        elif entry["mime"] == failures.MEDIA:  # all, since the gateway tells failures from misses by them
             keep = uri.startswith(failures.START)
-        else:  # what was said over web sockets: it is no capture, and no run says which it needed
+        else:  # web socket conversations: they are no captures, and a run doesn't record which it needed
             keep = uri.startswith("http") and entry["mime"] == "application/json"
         if keep:
             records[entry["filename"]].append((int(entry["offset"]), int(entry["length"])))
@@ -250,7 +262,7 @@ def _others(
 
 
 def _origin(source: str, kept: list[Capture]) -> bytes:
-    """The record that says what this was cut from; dated as the newest capture, so that it is always the same."""
+    """Return a record with the source's id, dated as the newest capture, so that its bytes never change."""
     date = iso_date(max((c.timestamp for c in kept), default="19800101000000"))
     block = b'{"cut_from":"%s"}' % source.encode()
     packer = Packer(software_name(), Path())
@@ -258,7 +270,7 @@ def _origin(source: str, kept: list[Capture]) -> bytes:
 
 
 def _compare(kept: list[Capture], made: Snapshot, path: Path) -> None:
-    """Raises DamagedInput unless the new index says of each capture what the old one said."""
+    """Raise DamagedInput if the new index has other values for a kept capture than the old one."""
 
     def said(capture: Capture) -> tuple[Any, ...]:
         return (

@@ -1,11 +1,12 @@
-"""What differs between two snapshots: captures, views, frozen texts, profile and rules.
+"""Comparison of two snapshots: captures, views, frozen texts, profile and rules.
 
-Captures are the same if their canonical key and their state are; they have changed if what they answered (status,
-payload, and where a redirect leads) has. A request that both hold in states of other names, with the same answers, has only been learnt anew: it
-is counted as `restated` and is no difference of what an agent is served. So is a form that was posted with another token or password.
+Captures are the same if their canonical key and their state are. They have changed if their answer (status,
+payload, and the target of a redirect) has. If both snapshots hold a request with the same answers under other
+state names, only the states were learnt anew: it is counted as `restated` and is no difference for an agent.
+The same holds for a form posted with another token or password.
 
-Views and their texts are the same if their address is, or else their steps but for secrets: the pseudonym of a password is part of an
-address, and each recording has its own.
+Views and their texts are the same if their address is, or if their steps differ only in secrets: the
+pseudonym of a password is part of an address, and each recording has its own.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
     from stillweb.snapshots.texts.text import FrozenText
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
-CONTEXT = 2  # lines around a change in a text
+CONTEXT = 2  # lines of context around a change in a text
 Place = tuple[str, int]
-Answer = tuple[int, str]  # status, payload digest; of a redirect with where it leads
+Answer = tuple[int, str]  # status, payload digest (for a redirect followed by its target)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureChange:
     """A request that only one snapshot answers in this state, or that they answer differently.
 
-    `before` and `after` are the different answers (status, payload digest); `text` is the unified difference of
-    their frozen texts, "" where there is none to show; `same_text` says that both have one, and it is the same.
-    `places` are the captures of the first snapshot.
+    `before` and `after` are the different answers (status, payload digest); `text` is the unified diff of
+    their frozen texts, "" if there is none to show. `same_text` is True if both have a text and it is the
+    same. `places` are the captures of the first snapshot.
     """
 
     kind: str
@@ -59,9 +60,10 @@ class CaptureChange:
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """A view that only one has, or of which `parts` (kinds of resource, "title", "final_url", "address") differ.
+    """A view that only one snapshot has, or whose `parts` differ.
 
-    `now` is its address in the second snapshot, where that is another: a task that names `address` is a miss there.
+    Parts are kinds of resource, "title", "final_url" and "address". `now` is its address in the second
+    snapshot, if it is another: a task that names `address` is a miss there.
     """
 
     kind: str
@@ -74,7 +76,10 @@ class ViewChange:
 
 @dataclass(frozen=True, slots=True)
 class TextChange:
-    """A frozen text that only one has, or that differs. `cause` is "source" (other bytes), "extractor" or "both"."""
+    """A frozen text that only one snapshot has, or that differs.
+
+    `cause` is "source" (other bytes), "extractor" or "both".
+    """
 
     kind: str
     address: str
@@ -84,7 +89,7 @@ class TextChange:
 
 @dataclass(slots=True)
 class Diff:
-    """What differs from snapshot `a` to snapshot `b` (their ids). `failures`: requests that came to no answer."""
+    """The differences from snapshot `a` to snapshot `b` (their ids). `failures` are failed requests."""
 
     a: str
     b: str
@@ -98,23 +103,26 @@ class Diff:
 
     @property
     def same(self) -> bool:
-        """Whether both answer alike: nothing but the names of states differs."""
+        """Return True if both answer alike: nothing but the names of states differs."""
         differs = self.captures or self.failures or self.views or self.texts or self.profile or self.rules
         return not differs
 
     def count(self, what: str, kind: str) -> int:
-        """How many captures, failures, views or texts were added, removed or changed."""
+        """Count the captures, failures, views or texts that were added, removed or changed."""
         return sum(1 for change in getattr(self, what) if change.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         value = asdict(self)
         value["profile"] = {name: list(pair) for name, pair in self.profile.items()}
         return {"same": self.same, **value}
 
 
 def diff(a: Snapshot, b: Snapshot) -> Diff:
-    """Compares two snapshots; lists are sorted by address. Bodies are read only where digests can't be compared."""
+    """Compare two snapshots; lists are sorted by address.
+
+    Bodies are read only if their digests can't be compared.
+    """
     found = Diff(a.id, b.id)
     found.captures, found.restated = _captures(a, b)
     found.failures = failures_apart(a, b)
@@ -128,7 +136,7 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
 
 
 def unified(before: str, after: str, old: str = "before", new: str = "after") -> str:
-    """The unified difference of two texts, with line breaks; "" if they are equal."""
+    """Return the unified diff of two texts, with line breaks; "" if they are equal."""
     if before == after:
         return ""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, n=CONTEXT, lineterm="")
@@ -136,8 +144,8 @@ def unified(before: str, after: str, old: str = "before", new: str = "after") ->
 
 
 def counts(text: str) -> tuple[int, int]:
-    """How many lines a unified difference adds and removes."""
-    lines = text.splitlines()[2:]  # below the names of the two
+    """Return how many lines a unified diff adds and removes."""
+    lines = text.splitlines()[2:]  # skip the header with the two names
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
@@ -157,7 +165,7 @@ class _Side:
         }
 
     def answers(self, captures: Iterable[Capture], anew: bool) -> tuple[Answer, ...]:
-        """The different answers of captures, sorted; `anew` hashes the bodies."""
+        """Return the distinct answers of captures, sorted; `anew` hashes the bodies."""
         return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
 
     def _payload(self, capture: Capture, anew: bool) -> str:
@@ -178,7 +186,7 @@ class _Side:
 
 def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
     old, new = _Side(a), _Side(b)
-    # archives of others name SHA-1 digests, some without a digest at all
+    # foreign archives have SHA-1 digests, or none
     anew = (old.algorithms | new.algorithms) - {"sha256"} != set()
     found: list[CaptureChange] = []
     for key in old.groups.keys() & new.groups.keys():
@@ -207,7 +215,7 @@ def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
 
 
 def _match_by_answer(old: _Side, new: _Side, anew: bool) -> int:
-    """Takes away the groups of one request whose answers are equal though their states have other names."""
+    """Remove request groups with equal answers whose states only have other names; return their number."""
     named: dict[tuple[str, tuple[Answer, ...]], list[tuple[str, str]]] = defaultdict(list)
     for key in sorted(new.groups):
         named[key[0], new.answers(new.groups[key], anew)].append(key)
@@ -235,7 +243,7 @@ def _change(
 
 
 def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Capture]) -> tuple[str, bool]:
-    """The difference of the texts of the first answers that are not the same, and whether there is none."""
+    """Return the diff of the texts of the first differing answers, and True if both have the same text."""
     kept = {c.digest for c in before} & {c.digest for c in after}
     old = next((c for c in before if c.digest not in kept), before[0])
     new = next((c for c in after if c.digest not in kept), after[0])
@@ -247,7 +255,7 @@ def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Captur
 
 
 def frozen_of(snapshot: Snapshot, capture: Capture) -> FrozenText | None:
-    """The frozen text of just this answer, None if there is none."""
+    """Return the frozen text of exactly this answer; None if there is none."""
     for address in (capture.url, text_address(capture)):
         text = snapshot.text(address)
         if text is not None and text.meta.get("digest", capture.digest) == capture.digest:
@@ -259,7 +267,7 @@ def frozen_of(snapshot: Snapshot, capture: Capture) -> FrozenText | None:
 
 
 def _moved(old: Mapping[str, View], new: Mapping[str, View]) -> dict[str, str]:
-    """Addresses of the first snapshot, and what they are in the second, of views whose steps differ in pseudonyms alone."""
+    """Map first to second addresses of the views that differ only in pseudonyms."""
 
     def by_steps(views: Mapping[str, View], others: Mapping[str, View]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = defaultdict(list)
@@ -270,7 +278,7 @@ def _moved(old: Mapping[str, View], new: Mapping[str, View]) -> dict[str, str]:
 
     before, after = by_steps(old, new), by_steps(new, old)
     shared = before.keys() & after.keys()
-    # two views that only their secrets tell apart (a wrong password and the right one) can't be told which is which
+    # views that differ only in secrets (a wrong password and the right one) can't be paired
     return {before[s][0]: after[s][0] for s in shared if len(before[s]) == len(after[s]) == 1}
 
 
@@ -308,7 +316,7 @@ def _view_parts(a: Snapshot, old: View, b: Snapshot, new: View) -> tuple[str, ..
         if before != after and not (masked and _masked(before) == _masked(after)):
             parts.append(name)
     for kind in RESOURCES:
-        # pageinfo lists captures with their digests: those are compared as captures
+        # pageinfo lists captures with their digests, which are compared as captures
         if kind != "pageinfo" and _resource(a, kind, old, masked) != _resource(b, kind, new, masked):
             parts.append(kind)
     return tuple(parts)
@@ -322,7 +330,7 @@ def _resource(snapshot: Snapshot, kind: str, view: View, masked: bool) -> bytes 
 
 
 def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChange]:
-    """Two texts are in memory at a time."""
+    """Compare the frozen texts, with two of them in memory at a time."""
     found: list[TextChange] = []
     first = {now: address for address, now in moved.items()}
     for after in b.texts():
@@ -343,7 +351,7 @@ def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChang
 
 
 def _cause(before: FrozenText, after: FrozenText) -> str:
-    """What made a text another: its source's bytes (a view's DOM has no digest), or who extracted it."""
+    """Return what changed a text: its source's bytes (a view's DOM has no digest), or its extractor."""
     digests = before.meta.get("digest"), after.meta.get("digest")
     source = digests[0] != digests[1]
     makers = [(t.extractor, t.version, dict(t.options)) for t in (before, after)]
@@ -359,7 +367,7 @@ def _profile(a: Profile | None, b: Profile | None) -> dict[str, tuple[Any, Any]]
 
 
 def _rules(a: Snapshot, b: Snapshot) -> list[str]:
-    """Rules that only one has or refuses, in words."""
+    """Return one line for each rule that only one snapshot has or refuses."""
 
     def told(value: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str]]]:
         return set(value["rules"]), {(r["rule"], r["path"]) for r in value["refused"]}

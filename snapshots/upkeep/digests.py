@@ -1,4 +1,4 @@
-"""The digests that a record is verified by."""
+"""Digests by which a record is verified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillweb.snapshots.index.indexing import missing_digests
 
 
 def declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
-    """The digests to compute for a record: those it declares, and its payload's if it declares none."""
+    """Return the digests to compute for a record: its declared ones, or else its payload's."""
     wanted = [
         (part, algorithm)
         for part in ("block", "payload")
@@ -22,7 +22,10 @@ def declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], .
 
 
 def same_dechunked(item: Scanned, declared: str) -> bool:
-    """Archives with chunk headers left in give the digest of the body with or without them."""
+    """Return True if `declared` is the digest of the body without its chunk headers.
+
+    Archives that keep chunk headers in the body declare either digest.
+    """
     if len(item.start) < item.size or item.kind not in ("response", "request"):
         return False
     _, headers, start = messages.split(item.start)

@@ -1,4 +1,4 @@
-"""Requests that failed while one of two snapshots was recorded, and not, or otherwise, in the other."""
+"""Comparison of the requests that failed while two snapshots were recorded."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from stillweb.snapshots.secrets.redact import mask
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
-Named = tuple[str, str, str]  # URL and method, secrets masked, and the key of that
+Named = tuple[str, str, str]  # URL and method with secrets masked, and the key of the masked request
 
 
 @dataclass(frozen=True, slots=True)
 class FailureChange:
-    """A request that failed in one snapshot only ("added", "removed"), or for another reason. A tunnel has method CONNECT."""
+    """A request that failed in one snapshot only ("added", "removed"), or for another reason ("changed").
+
+    A tunnel has the method CONNECT.
+    """
 
     kind: str
     method: str
@@ -27,7 +30,10 @@ class FailureChange:
 
 
 def failures_apart(a: Snapshot, b: Snapshot) -> list[FailureChange]:
-    """What differs from `a` to `b`, by address. Of a request that was captured, too, its failing decides nothing."""
+    """Return the differences from `a` to `b`, by address.
+
+    A failed request that was also captured is ignored: the capture answers it.
+    """
     old, new = _reasons(a), _reasons(b)
     found = []
     for name in sorted(old.keys() | new.keys()):
@@ -43,7 +49,7 @@ def _reasons(snapshot: Snapshot) -> dict[Named, set[str]]:
     for failure in snapshot.failures():
         captures = snapshot.candidates(request_key(failure.request).urlkey)
         if not any(capture.key == failure.key for capture in captures):
-            masked = mask(failure.request)  # each recording has pseudonyms of its own
+            masked = mask(failure.request)  # mask secrets, since each recording has its own pseudonyms
             key = failure.key if failure.left_out else request_key(masked).canonical
             found[masked.url, masked.method, key].add(failure.reason)
     return found

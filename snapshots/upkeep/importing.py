@@ -1,4 +1,4 @@
-"""Any archive that can be opened, taken into a snapshot exchange by exchange."""
+"""Import of any readable archive into a snapshot, exchange by exchange."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from stillweb.snapshots.view import RESOURCES, View
 from stillweb.snapshots.writer import Writer
 
 Progress = Callable[[int, int], None]
-TOLD = 100  # captures after which it is told how far it got
-SMALL = 1 << 16  # stored bytes of a record up to which it is read at once, some 64 MB unpacked at worst
+TOLD = 100  # captures between two reports of progress
+SMALL = 1 << 16  # stored size in bytes up to which a record is read at once: some 64 MB unpacked at worst
 
 
 def import_files(
@@ -35,11 +35,12 @@ def import_files(
     *,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Takes archives and recordings of any known format into an open snapshot, made if it is not there.
+    """Import archives and recordings of any known format into an open snapshot, created if needed.
 
-    A file that can't be read at all is named in the report, and keeps none of the others back. `progress` is told bytes
-    done and bytes in all. Raises GateFailed as `late.refuse` does, UsageError, and DamagedInput when there was something
-    and nothing could be taken; what was taken before stays, and a new snapshot without anything in it does not.
+    An unreadable file is named in the report and doesn't stop the others. `progress` is called with the bytes
+    done and the bytes in all. Raises GateFailed as `late.refuse` does, UsageError, and DamagedInput if no
+    file yielded anything. What was imported before an error stays; a new snapshot that is still empty is
+    removed.
     """
     report = ImportReport()
     files = list(paths)
@@ -72,12 +73,15 @@ def import_files(
 
 
 class Way:
-    """How far an import got, in bytes of its files: reading a file is one half of its way, taking what is in it the other."""
+    """The progress of an import, in bytes of its files.
+
+    Half of a file's share is for reading it, half for importing its captures.
+    """
 
     def __init__(self, sizes: Sequence[int], progress: Progress | None) -> None:
         self._sizes = list(sizes)
         self._total = sum(sizes)
-        self._before = 0  # bytes of the files that are done
+        self._before = 0  # bytes of the finished files
         self._progress = progress
 
     def _tell(self, share: float) -> None:
@@ -85,22 +89,22 @@ class Way:
             self._progress(self._before + int(share * self._sizes[0]), self._total)
 
     def read(self, done: int, total: int) -> None:
-        """So much of the present file was read."""
+        """Report how much of the current file was read."""
         self._tell(done / total / 2 if total else 0)
 
     def taken(self, done: int, total: int) -> None:
-        """So many of the captures in the present file were taken."""
+        """Report how many captures of the current file were imported."""
         if done % TOLD == 0:
             self._tell((1 + done / total) / 2 if total else 1)
 
     def next_file(self) -> None:
-        """The present file is done."""
+        """Report that the current file is finished."""
         self._tell(1)
         self._before += self._sizes.pop(0)
 
 
 def size_of(path: AnyPath) -> int:
-    """The bytes at a path, 0 where that is not known."""
+    """Return the number of bytes at a path; 0 if it is a URL."""
     if is_url(path):
         return 0
     local = Path(path)
@@ -109,9 +113,9 @@ def size_of(path: AnyPath) -> int:
 
 
 def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide, way: Way) -> None:
-    """Takes the captures and views of whatever is at `path`; says what is left out. Raises as `Snapshot.open`.
+    """Import the captures and views at `path`; add what is left out to the report.
 
-    What its revisits repeat may lie in `others`.
+    Revisits may repeat payloads that lie in `others`. Raises as `Snapshot.open`.
     """
     with OnDisk() as held, Snapshot.open(path, checked=True, progress=way.read, aside=held) as source:
         holder, count, captures, found = others.captures_of(source, path, held)
@@ -145,7 +149,7 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
 
 @contextmanager
 def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
-    """Makes a note of what can't be read, so that it keeps nothing else back."""
+    """Note damage in the report instead of raising it, so that the rest is still imported."""
     try:
         yield
     except DamagedInput as error:
@@ -153,13 +157,13 @@ def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
 
 
 def note_damage(report: ImportReport, text: str) -> None:
-    """Adds a note of damage."""
+    """Add a note of damage."""
     report.notes.append(Damaged(text))
     report.damaged.append(report.notes[-1])
 
 
 def _at(path: AnyPath, note: str) -> str:
-    """A note on what is in the file at `path`, which names its archives without their folders."""
+    """Prefix a note with its file's path, in place of the bare file name."""
     own = os.path.basename(os.fspath(path)) + ": "
     text = f"{path}: {note.removeprefix(own)}"
     return Damaged(text) if isinstance(note, Damaged) else text
@@ -173,9 +177,9 @@ def copy_captures(
     report: ImportReport,
     way: Way,
 ) -> dict[str, int]:
-    """Records captures of a snapshot again, bodies as streams, sessions after those of the same name.
+    """Record captures of a snapshot again; sessions continue those of the same name.
 
-    Gives the number by which the events of each session were moved.
+    Returns the number by which each session's event numbers were shifted.
     """
     before: dict[str, int] = {}
     for number, capture in enumerate(captures):
@@ -191,7 +195,10 @@ def copy_captures(
 
 
 def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int = 0) -> None:
-    """Records a capture of a snapshot again, a large body as a stream, its events moved by `shift`. Raises DamagedInput."""
+    """Record a capture of a snapshot again, with its event numbers moved by `shift`. Raises DamagedInput.
+
+    A large body is copied as a stream.
+    """
     request = source.read_request(capture)
     with ExitStack() as stack:
         if max(capture.length, capture.original[2] if capture.original else 0) <= SMALL:
@@ -218,7 +225,7 @@ def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int 
 
 
 def copy_conversations(source: Snapshot, uri: str, writer: Writer, shifts: dict[str, int]) -> None:
-    """Stores again what was said over the web sockets of an address. Raises DamagedInput."""
+    """Store the web socket conversations of an address again. Raises DamagedInput."""
     for said in source.said_at(uri):
         session = str(said.get("session", ""))
         shift = shifts[session] if session in shifts else writer.last_event(session)
@@ -227,13 +234,13 @@ def copy_conversations(source: Snapshot, uri: str, writer: Writer, shifts: dict[
 
 
 def copy_view(source: Snapshot, view: View, writer: Writer) -> None:
-    """Stores a view of a snapshot again, with all that belongs to it. Raises DamagedInput."""
+    """Store a view of a snapshot again, with all its resources. Raises DamagedInput."""
     found = {kind: source.resource(kind, view.address) for kind in RESOURCES}
     writer.view(view, {kind: data for kind, data in found.items() if data is not None})
 
 
 def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[str, bytes]:
-    """What belongs to a view and can be read, by kind."""
+    """Return the readable resources of a view, by kind."""
     found: dict[str, bytes] = {}
     for kind in RESOURCES:
         with noting_damage(report, view.address):
@@ -243,6 +250,9 @@ def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[s
 
 
 def left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
-    """What a HAR or flow file held that could not be taken when it was opened or converted; or only what was "damaged"."""
+    """Return notes on what could not be taken from a HAR or flow file.
+
+    With `kind` "damaged", only notes of damage.
+    """
     listed = [said.get(kind) for said in snapshot.all_metadata(IMPORT) if isinstance(said, dict)]
     return [str(note) for notes in listed if isinstance(notes, list) for note in notes]

@@ -1,8 +1,9 @@
-"""Secrets that became known only after something that holds them had been stored.
+"""Late secrets: secrets that became known only after a record with them had been stored.
 
-The recorder replaces a secret from the moment it learns it. What was written before that can hold it still: a page
-that showed a token which a later answer gave a name. Nothing is rewritten (offsets and digests stand); it is found at the
-recording's end, noted in the snapshot's directory, and sealing refuses it. Where a recording was killed, sealing looks.
+The recorder replaces a secret from the moment it learns it. Earlier records can still hold it: a page that
+showed a token before another answer gave the token a name. Nothing is rewritten, since offsets and digests
+must stand. Such records are found at the recording's end and noted in the snapshot's directory, and sealing
+refuses them. If a recording was killed, sealing searches first.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 FILE = "stillweb/late.json"
-MOST_TOLD = 20  # records that an error names
+MOST_TOLD = 20  # most records that an error names
 WAY = "if it may be known, seal it with --keep-secrets (keep_secrets=True) and take the sealed one"
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A record with a secret in it: whose URL (without query), where it lies, and which part of it."""
+    """A record with a secret in it: its URL (without query), its place, and the part with the secret."""
 
     url: str
     record: str  # "FILE:OFFSET" of a capture, or the URI of a view's resource
@@ -43,8 +44,10 @@ class Late:
 
 
 def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
-    """Records that hold a secret which the redactor knows by now, in recorded order; then views, web sockets and requests
-    that failed."""
+    """Find records that hold a secret which the redactor knows by now.
+
+    Captures come first, in recorded order; then views, web sockets and failed requests.
+    """
     if not redactor.count:
         return []
     found: list[Late] = []
@@ -86,7 +89,10 @@ def _text(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def look_through(path: Path, redactor: Redactor) -> list[Late]:
-    """Notes which records of an open snapshot hold what `redactor` knows; forgets what it had kept for that."""
+    """Note which records of an open snapshot hold a secret that `redactor` knows.
+
+    Afterwards its stored list of learned secrets is deleted.
+    """
     from stillweb.snapshots.snapshot import Snapshot
 
     found: list[Late] = []
@@ -100,10 +106,11 @@ def look_through(path: Path, redactor: Redactor) -> list[Late]:
 
 
 def refuse(path: str | os.PathLike[str], state: Path | None = None) -> None:
-    """For whoever makes a snapshot to give away of what lies at `path`: raises GateFailed for an open one with late secrets.
+    """Raise GateFailed if `path` is an open snapshot with late secrets. Call it before giving away a copy.
 
-    One whose recorder has not looked for them (it was killed, or had no time) is looked through first. `state` is the
-    directory with the recording user's key (default: this user's). Raises UsageError while the recording goes on.
+    A snapshot whose recorder has not searched for them (it was killed, or had no time) is searched first.
+    `state` is the directory with the recording user's key (default: this user's). Raises UsageError while the
+    recording goes on.
     """
     directory = Path(os.fspath(path).removeprefix("file://"))
     _catch_up(directory, state or state_dir())
@@ -135,7 +142,7 @@ def _catch_up(path: Path, state: Path) -> None:
 
 
 def note(path: Path, found: list[Late]) -> None:
-    """Keep what was found beside an open snapshot, with what was found before."""
+    """Add late secrets to the list in an open snapshot's directory."""
     if not found:
         return
     all_of_it = list(dict.fromkeys([*noted(path), *found]))
@@ -147,7 +154,7 @@ def note(path: Path, found: list[Late]) -> None:
 
 
 def noted(path: Path) -> list[Late]:
-    """What was found in an open snapshot's directory. Raises DamagedInput."""
+    """Return the late secrets noted in an open snapshot's directory. Raises DamagedInput."""
     target = path / FILE
     try:
         return [Late(**one) for one in json.loads(target.read_text(encoding="utf-8"))]

@@ -1,7 +1,7 @@
-"""The redaction gate: looks through a whole snapshot for what still looks like a secret.
+"""The redaction gate: a search through a whole snapshot for values that still look like secrets.
 
-The recorder replaces secrets as it learns them; this looks at the result with fresh eyes and by the same rules, also at
-archives that others made. It reports, and changes nothing.
+The recorder replaces secrets as it learns them. This search applies the same rules to the finished snapshot,
+and to foreign archives. It reports, and changes nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 VIEWED = ("dom", "aria", "text", "pageinfo", "files")  # resources of a view that hold text
 _JSON: Headers = (("Content-Type", "application/json"),)
-_SHAPE = ("content-type", "content-encoding")  # fields that say what a body is
-OVERLAP = 1 << 13  # longer than any format but a private key, which is told by its beginning
+_SHAPE = ("content-type", "content-encoding")  # fields that give a body's format
+OVERLAP = 1 << 13  # longer than any known format except private keys, which are recognised by their start
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Something that looks like a secret: what kind, in which record and part of it, and its first characters."""
+    """A value that looks like a secret: its kind, record, part of the record, and first characters."""
 
     kind: str
     url: str
@@ -44,11 +44,11 @@ class Leak:
 
 
 def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -> list[Leak]:
-    """Every secret that a snapshot seems to hold, by file and offset; empty when the gate may open.
+    """Return every suspected secret in a snapshot, by file and offset; empty if the gate may open.
 
-    Private keys, well-known key and token formats anywhere; credentials in headers, session cookies, named query
-    values and form fields that are no pseudonyms. What a view shows, what web sockets said and
-    requests that failed are looked through, too; there `file` names the record.
+    It finds private keys and well-known key and token formats anywhere; and credentials in headers, session
+    cookies, named query values and form fields, unless they are pseudonyms. Views, web socket messages and
+    failed requests are searched, too; for them `file` names the record.
     """
     found: list[Leak] = []
     for number, capture in enumerate(snapshot.captures(), 1):
@@ -112,14 +112,14 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
 
 
 class _Finder(Redactor):
-    """Says what the recorder would have replaced, and replaces nothing."""
+    """A redactor that collects what the recorder would have replaced, and replaces nothing."""
 
     def __init__(self) -> None:
         super().__init__(b"")
         self._found: list[tuple[str, str]] = []
 
     def found(self, kind: str, secret: str) -> str:
-        """Note a secret; it stays as it is."""
+        """Note a secret, and keep it unchanged."""
         self._found.append((kind, secret))
         return secret
 
@@ -128,20 +128,20 @@ class _Finder(Redactor):
         return found
 
     def in_request(self, request: Request) -> Iterator[tuple[str, str, str]]:
-        """Yield part, kind and value of what looks secret in a request."""
+        """Yield part, kind and value of suspected secrets in a request."""
         self.url(request.url)
         yield from (("url", *one) for one in self._taken())
         yield from self.in_headers("request", request.headers)
         yield from (("request body", *one) for one in self.in_body(request))
 
     def in_headers(self, side: str, headers: Headers) -> Iterator[tuple[str, str, str]]:
-        """Yield part, kind and value of what looks secret in header fields."""
+        """Yield part, kind and value of suspected secrets in header fields."""
         for field in headers:
             self.headers((field,))
             yield from ((f"{side} header {field[0]}", *one) for one in self._taken())
 
     def in_body(self, request: Request) -> list[tuple[str, str]]:
-        """Return kind and value of what looks secret in the body that a client sent."""
+        """Return kind and value of suspected secrets in a client's body."""
         self.request(
             replace(request, url="", headers=tuple(h for h in request.headers if h[0].lower() in _SHAPE))
         )
@@ -149,7 +149,7 @@ class _Finder(Redactor):
 
 
 def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Iterator[bytes]:
-    """The body of an answer with these fields, decoded; as it is stored, too, where it is not what they say."""
+    """Yield a response body, decoded by its headers; then also as stored, if decoding fails."""
     encoding = next((value for name, value in headers if name.lower() == "content-encoding"), None)
     with snapshot.open_body(capture) as body:
         try:
@@ -162,7 +162,10 @@ def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Itera
 
 
 def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
-    """What was said over a web socket (its metadata record): whether by the client, and the bytes; then why it was closed."""
+    """Yield a web socket's messages: True if the client sent it, and its bytes; last the close reason.
+
+    `conversation` is the metadata record. Messages that can't be read are skipped.
+    """
     for one in conversation["messages"]:
         if not isinstance(one, dict):
             continue
@@ -180,11 +183,11 @@ def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
 
 
 def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
-    """Yield kind and value of private keys, well-known formats and named secrets in an answer, read piece by piece."""
+    """Yield kind and value of private keys, well-known formats and named secrets in a streamed response."""
     kept = b""
     for piece in pieces:
         data = kept + piece
-        # what may go on in the next piece is looked at again there; `scan` counts it once
+        # the end of a piece is searched again with the next one; `scan` removes the duplicates
         for kind, found in detect.known_formats(data):
             yield kind, found.decode("latin-1")
         for begin, end in detect.user_info(data):
@@ -202,14 +205,14 @@ def _private_keys(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def sample(value: str) -> str:
-    """The first characters: enough to find it, too few to use it."""
+    """Return the first characters of a secret: enough to find it, too few to use it."""
     return value[: min(6, len(value) // 4 + 1)].replace("\n", " ") + "…"
 
 
 def shown(url: str) -> str:
-    """A URL for a report: without its query, which may be what is secret."""
+    """Return a URL for a report: scheme, host and path, since the query may be secret."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # invalid brackets in the host
         return url.partition("?")[0]
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"

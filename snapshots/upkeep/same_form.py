@@ -1,4 +1,4 @@
-"""Posts that are the same but for what each visit is given anew: a login's password in its pseudonym, a CSRF token."""
+"""Matching of form posts that differ only in per-visit values: password pseudonyms and CSRF tokens."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Form = tuple[str, str, tuple[tuple[str, str], ...]]
 def same_forms(
     a: Snapshot, old: Mapping[Group, list[Capture]], b: Snapshot, new: Mapping[Group, list[Capture]]
 ) -> list[tuple[Group, Group]]:
-    """Groups of two snapshots that posted one form, but for values that look drawn.
+    """Pair the groups of two snapshots that posted the same form, ignoring values that look random.
 
-    Two of one snapshot that only such values tell apart (a form that was sent twice) can't be told which is which.
+    Two groups of one snapshot that differ only in such values (a form sent twice) can't be paired.
     """
     before, after = _by_form(a, old.items()), _by_form(b, new.items())
     shared = sorted(before.keys() & after.keys())
@@ -39,7 +39,7 @@ def _by_form(snapshot: Snapshot, groups: Iterable[tuple[Group, list[Capture]]]) 
 
 
 def _form_of(snapshot: Snapshot, capture: Capture) -> Form | None:
-    """Method, URL and sorted fields, with a mask for what looks drawn; None of what posts no form."""
+    """Return method, URL and sorted fields, with random-looking values masked; None if no form was posted."""
     if capture.method != "POST" or capture.request_offset < 0:
         return None
     request = snapshot.read_request(capture)

@@ -1,4 +1,4 @@
-"""Archive files opened beside each other: what a revisit in one of them repeats may lie in another."""
+"""Several archive files opened together: a revisit in one file may repeat a payload in another."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ AnyPath = str | os.PathLike[str]
 
 
 class SideBySide:
-    """The archive files among several, opened as one snapshot when that is first needed, once for all of them."""
+    """The archive files among `files`, opened together as one snapshot on first need."""
 
     def __init__(self, files: Sequence[AnyPath] = ()) -> None:
         self._files = files
         self._stack = ExitStack()
         self._wider: Snapshot | None = None
-        self._names: dict[Path, str] = {}  # of the files, in the wider snapshot; a number of six digits leads
-        self._notes: dict[str, set[str]] = defaultdict(set)  # what is said of each of them
+        self._names: dict[Path, str] = {}  # their names in the combined snapshot, which begin with six digits
+        self._notes: dict[str, set[str]] = defaultdict(set)  # notes on each of them
         self._held: OnDisk | None = None
 
     def captures_of(
         self, source: Snapshot, path: AnyPath, held: OnDisk
     ) -> tuple[Snapshot, int, Iterator[Capture], list[str]]:
-        """The snapshot that the captures of the one at `path` can be read from, how many there are, these in recorded
-        order, and what is said of them. `held` are its own.
+        """Return a snapshot to read the captures of `path` from, their number, the captures and notes.
 
-        It is the wider one where its revisits repeat what is in none of its own files.
+        `held` are the captures of `source`, the snapshot at `path`. The combined snapshot of all files is
+        used if the revisits of `source` repeat payloads that none of its own files has. Captures are in
+        recorded order.
         """
         lacking = any(note.endswith(NOWHERE) for note in source.notes)
         wider = self._wider or self._widen() if lacking and _is_archive(Path(path)) else None
@@ -57,7 +58,7 @@ class SideBySide:
             return None
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="stillweb-")))
         for number, file in enumerate(archives):
-            # files of one name may come from several folders
+            # files in different folders may have the same name
             name = self._names[file] = f"{number:06d}-{file.name}"
             (folder / name).symlink_to(file)
         self._held = self._stack.enter_context(OnDisk())
@@ -80,5 +81,5 @@ class SideBySide:
 
 
 def _is_archive(file: Path) -> bool:
-    # one that nobody may read is told of where it is opened itself
+    # an unreadable file is reported later, when it is opened by itself
     return file.is_file() and file.name.endswith(SUFFIXES) and os.access(file, os.R_OK)

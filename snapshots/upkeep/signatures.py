@@ -1,8 +1,11 @@
-"""The signature in a WACZ's datapackage-digest.json: https://specs.webrecorder.net/wacz-auth/0.1.0/
+"""The signature in a WACZ's datapackage-digest.json.
 
-Signed is the text of datapackage.json's hash, by ECDSA with SHA-256. An anonymous signature brings its public key, one
-in the name of a domain the domain's certificates and a time stamp. Checked is what can be checked without a network
-and without trusting anybody: that the key which is there made the signature. Whose key it is, is said not to be known.
+It is specified at https://specs.webrecorder.net/wacz-auth/0.1.0/
+
+The signed text is the hash of datapackage.json; the algorithm is ECDSA with SHA-256. An anonymous signature
+comes with its public key; a signature in the name of a domain comes with the domain's certificates and a time
+stamp. The check needs no network and no trust: it proves that the enclosed key made the signature, but not
+whose key it is.
 """
 
 from __future__ import annotations
@@ -23,14 +26,17 @@ from stillweb.snapshots.opening import open_container
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`sound` is None where it can't be told here; `words` say what was checked, or what is wrong, in a line."""
+    """The result of a signature check.
+
+    `sound` is None if it can't be decided here; `words` is a line on what was checked, or what is wrong.
+    """
 
     sound: bool | None
     words: str
 
 
 def check_signature(digest: Mapping[str, Any], package_hash: str) -> Signature | None:
-    """The signature in a digest file whose package has this hash (`sha256:…`); None if it is not signed."""
+    """Check a digest file's signature of the package hash (`sha256:…`); None if it is not signed."""
     signed = digest.get("signedData")
     if signed is None:
         return None
@@ -102,7 +108,10 @@ def _domain(signed: Mapping[str, Any], made: bytes) -> Signature:
 
 
 def _made_by(key: Any, made: bytes, text: str) -> bool | None:
-    """Whether a key made a signature, as r and s one after the other (WebCrypto) or in DER; None for no EC key."""
+    """Return True if the key made the signature; None if it is no EC key.
+
+    The signature is r and s concatenated (WebCrypto) or DER.
+    """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -126,13 +135,16 @@ def _made_by(key: Any, made: bytes, text: str) -> bool | None:
 
 
 def signature_of(path: str | os.PathLike[str]) -> Signature | None:
-    """The signature of a WACZ made by others, None without one. Raises UsageError and DamagedInput."""
+    """Check the signature of a foreign WACZ; return None if it has none.
+
+    Raises UsageError and DamagedInput.
+    """
     container = open_container(path)
     try:
         digest, package = container.member(DIGEST), container.member(PACKAGE)
         value = json.loads(digest) if digest is not None else None
     except (ValueError, RecursionError, TooLarge):
-        return None  # `verify` says that it is damaged
+        return None  # `verify` reports the damage
     finally:
         container.close()
     if not isinstance(value, dict) or package is None:

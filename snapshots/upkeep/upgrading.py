@@ -1,7 +1,7 @@
-"""What today's extractors would make of the pages whose texts are frozen, and taking that over, on request only.
+"""Upgrade of frozen texts to what the installed extractors produce, on request only.
 
-Frozen texts stay as they are whatever is installed. `changes` extracts all of them anew and compares; `accept` writes
-another snapshot, or a layer to lie over the first, in which the new texts stand. The first is never touched.
+Frozen texts never change by themselves. `changes` extracts all of them anew and compares; `accept` writes
+another snapshot, or a layer over the first one, with the new texts. The first snapshot is never changed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from stillweb.snapshots.upkeep import late
 from stillweb.snapshots.upkeep.assembling import Assembly, Range, introductions, ranges
 from stillweb.snapshots.upkeep.diff import counts, unified
 
-CHANGED = "changed"  # the words, pages or title
-SAME = "same"  # the words are, but another extractor or version made them
-ADDED = "added"  # nothing was frozen
-LOST = "lost"  # nothing comes out any more; what is frozen stays
+CHANGED = "changed"  # words, pages or title differ
+SAME = "same"  # the words are the same, but the extractor, its version, options or metadata differ
+ADDED = "added"  # there was no text before
+LOST = "lost"  # the extractor now yields no text; the frozen one stays
 KINDS = (CHANGED, ADDED, LOST, SAME)
 MEDIA = "text/markdown;charset=utf-8"
 Progress = Callable[[int, int], None]
@@ -42,7 +42,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class TextUpgrade:
-    """What would become of one frozen text. `text` is the unified difference, old to new."""
+    """The upgrade of one frozen text."""
 
     kind: str
     job: Job
@@ -51,22 +51,22 @@ class TextUpgrade:
 
     @property
     def address(self) -> str:
-        """The text's address."""
+        """Return the text's address."""
         return self.job.address
 
     @property
     def text(self) -> str:
-        """The unified difference; "" where the words are the same."""
+        """Return the unified diff, old to new; "" if the words are the same, or the new text is lost."""
         old, new = (t.markdown if t else "" for t in (self.before, self.after))
         return "" if self.kind == LOST else unified(old, new, _maker(self.before), _maker(self.after))
 
     @property
     def acceptable(self) -> bool:
-        """Whether there is a new text to take over."""
+        """Return True if there is a new text to accept."""
         return self.after is not None and self.kind != LOST
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         more, fewer = counts(self.text)
         warnings = list(self.after.warnings) if self.after else []
         return {
@@ -88,7 +88,7 @@ def _maker(text: FrozenText | None) -> str:
 def changes(
     snapshot: Snapshot, *, workers: int | None = None, progress: Progress | None = None
 ) -> Iterator[TextUpgrade]:
-    """The texts that would differ in anything if they were frozen now, by address."""
+    """Yield the texts that would differ in any way if they were frozen now, by address."""
     todo = jobs(snapshot)
     for done, (job, after) in enumerate(extract_all(snapshot, todo, workers=workers), 1):
         found = _compared(job, snapshot.text(job.address), after)
@@ -127,12 +127,13 @@ def accept(
     *,
     layer: bool = False,
 ) -> str:
-    """Writes the new texts to `out` and gives the id of what is there.
+    """Write the new texts to `out` and return the id of the result.
 
-    A whole snapshot in which they stand in place of the old ones, or, as a `layer`, only the texts, to be opened
-    over the first. A directory, or a sealed file where `out` ends in `.wacz`. Records keep the dates of their sources, so
-    that the same upgrade has the same id. Raises GateFailed as `late.refuse` does, UsageError for an `out` that exists, and for a whole of an archive
-    that Stillweb didn't write (its page lists are its own; take a layer).
+    The result is a whole snapshot with the new texts in place of the old ones, or, with `layer`, only the
+    texts, to be opened over the first snapshot. `out` is a directory, or a sealed file if it ends in `.wacz`.
+    Records keep the dates of their sources, so that the same upgrade has the same id. Raises GateFailed as
+    `late.refuse` does, UsageError if `out` exists, or if `layer` is False and Stillweb didn't write the
+    archive (its page lists would be lost).
     """
     late.refuse(path)
     taken = {one.address: one for one in found if one.acceptable}
@@ -144,7 +145,7 @@ def accept(
                     f"{path}: was not written by Stillweb; take a layer, or 'stillweb import' it first"
                 )
             packer = Packer(software_name(), Path())
-            packer.serial = itertools.count(container.size)  # no number is given twice
+            packer.serial = itertools.count(container.size)  # so that no serial number is used twice
             records = [_record(packer, container, snapshot, taken[a]) for a in sorted(taken)]
             index, _ = open_index(container)
             with Assembly(out, container) as new:
@@ -162,7 +163,7 @@ def accept(
 
 
 def _places(lines: Iterable[bytes], addresses: Iterable[str]) -> dict[str, list[Range]]:
-    """Where the frozen texts of addresses lie."""
+    """Return the places of the frozen texts of addresses, by archive file."""
     wanted = set(addresses)
     found: dict[str, list[Range]] = {}
     for line in lines:
@@ -173,7 +174,7 @@ def _places(lines: Iterable[bytes], addresses: Iterable[str]) -> dict[str, list[
 
 
 def _record(packer: Packer, container: Container, snapshot: Snapshot, one: TextUpgrade) -> bytes:
-    """The new text as a record: of the same source and date as the old one."""
+    """Return the new text as a record with the source and date of the old one."""
     text, job = one.after, one.job
     assert text is not None
     old = snapshot.record_of("conversion", one.address)

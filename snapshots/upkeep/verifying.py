@@ -1,4 +1,4 @@
-"""Is a snapshot sound? Every record, digest, offset, index line and listed file is read again."""
+"""Verification of a snapshot: every record, digest, offset, index line and listed file is read again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OURS = "warc-stillweb-session"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a check found. `check` names it; `offset` is -1 where there is none."""
+    """One fault found by a check. `check` names the check; `offset` is -1 if there is none."""
 
     check: str  # zip, package, signature, pages, record, digest, revisit, pair, index, id, text
     file: str
@@ -64,9 +64,9 @@ class Problem:
 
 
 def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Problem]:
-    """The problems of a snapshot or archive; an empty list means that it is sound.
+    """Return the problems of a snapshot or archive; an empty list means that it is sound.
 
-    Raises UsageError when nothing is there. What can't be opened at all is one problem, too.
+    Raises UsageError if nothing is there. A snapshot that can't be opened is one problem, too.
     """
     try:
         container = open_container(path)
@@ -114,7 +114,7 @@ class _Check:
     # -- the package
 
     def package(self) -> None:
-        """datapackage.json lists every file with its size and hash, and has the digest it should have."""
+        """Check that datapackage.json lists every file with its size and hash, and matches its own digest."""
         data = self.container.member(PACKAGE)
         if data is None:
             if self.container.kind == "wacz":
@@ -177,7 +177,7 @@ class _Check:
             self.advance(place.size)
 
     def pages(self) -> None:
-        """Page lists are JSON lines with a header; every page has a URL and a time."""
+        """Check that page lists are JSON lines with a header, and every page has a URL and a time."""
         for name, place in self.container.members.items():
             if not (name.startswith("pages/") and name.endswith(".jsonl")):
                 continue
@@ -198,7 +198,10 @@ class _Check:
     # -- the records
 
     def records(self) -> Built:
-        """Every record has the form, length and digests that it says; revisits and requests find their partners."""
+        """Check the form, length and digests of every record, and that partners exist.
+
+        Partners are a revisit's original and a response's request.
+        """
         parts: list[list[Part]] = []
         for name in sorted(self.container.archives):
             try:
@@ -276,11 +279,11 @@ class _Check:
     # -- the index
 
     def index(self, built: Built) -> None:
-        """Index lines are sorted, point at the records they describe, and none is missing."""
+        """Check that index lines are sorted, match their records, and none is missing."""
         if INDEX in self.container.members and self.container.own:
             if build.fits(self.container):
                 self.own_index(built)
-            elif not build.by_another_version(self.container):  # which is never read
+            elif not build.by_another_version(self.container):  # another version's index is never read
                 self.found("index", INDEX, -1, "does not fit the archives; rebuild it: stillweb index")
             return
         for name in sorted(self.container.members):
@@ -332,7 +335,10 @@ class _Check:
             self.found("index", name, -1, f"can't be read to its end: {error}")
 
     def foreign_lines(self, name: str, lines: Iterable[bytes]) -> None:
-        """Each line of an index of others names a record that is there. Raises what reading them raises."""
+        """Check that each line of a foreign index names an existing record.
+
+        Raises what reading the lines raises.
+        """
         for number, line in enumerate(lines, 1):
             if line.startswith((b"!meta", b" CDX")) or not line.strip():
                 continue
@@ -357,7 +363,7 @@ class _Check:
                 self.found("index", name, -1, f"line {number}: the record at {file}: {offset} is of {uri}")
 
     def identity(self, built: Built) -> None:
-        """The id is that of the records, rules and profile."""
+        """Check that the id is that of the records, rules and profile."""
         own = self.container.own
         if not own:
             return
@@ -371,7 +377,7 @@ class _Check:
             self.found("id", INDEX, -1, "a record has no identity")
 
     def texts(self, built: Built) -> None:
-        """Frozen texts can be read, and what was converted could be."""
+        """Check that frozen texts, views, failures and import reports can be read."""
         from stillweb.snapshots.snapshot import frozen_text
 
         archives = Archives(self.container.archives)
@@ -394,7 +400,7 @@ class _Check:
                 self.found("text", place[0], place[1], str(error))
 
     def metadata(self, timestamp: str, entry: dict[str, Any], archives: Archives) -> None:
-        """A record that says what a view is, or how a request failed, can be read."""
+        """Check that a record of a view or a failed request can be read."""
         file, offset = entry["filename"], int(entry["offset"])
         try:
             if entry["mime"] == VIEW_MEDIA:
@@ -405,7 +411,7 @@ class _Check:
             self.found("record", file, offset, f"can't be read: {error}")
 
     def converted(self, entry: dict[str, Any], archives: Archives) -> None:
-        """All of the HAR or flow file that this was made of could be read."""
+        """Report what could not be read from the HAR or flow file that the snapshot was converted from."""
         record = archives.entry(entry["filename"], entry)
         for note in json.loads(record.block).get("damaged", ()):
             file, _, message = note.partition(": offset ")
@@ -419,7 +425,7 @@ def _key(line: bytes) -> tuple[str, str]:
 
 
 def _difference(line: bytes, right: bytes) -> str:
-    """The members in which two lines differ."""
+    """Return the names of the members in which two lines differ."""
     (key, time, entry), (right_key, right_time, right_entry) = parse_line(line), parse_line(right)
     names = [n for n in {**right_entry, **entry} if entry.get(n) != right_entry.get(n)]
     names += ["urlkey"] * (key != right_key) + ["timestamp"] * (time != right_time)

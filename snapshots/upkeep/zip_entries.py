@@ -1,4 +1,4 @@
-"""Is a zip one that can be read in place? Its entries are stored, have the CRC they say, one name each, and stay inside."""
+"""Checks of a zip that is read in place: entries are stored, unique, intact (CRC) and inside the snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stillweb.snapshots.opening import BAD_ZIP, largest
 
 
 def faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
-    """What is wrong with the entries of a zip: the name of each, its offset and the fault, in words."""
+    """Yield the faults of a zip's entries: name, offset and message."""
     with zipfile.ZipFile(Reader(whole)) as listing:
         seen: set[str] = set()
         for entry in listing.infolist():

@@ -1,4 +1,4 @@
-"""Indexes of others: CDXJ, plain or as ZipNum (gzip members one after the other)."""
+"""Foreign indexes: CDXJ, plain or as ZipNum (concatenated gzip members)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from stillweb.snapshots.decompression import MOST, TooLarge, too_large, within
 from stillweb.snapshots.http.encodings import decode_pieces
 from stillweb.snapshots.machine.places import Place, chunks, lines_in
 
-LONGEST = 1 << 20  # bytes of a line that is one
+LONGEST = 1 << 20  # most bytes of a line
 
 
 def plain_lines(place: Place) -> Iterator[bytes]:
-    """Return the lines of an index that may be compressed. Raises TooLarge, and EncodingProblem where it is damaged."""
+    """Yield the lines of an index that may be compressed.
+
+    Raises TooLarge, and EncodingProblem if it is damaged.
+    """
     pieces = chunks(place)
     if place.read(0, 2) == warc.GZIP_MAGIC:
         pieces = within(decode_pieces(pieces, "gzip"), MOST, lambda: TooLarge(too_large(place.name, MOST)))

@@ -56,11 +56,13 @@ def test_no_module_of_the_gateway_can_open_a_connection() -> None:
         found = offences(path.read_text())
         if path.stem == "listening":
             found.remove("getaddrinfo")  # of the address to listen on
+        if path.stem == "lines":
+            found.remove("connect")  # sqlite3's, to a file
         assert found == [], path
 
 
 def test_the_gateway_runs_nothing_from_elsewhere() -> None:
-    code = "import sys, stillweb.proxy.serving.gateway, stillweb.proxy.serving.http2; import stillweb.proxy.serving.worker; print(*sorted(m for m in sys.modules if m.startswith('stillweb.proxy.')))"
+    code = "import sys, stillweb.proxy.serving.gateway, stillweb.proxy.serving.http2; print(*sorted(m for m in sys.modules if m.startswith('stillweb.proxy.')))"
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

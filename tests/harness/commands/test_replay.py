@@ -20,7 +20,6 @@ import pytest
 from stillweb.proxy.isolation import can_isolate
 from stillweb.proxy.pages.browser import find_browser
 from stillweb.proxy.serving import ledger
-from stillweb.proxy.serving.workers import default_count
 from stillweb.proxy.wire.certificates import EARLIER_DAYS
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
@@ -30,7 +29,7 @@ from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
 from tests.proxy.origin import Answer, Origin
 from tests.snapshots.making import exchange
 from tests.support.command_line import Started, stillweb
-from tests.support.waiting import HANG, STARTS, until
+from tests.support.waiting import HANG
 
 SERPER = "https://google.serper.dev/search"
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
@@ -44,19 +43,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Started, str, list[int]]]:
-    """Two processes, the address, and their numbers."""
-    started = Started("replay", make(tmp_path / "s"), "--workers", "2")
+def served(tmp_path: Path) -> Iterator[tuple[Started, str]]:
+    """A server, and its address."""
+    started = Started("replay", make(tmp_path / "s"))
     try:
-        address = started.line()
-        yield started, address, children(started.process.pid)
+        yield started, started.line()
     finally:
         if started.process.poll() is None:
             started.end(0)
-
-
-def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def client(address: str, session: str = "default") -> httpx.Client:
@@ -80,82 +74,39 @@ def searches(address: str, session: str) -> list[Any]:
     return said
 
 
-def test_searches_are_the_same_in_one_process_and_in_several(site: Path, tmp_path: Path) -> None:
-    said, hashes = [], []
-    for count in "12":
-        path = tmp_path / f"ledger{count}"
-        started = Started("replay", site, "--workers", count, "--synthetic-search", "--ledger", path)
-        address = started.line()
-        with ThreadPoolExecutor(4) as pool:
-            said.append(list(pool.map(lambda name, a=address: searches(a, name), "abcd")))
-        with client(address) as c:
-            assert c.get("http://stillweb.local/").json()["processes"] == int(count)
-        started.process.terminate()
-        assert started.end().code == 0
-        entries = ledger.read(path)
-        for name in "abcd":
-            mine = [entry for entry in entries if entry["session"] == name]
-            assert [entry["seq"] for entry in mine] == [0, 1, 2, 3]
-            assert [entry["verdict"] for entry in mine] == ["exact", "synthetic", "exact", "miss"]
-        hashes.append(ledger.hash_entries(entries))
-    assert said[0] == said[1]
-    assert hashes[0] == hashes[1]
-    assert json.loads(said[0][0][0][2]) == FOUND
-    assert said[0][0][1][2] != said[0][1][1][2]
-
-
-def test_as_many_as_cores_serve_and_one_for_a_program(tmp_path: Path) -> None:
-    path = make(tmp_path / "s")
-    started = Started("replay", path)
+def test_searches_of_sessions_at_once_are_each_ones_own(site: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    started = Started("replay", site, "--synthetic-search", "--ledger", path)
     address = started.line()
-    with client(address) as c:
-        assert c.get("http://stillweb.local/").json()["processes"] == default_count()
-    assert len(children(started.process.pid)) == (default_count() if default_count() > 1 else 0)
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(lambda name: searches(address, name), "abcd"))
     started.process.terminate()
     assert started.end().code == 0
-    asks = "import os, urllib.request as u; print(u.urlopen('http://stillweb.local/').read().decode())"
-    done = stillweb("replay", path, "--", sys.executable, "-c", asks)
-    assert (done.code, json.loads(done.out)["processes"]) == (0, 1)
+    entries = ledger.read(path)
+    for name in "abcd":
+        mine = [entry for entry in entries if entry["session"] == name]
+        assert [entry["seq"] for entry in mine] == [0, 1, 2, 3]
+        assert [entry["verdict"] for entry in mine] == ["exact", "synthetic", "exact", "miss"]
+    assert json.loads(said[0][0][2]) == FOUND
+    assert said[0][1][2] != said[1][1][2]
+    assert said[0] == said[2]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_to_all_processes_ends_them_in_order(
-    served: tuple[Started, str, list[int]], number: int, code: int
-) -> None:
+def test_a_signal_ends_the_server_in_order(served: tuple[Started, str], number: int, code: int) -> None:
     """As a terminal or a service manager sends it."""
-    started, address, pids = served
+    started, address = served
     with client(address) as c:
         assert c.get("http://a.test/none").status_code == 504
-    for pid in pids:  # these leave it to the first
-        os.kill(pid, number)
     os.killpg(started.process.pid, number)
     done = started.end()
     assert done.code == code
     assert "1 request was not in the snapshot" in done.err
 
 
-def test_nothing_is_left_of_a_killed_server(served: tuple[Started, str, list[int]]) -> None:
-    started, _, pids = served
-    commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (*pids, started.process.pid)]
-    assert (len(pids), len(set(commands))) == (2, 1)  # forks
-    started.process.kill()
-    assert started.end().code == -signal.SIGKILL  # and it looks for what is left
-
-
-def test_a_lost_process_ends_the_server_and_is_told(served: tuple[Started, str, list[int]]) -> None:
-    started, _, pids = served
-    os.kill(pids[1], signal.SIGKILL)
-    done = started.end()
-    assert done.code == 4
-    assert done.said == (
-        "stillweb: error: process 2 of the gateway was killed by signal 9: its sessions can't be answered any more, "
-        "and the last lines of its ledger may be missing"
-    )
-
-
-def test_misses_of_all_processes_count(tmp_path: Path) -> None:
+def test_misses_of_all_sessions_count(tmp_path: Path) -> None:
     path, book = make(tmp_path / "s"), tmp_path / "ledger"
-    started = Started("replay", path, "--workers", "2", "--max-misses", "3", "--ledger", book)
+    started = Started("replay", path, "--max-misses", "3", "--ledger", book)
     address = started.line()
     for name in "abcd":
         with client(address, name) as c:
@@ -220,30 +171,6 @@ def test_a_port_of_this_machine_is_let_into_the_isolation_and_nothing_else(tmp_p
         ), done.err
         assert f"let in from this machine, and nothing else: {name}:{origin.port}\n" in done.err
         assert not other.asked
-
-
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
-def test_all_processes_are_isolated(tmp_path: Path) -> None:
-    pids, go = tmp_path / "pids", tmp_path / "go"
-    program = (
-        "import os, time, urllib.request as u; from pathlib import Path; parent = os.getppid();"
-        "children = Path(f'/proc/{parent}/task/{parent}/children').read_text();"
-        "print(u.urlopen('https://a.test/0').status);"
-        f"Path({str(pids)!r}).write_text(str(parent) + ' ' + children + ' .')\n"
-        f"while not Path({str(go)!r}).exists(): time.sleep(0.01)"
-    )
-    words = ("--isolate", "--workers", "2", "--", sys.executable, "-c", program)
-    started = Started("replay", make(tmp_path / "s"), *words)
-    try:
-        assert until(lambda: pids.exists() and pids.read_text().endswith("."), STARTS)
-        # looked at from out here: among themselves, a user's processes without rights may not look at one that has some
-        inside = [os.readlink(f"/proc/{pid}/ns/net") for pid in pids.read_text().split()[:-1]]
-    finally:
-        go.touch()
-        done = started.end()
-    assert (done.code, done.out) == (0, "200\n"), done
-    assert (len(inside), len(set(inside))) == (4, 1)
-    assert inside[0] != os.readlink("/proc/self/ns/net")
 
 
 def test_the_browser_script_of_the_document_misses_nothing(tmp_path: Path) -> None:

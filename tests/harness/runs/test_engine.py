@@ -129,7 +129,7 @@ def test_what_is_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     with pytest.raises(UsageError, match="at least 1"):
         LocalEngine(0)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingCapability, match="pip install ray"):
+    with pytest.raises(MissingCapability, match=r"pip install 'stillweb\[ray\]'"):
         make_engine("ray", tmp_path, 3)
 
 

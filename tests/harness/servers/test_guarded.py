@@ -78,8 +78,8 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
 
 
 @contextlib.contextmanager
-def gateway(frozen: Snapshot, folder: Path, workers: int = 1) -> Iterator[Server]:
-    with Gateway(frozen, workers=workers) as it:
+def gateway(frozen: Snapshot, folder: Path) -> Iterator[Server]:
+    with Gateway(frozen) as it:
         yield Server(it.port, b"GET / HTTP/1.1\r\nAccept: text/html\r\n")
 
 
@@ -187,12 +187,9 @@ def test_only_this_machine_is_answered(server: Server, capfd: pytest.CaptureFixt
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_recorded_site_is_still_asked_for_by_its_name(
-    workers: int, frozen: Snapshot, tmp_path: Path
-) -> None:
+def test_a_recorded_site_is_still_asked_for_by_its_name(frozen: Snapshot, tmp_path: Path) -> None:
     """Host is the recorded one there, and scripts of its pages send their Origin."""
-    with gateway(frozen, tmp_path, workers) as server:
+    with gateway(frozen, tmp_path) as server:
         asked = (
             b"GET http://%b/ HTTP/1.1\r\nHost: %b\r\nOrigin: https://other.test\r\nConnection: close\r\n\r\n"
         )
@@ -271,13 +268,6 @@ def test_what_is_no_request_is_refused_or_answered_at_once(
     err = capfd.readouterr().err
     assert "Traceback" not in err
     assert "Exception" not in err
-
-
-def test_lines_without_cr_are_refused_by_many_processes_too(frozen: Snapshot, tmp_path: Path) -> None:
-    with gateway(frozen, tmp_path, 2) as server:
-        for name, data in BROKEN.items():
-            if "CR" in name and "chunks" not in name:
-                assert status(said(server.port, data)) == 400, name
 
 
 def test_a_token_is_needed_where_calls_write(frozen: Snapshot, tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stillweb.proxy.pages.acting import Driver
 from stillweb.proxy.pages.browser import BrowserHost, complete
 from stillweb.proxy.pages.spares import Spares
@@ -24,8 +22,7 @@ p.textContent = [Date.now(), Math.random(), crypto.randomUUID(), performance.now
 document.cookie = "a=b"; localStorage.x = 1;</script>"""
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_spare_is_as_any_other(tmp_path: Path, workers: int) -> None:
+def test_a_spare_is_as_any_other(tmp_path: Path) -> None:
     profile = complete(Profile())
     with Writer.open(tmp_path / "s", profile=profile) as writer:
         record(writer, SITE, PAGE, headers=(("Content-Type", "text/html"),))
@@ -59,7 +56,7 @@ def test_a_spare_is_as_any_other(tmp_path: Path, workers: int) -> None:
 
     with (
         Snapshot.open(tmp_path / "s") as snapshot,
-        Gateway(snapshot, workers=workers) as gateway,
+        Gateway(snapshot) as gateway,
     ):
         found = asyncio.run(go(gateway))
         assert sorted(gateway.stats.sessions) == ["four", "one", "three", "two"]

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
-from tests.proxy.frozen import Site
-from tests.proxy.gateways import BIG, PAGE, drained
+from tests.proxy.gateways import BIG, PAGE
 from tests.support.waiting import HANG, until
 
 
@@ -68,50 +66,14 @@ def test_a_handshake_that_fails_is_told(gateway: Gateway) -> None:
     assert "refused: TLS with the proxy itself failed" in told[-1]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
-@pytest.mark.parametrize("path", ["http://a.test/", "https://a.test/", "https://a.test/big"])
-def test_several_processes_answer_it(path: str, tmp_path: Path, authority: Authority) -> None:
-    site = Site(tmp_path / "snap")
-    site.add("http://a.test/", b"plain")
-    site.add("https://a.test/", b"within", protocol="h2")
-    site.add("https://a.test/big", BIG, protocol="h2")
-    with site.open() as snapshot, Gateway(snapshot, authority=authority, workers=2) as gateway:
-        status = fetch(gateway, "http://stillweb.local/", tmp_path / "status")
-        got = [fetch(gateway, path, tmp_path / "got") for _ in range(2)]
-        gateway.close()
-        entries = gateway.ledger.entries()
-    assert b'"requests"' in status
-    assert set(got) == {{"http://a.test/": b"plain", "https://a.test/": b"within"}.get(path, BIG)}
-    assert [(e["session"], e["verdict"]) for e in entries] == [("entrance", "exact")] * 2
-
-
-def test_several_processes_tell_a_handshake_that_fails(tmp_path: Path, authority: Authority) -> None:
-    site = Site(tmp_path / "snap")
-    site.add("http://a/", b"here")
-    with site.open() as snapshot, Gateway(snapshot, authority=authority, workers=2) as gateway:
-        with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
-            sock.sendall(b"\x16\x03\x01\x00\x05abcde")
-            drained(sock)
-        assert until(lambda: (gateway.stats.misses, gateway.stats.malformed) == (1, 1))
-        gateway.close()
-        (entry,) = gateway.ledger.entries()
-    assert (entry["method"], entry["url"], entry["status"]) == ("?", "?", 0)
-    assert "refused: TLS with the proxy itself failed" in entry["why"]
-
-
-def test_what_is_left_open_ends(gateway: Gateway, tmp_path: Path, authority: Authority) -> None:
-    site = Site(tmp_path / "snap")
-    site.add("http://a.test/", b"here")
-    ask = b"GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n"
-    with site.open() as snapshot, Gateway(snapshot, authority=authority, workers=2) as several:
-        for one in (gateway, several):
-            context = ssl.create_default_context(cafile=one.ca_path)
-            before = one.stats.connections
-            with (
-                socket.create_connection(("127.0.0.1", one.port), timeout=HANG) as sock,
-                context.wrap_socket(sock, server_hostname="127.0.0.1") as within,
-            ):
-                within.sendall(ask)
-                assert within.recv(1 << 16).startswith(b"HTTP/1.1 ")
-                assert until(lambda one=one, before=before: one.stats.connections > before)
-            assert until(lambda one=one, before=before: one.stats.connections == before)
+def test_what_is_left_open_ends(gateway: Gateway) -> None:
+    context = ssl.create_default_context(cafile=gateway.ca_path)
+    before = gateway.stats.connections
+    with (
+        socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock,
+        context.wrap_socket(sock, server_hostname="127.0.0.1") as within,
+    ):
+        within.sendall(b"GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        assert within.recv(1 << 16).startswith(b"HTTP/1.1 ")
+        assert until(lambda: gateway.stats.connections > before)
+    assert until(lambda: gateway.stats.connections == before)

@@ -37,11 +37,10 @@ def test_thirty_two_sessions_at_once(gateway: Gateway) -> None:
         assert [e["status"] for e in mine] == [200, 504, 200] * 5
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_clients_without_a_name_are_a_programs(tmp_path: Path, workers: int) -> None:
+def test_clients_without_a_name_are_a_programs(tmp_path: Path) -> None:
     site = Site(tmp_path / "s")
     site.add("http://a.test/", b"a")
-    with site.open() as snapshot, Gateway(snapshot, workers=workers) as gateway:
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
         gateway.nameless_are("north")
         assert "north" in gateway.proxy_url("north")  # after which others are asked for their names
         for proxy in (gateway.url, gateway.proxy_url("north")):

@@ -206,9 +206,9 @@ class Model:
         chances: dict[str, float] = {}
         for group in by_pattern.values():
             weighed = sorted((-self.chance(t, self.kinds[t], target.event), t) for t in group)
-            total = sum(-chance for chance, _ in weighed)
-            first = weighed[0][1]
-            groups[first] = [(t, -chance / total) for chance, t in weighed]
+            odds = [-chance / (1 + chance) for chance, _ in weighed]
+            total, first = sum(odds), weighed[0][1]
+            groups[first] = [(t, own / total) for own, (_, t) in zip(odds, weighed, strict=True)]
             chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
         kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
         return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)

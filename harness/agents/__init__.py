@@ -3,7 +3,8 @@
     load_agent("script:walk.yaml")        load_agent("openai:gpt-5-mini")      load_agent("agent.yaml")
     load_agent("command:python agent.py") load_agent("package.module:make_agent")
 
-A YAML file names its kind in the member `agent`. An import path gives an `Agent`, or a callable that makes one.
+A YAML file names its kind in the member `agent`. An import path names an `Agent` or a callable that
+makes one.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class Agent(Protocol):
-    """Anything that turns a task into an answer with the tools it is given."""
+    """Something that turns a task into an answer with the tools of its attempt."""
 
     name: str
 
     def identity(self) -> dict[str, Any]:
-        """JSON for traces and certificates: kind, model, digests of prompts; no path, no key."""
+        """Return JSON for traces and certificates: kind, model, digests of prompts; no path, no key."""
         ...
 
     async def run(self, attempt: Attempt) -> str | None:
-        """The answer, or None where there is none. LimitReached may pass through."""
+        """Return the answer, or None if there is none. May raise LimitReached."""
         ...
 
 
@@ -42,14 +43,16 @@ _KINDS = ("script", "openai", "command")
 @runtime_checkable
 class _LetIn(Protocol):
     def let_in(self) -> list[tuple[str, int]]:
-        """Host and port of what it asks on this machine."""
+        """Return host and port of the local services that the agent calls."""
         ...
 
 
 def load_agent(spec: str, **options: Any) -> Agent:
-    """The agent that a specification names (see the module's text). UsageError says what is wrong with it.
+    """Return the agent that a specification names (see the module's docstring).
 
-    `options` go over those of a YAML file.
+    Raise UsageError if it is wrong.
+
+    `options` override those of a YAML file.
     """
     kind, colon, rest = spec.partition(":")
     if rest and kind == "script":
@@ -75,9 +78,10 @@ def load_agent(spec: str, **options: Any) -> Agent:
 
 
 def let_in_for(spec: str) -> list[tuple[str, int]]:
-    """Ports of this machine that the agent asks itself, so that isolation must let them in: its model's, say.
+    """Return the host and port of local services that the agent calls itself, e.g. its model's endpoint.
 
-    Of an agent of one's own there are none: its code is not to run before it is isolated. Raises as `load_agent`.
+    Isolation must let the agent reach them. The list is empty for a custom agent, whose code must not run
+    before it is isolated. Raises as `load_agent` does.
     """
     if not _is_ours(spec):
         return []
@@ -86,7 +90,7 @@ def let_in_for(spec: str) -> list[tuple[str, int]]:
 
 
 def _is_ours(spec: str) -> bool:
-    """Whether loading an agent runs no code but ours."""
+    """Return True if loading the agent runs only code of this package."""
     kind, _, rest = spec.partition(":")
     if rest and kind in _KINDS:
         return True
@@ -99,10 +103,11 @@ def _is_ours(spec: str) -> bool:
 
 
 def identity_of(agent: Agent) -> dict[str, Any]:
-    """What an agent says it is, as the run's files hold it: a tuple is a list there. UsageError for what is no JSON object.
+    """Return an agent's identity as JSON, as the run's files hold it (tuples become lists).
 
-    Of one's own it has the SHA-256 (hex) of the file of its class, by its name, where it names no `files` itself: one that
-    was edited is another agent, whether or not it says so. Secrets, as among the words of a command, are masked.
+    The identity of a custom agent includes the SHA-256 (hex) of its class's file, unless it has `files`
+    itself: an edited agent is another agent. Secrets, e.g. among the words of a command, are masked. Raise
+    UsageError if the identity is not a JSON object.
     """
     said: Any = agent.identity()
     try:

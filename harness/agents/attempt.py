@@ -1,4 +1,4 @@
-"""An attempt: one agent at one task, with its tools, its limits and its trace."""
+"""One agent's attempt at one task, with its tools, limits and trace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 
 
 class ToolSpec(Protocol):
-    """What a model is told of a tool."""
+    """Description of a tool that a model is shown."""
 
     @property
     def name(self) -> str: ...
@@ -35,7 +35,7 @@ class ToolSpec(Protocol):
 
 
 class ToolSession(Protocol):
-    """One client's tools (stillweb.harness.tools); independent of every other session."""
+    """Tools of one client (stillweb.harness.tools), independent of all other sessions."""
 
     def list(self) -> Sequence[ToolSpec]: ...
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
@@ -44,9 +44,9 @@ class ToolSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an attempt may use; None is no limit. `money` is in the currency of the price list.
+    """Limits on what an attempt may use; None is no limit. `money` is in the currency of the price list.
 
-    A `seconds` limit depends on the clock: where it strikes, a repetition may end elsewhere.
+    A `seconds` limit depends on the clock: a repetition may end elsewhere.
     """
 
     steps: int | None = 50  # model calls
@@ -57,7 +57,7 @@ class Limits:
 
 
 class LimitReached(Exception):
-    """An attempt used up a limit; `limit` names it as the `end` of an answer event does."""
+    """Error raised when an attempt has used up a limit; `limit` is the `end` of its answer event."""
 
     def __init__(self, limit: str, value: float) -> None:
         super().__init__(f"the limit of {value:g} {limit} is used up")
@@ -66,7 +66,7 @@ class LimitReached(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where an attempt ended: after how many model and tool calls, and how."""
+    """Point at which an attempt ended: after how many model and tool calls, and how."""
 
     steps: int
     calls: int
@@ -75,7 +75,7 @@ class Stop:
 
 
 class Stopped(BaseException):
-    """Ends a repeated attempt where its first run ended: like a cancellation, no agent may catch it."""
+    """Exception that ends a repeated attempt where its first run ended. Agents must not catch it."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(stop.error)
@@ -84,7 +84,10 @@ class Stopped(BaseException):
 
 @dataclass(slots=True)
 class Spent:
-    """What an attempt has used so far. `cost` is None once a call had no price; `uncounted` calls said no tokens."""
+    """Usage of an attempt so far.
+
+    `cost` is None once a call had no price; `uncounted` is the number of calls that reported no tokens.
+    """
 
     steps: int = 0
     calls: int = 0
@@ -102,9 +105,10 @@ class Spent:
 
 @dataclass(slots=True)
 class Attempt:
-    """What an agent is given. `environment` is for programs: proxy, certificates, the MCP address.
+    """Everything that an agent is given for a task.
 
-    Use `call` for tools and `ask` for models; both write the trace and keep the limits.
+    `environment` is for programs: proxy, certificates, MCP address. Use `call` for tools and `ask` for
+    models: both write the trace and enforce the limits.
     """
 
     task: Task
@@ -113,34 +117,36 @@ class Attempt:
     tools: ToolSession
     trace: TraceWriter
     limits: Limits = field(default_factory=Limits)
-    models: Any = None  # stillweb.harness.models.client.ModelClient, where the run has one
+    models: Any = None  # stillweb.harness.models.client.ModelClient, if the run has one
     environment: Mapping[str, str] = field(default_factory=dict)
-    requests: Callable[[], list[Part]] | None = None  # tool_call members of what a program asked the gateway
+    # tool_call members for a program's requests to the gateway
+    requests: Callable[[], list[Part]] | None = None
     spent: Spent = field(default_factory=Spent)
     on_change: Callable[[Attempt], None] | None = None
-    behind: Behind = field(default_factory=Behind)  # threads that ran on when it was over
-    workspace: Path | None = None  # its own folder, with copies of the run's uploads
-    stop: Stop | None = None  # repeating: where the first run of this attempt was ended
-    given_up: int = 0  # model calls under way for which it waited no longer
-    over: bool = False  # what its agent left at work has no part in it any more
-    lacking: Exception | None = None  # what the machine lacked; no agent that catches it may go on without
-    hidden: Sequence[str] = ()  # what no program may see: the run's directory, its tasks, snapshots and tape
-    allow_unconfined: bool = False  # a program is started also where the machine lacks a means to confine it
+    behind: Behind = field(default_factory=Behind)  # threads that still ran when the attempt was over
+    workspace: Path | None = None  # the attempt's folder, with copies of the run's uploads
+    stop: Stop | None = None  # where the first run of a repeated attempt ended
+    given_up: int = 0  # model calls abandoned by the agent while under way
+    over: bool = False  # calls of code that the agent left running are refused
+    # what the machine lacks: the attempt fails even if the agent catches the error
+    lacking: Exception | None = None
+    hidden: Sequence[str] = ()  # places hidden from programs: the run's directory, tasks, snapshots, tape
+    allow_unconfined: bool = False  # start a program even if the machine lacks a means to confine it
     confinement: dict[str, list[str]] = field(
         default_factory=dict
     )  # which means held its program: held, missing
     _standing: Standing = field(default_factory=Standing)
     _contracts: dict[str, str] | None = None
     _sent: Sent = field(default_factory=Sent)
-    _under_way: int = 0  # tool calls that an agent makes at once
-    _asking: int = 0  # model calls that it makes at once
-    lanes: Lanes = field(default_factory=Lanes)  # its tasks and threads
-    _traced: dict[int, Traced] = field(default_factory=dict)  # its calls, by the number of their events
+    _under_way: int = 0  # concurrent tool calls
+    _asking: int = 0  # concurrent model calls
+    lanes: Lanes = field(default_factory=Lanes)  # the agent's tasks and threads
+    _traced: dict[int, Traced] = field(default_factory=dict)  # the agent's calls by their event number
 
     def call(
         self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
     ) -> Coroutine[Any, Any, ToolResult]:
-        """Calls a tool and traces the call. LimitReached before a call over the limit."""
+        """Call a tool and trace the call. Raise LimitReached if the limit of calls is used up."""
         return self._call(name, arguments, call_id, threading.current_thread())
 
     async def _call(
@@ -152,7 +158,8 @@ class Attempt:
         place = self.lanes.begin(thread)
         self._under_way += 1
         try:
-            await asyncio.sleep(0)  # what was begun with it is under way, too, however quick the tool
+            # calls begun together must count as under way even if this tool returns at once
+            await asyncio.sleep(0)
             begin = time.perf_counter()
             with self._seen_lacking():
                 result = await self.tools.call(name, arguments)
@@ -180,13 +187,13 @@ class Attempt:
             raise UsageError(f"attempt {self.session} is over")
 
     def _write(self, kind: str, **members: Any) -> int:
-        with self._seen_lacking():  # a full disk
+        with self._seen_lacking():  # e.g. a full disk
             return self.trace.write(kind, **members)
 
     def tool_called(self, *, place: Call | None = None, **members: Any) -> int:
-        """Writes a tool call, and the retrieval state where it changed; returns the call's number.
+        """Write a tool call, and the retrieval state if it changed; return the call's event number.
 
-        `place` is where it belongs among calls that overlap; one without is made as it is told.
+        `place` gives the call its position among overlapping calls; without it the call begins and ends now.
         """
         self._check_under_way()
         if place is None:
@@ -206,9 +213,9 @@ class Attempt:
         self._traced[n] = Traced(self.trace.events[n - 1], **said)
 
     def before_model(self, *, begun: int = 0) -> None:
-        """LimitReached when no further model call is allowed; UsageError when a limit can't be kept.
+        """Raise LimitReached if no further model call is allowed, UsageError if a limit can't be enforced.
 
-        `begun` is 1 for a call that is counted as under way already.
+        `begun` is 1 for a call that is already counted as under way.
         """
         self.stop_as_before()
         limits, spent = self.limits, self.spent
@@ -226,9 +233,10 @@ class Attempt:
                 raise LimitReached("money", limits.money)
 
     def ask(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
-        """One model call (a Chat Completions request): taped, traced and within the limits. A stillweb.harness.models.client.Reply.
+        """Make one model call (a Chat Completions request), taped, traced and within the limits.
 
-        UsageError where the agent has no `model_options(env)`, so that the run has no model client.
+        Returns a stillweb.harness.models.client.Reply. Raise UsageError if the agent has no
+        `model_options(env)`, so that the run has no model client.
         """
         return self._ask(body, threading.current_thread())
 
@@ -248,10 +256,10 @@ class Attempt:
         new: Sequence[Any] | None = None,
         thread: threading.Thread | None = None,
     ) -> Any:
-        """A model call by a method of the client, traced. `before_model` must have allowed it.
+        """Make a model call by a method of the client and trace it. Call `before_model` first.
 
-        `messages` are those of the body, of which `new` are traced: those of a conversation that had not been sent, else
-        what the call before had not sent.
+        `messages` are those of the body. The trace gets `new`, the messages of a conversation that were not
+        sent before; without it, those that the previous call did not send.
         """
         from stillweb.harness.models.client import request_digest
         from stillweb.harness.models.tape import TapeMiss
@@ -282,7 +290,7 @@ class Attempt:
         self._asking += 1
         try:
             await asyncio.sleep(0)  # as above: a tape answers at once
-            # once more: an answer that has just come counts, as it does where the tape gives it
+            # checked again: a call that has just ended counts, as it does in replay
             self.before_model(begun=1)
             with self._seen_lacking():
                 return await ask(self.session, body)
@@ -294,19 +302,25 @@ class Attempt:
             self.lanes.end(place)
 
     async def _refused_before(self) -> None:
-        """A call is not on the tape, for which its lane may have been too slow the first time: refused after what came meanwhile."""
+        """Check the limits again after a tape miss, once the session's other answers have been given.
+
+        In the first run a slower lane may have been refused by a limit before it could make this call.
+        """
         if self.lanes.overlapped and (self.stop or self.limits.tokens or self.limits.money):
             await self.models.rest(self.session)
             self.before_model()
 
     def stop_as_before(self) -> None:
-        """Stopped where the first run of this attempt was ended. UsageError when it is over."""
+        """Raise Stopped where the first run of this attempt ended.
+
+        Raise UsageError if the attempt is over.
+        """
         self._check_under_way()
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
             raise Stopped(self.stop)
 
     def _stop_if_over(self) -> None:
-        """The same where calls are under way at once: nobody may make another one, and answer no more."""
+        """Raise Stopped, also in waiting model calls, if the first run ended here with calls under way."""
         stop = self.stop
         if (
             stop
@@ -319,7 +333,7 @@ class Attempt:
             raise Stopped(stop)
 
     def settle(self) -> None:
-        """The agent's part is over. Where calls overlapped, or could have, its trace is put in an order that hangs on no clock."""
+        """End the agent's part. If calls could have overlapped, sort its trace independently of the clock."""
         self.over = True
         if self.models is not None:
             self.models.end(self.session)
@@ -327,7 +341,7 @@ class Attempt:
             self.trace.rearrange(rearranged(self.trace.events, self.lanes.root, self._traced))
 
     def model_called(self, **members: Any) -> int:
-        """Writes a model call and counts what it used; returns its number."""
+        """Write a model call, count its usage and return its event number."""
         self._check_under_way()
         usage, cost = members["usage"], members.get("cost")
         self.spent.steps += 1

@@ -1,21 +1,22 @@
-"""The command agent: any program. The question comes on its standard input, its standard output is the answer.
+"""Agent that runs any program: the question goes to its standard input, the answer is its standard output.
 
     agent: command
     command: python agent.py          # or a list of words
     stdin: text                       # text: the question; json: the task's id, question, start_url and meta
     env: {NAME: value}                # further variables
     answer: all                       # all: the whole output; last-line: its last line that isn't blank
-    direct: [api.openai.com]          # hosts that it asks itself, past the snapshot (a live model)
-    files: [lib, prompts.txt]         # what it reads beside the files that `command` names
-    clock: '2026-11-24T10:00:00Z'     # what its clock shows when an attempt begins (stillweb.proxy.clock)
+    direct: [api.openai.com]          # hosts that it reaches directly, past the snapshot (a live model)
+    files: [lib, prompts.txt]         # further files it reads, beside those that `command` names
+    clock: '2026-11-24T10:00:00Z'     # its clock's time when an attempt begins (stillweb.proxy.clock)
 
-Its environment has the proxy and the certificates set (stillweb.proxy.clients), so that all its requests are answered from
-the snapshot under the attempt's own session, and STILLWEB_MCP_URL (the run's tools, streamable HTTP),
-STILLWEB_TASK_ID, STILLWEB_ATTEMPT. Both the requests and the tool calls are in the trace. An attempt is done when its
-program has ended: children that still hold its output after LEFT_SECONDS are ended, and so is all else that it began.
+The program's environment has the proxy and the certificates (stillweb.proxy.clients), so that all its
+requests are answered from the snapshot in the attempt's own session. It also has STILLWEB_MCP_URL (the run's
+tools, streamable HTTP), STILLWEB_TASK_ID and STILLWEB_ATTEMPT. The trace holds both the requests and the
+tool calls. An attempt is done when its program has ended. Then all processes that it started are ended, too;
+those that still hold its output get LEFT_SECONDS.
 
-It is confined (stillweb.harness.sandbox): it starts in an empty folder of its own, and sees the system, its own
-installation, the files that `command` and `files` name, and nothing else of the machine.
+The program is confined (stillweb.harness.sandbox): it starts in an empty folder of its own, and sees the
+system, its own installation, the files that `command` and `files` name, and nothing else of the machine.
 """
 
 from __future__ import annotations
@@ -49,23 +50,21 @@ from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor
 
-# What a program needs of our own environment to start at all; nothing else, above all no key, is passed on.
+# Variables of our own environment that a program needs to start. No other is passed on, above all no key.
 _PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
-LEFT_SECONDS = 5.0  # how long a program's children may hold its output when it has ended
+LEFT_SECONDS = 5.0  # how long a program's children may hold its output after it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
 PAST = "asked directly, past the snapshot; what these answered is in no trace"
-_MOST_ERRORS = 4000  # bytes of standard error told when the program fails
-MOST_OUTPUT = (
-    64 << 20
-)  # bytes of an answer; one that prints for ever would take all memory before its time is up
+_MOST_ERRORS = 4000  # bytes of standard error shown when the program fails
+MOST_OUTPUT = 64 << 20  # bytes of an answer; endless output would exhaust memory before the time limit
 
 
-# from the root down to a last name; the / of an address follows another, a colon or a name
+# absolute folders before a last name; not the path of a URL
 _FOLDERS = re.compile(r"(?<![\w.:/~%-])/(?:[^\s/:'\"<>|]+/)+(?=[^\s/:'\"<>|])")
 
 
 def _listed(value: Any, what: str) -> list[str]:
-    """Texts, of which one may stand alone. Raises UsageError."""
+    """Return a list of texts from a list or a single text. Raise UsageError for anything else."""
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UsageError(f"{what}: must be a list of names")
@@ -74,7 +73,10 @@ def _listed(value: Any, what: str) -> list[str]:
 
 @dataclass(slots=True)
 class CommandAgent:
-    """Runs a program once an attempt, confined; all that it started ends with the attempt."""
+    """Agent that runs a program once per attempt, confined.
+
+    All processes that it starts end with the attempt.
+    """
 
     command: list[str]
     stdin: str = "text"
@@ -89,14 +91,14 @@ class CommandAgent:
 
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> CommandAgent:
-        """The agent of a YAML file's members. UsageError names the member that is wrong."""
+        """Make the agent from a YAML file's members. Raise UsageError naming a wrong member."""
         known = {"command", "stdin", "answer", "env", "pass_env", "direct", "clock", "files"}
         if unknown := sorted(set(options) - known):
             raise UsageError(f"{source}: unknown member {unknown[0]!r}")
         command = options.get("command")
         try:
             words = shlex.split(command) if isinstance(command, str) else command
-        except ValueError as error:  # a quote that nothing closes
+        except ValueError as error:  # an unclosed quote
             raise UsageError(f"{source}: command: {error}") from error
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
             raise UsageError(f"{source}: command: must be a program with its arguments")
@@ -131,7 +133,7 @@ class CommandAgent:
         )
 
     def identity(self) -> dict[str, Any]:
-        """Kind, and the digests of the command's words, of those among them that are files here, and of the variables."""
+        """Return the kind and the digests of the command, the local files it names, and the variables."""
         variables = {name: _placeless(value) for name, value in self.env.items()}
         return {
             "kind": "command",
@@ -145,11 +147,17 @@ class CommandAgent:
         }
 
     def let_in(self) -> list[tuple[str, int]]:
-        """Host and port of what the program asks itself on this machine. UsageError for what is elsewhere."""
+        """Return the host and port of services of this machine that the program calls directly.
+
+        Raise UsageError for a host elsewhere.
+        """
         return let_in(self.direct)
 
     def _files(self) -> dict[str, str]:
-        """File name -> SHA-256 (hex). The program itself only if it is a script, whose first line names a place."""
+        """Return file name -> SHA-256 (hex) of the files that the command and `files` name.
+
+        The program itself is included only if it is a script, without its first line, which names a path.
+        """
         found: dict[str, str] = {}
         for number, word in enumerate(self.command):
             path = Path(word)
@@ -171,14 +179,17 @@ class CommandAgent:
         return found
 
     def network(self, *, web: bool) -> Literal["own", "shared"]:
-        """Return "shared" where the program must reach more than ports of this machine; `web`: it has a snapshot."""
+        """Return "shared" if the program must reach more than ports of this machine, else "own".
+
+        `web` says that the attempt has a snapshot.
+        """
         try:
             return "own" if web and len(self.let_in()) == len(self.direct) else "shared"
-        except UsageError:  # a host that is elsewhere
+        except UsageError:  # a host elsewhere
             return "shared"
 
     async def run(self, attempt: Attempt) -> str | None:
-        """Run the program. UsageError when it can't be started or ends with another code than 0."""
+        """Run the program. Raise UsageError if it can't be started or ends with a code other than 0."""
         task = attempt.task
         told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
         text = task.question if self.stdin == "text" else json.dumps(told, ensure_ascii=False)
@@ -209,7 +220,7 @@ class CommandAgent:
         return answer or None
 
     def _without_secrets(self, text: str) -> str:
-        """Return what the program wrote without the secrets that it was started with."""
+        """Return a program's output without the secrets that it was started with."""
         given = Redactor(b"")
         given.value([self.command, self.env])
         for secret in given.secrets:
@@ -222,7 +233,7 @@ class CommandAgent:
 
     def _start(self, attempt: Attempt, environment: dict[str, str], folder: Path) -> Start:
         network = self.network(web=bool(attempt.environment))
-        # a program that is named without a folder is one of PATH, whatever lies here
+        # a program named without a folder is looked up in PATH, even if a file of that name lies here
         words = [
             os.path.abspath(word) if (number or os.sep in word) and Path(word).is_file() else word
             for number, word in enumerate(self.command)
@@ -246,7 +257,7 @@ class CommandAgent:
         )
 
     async def _confined(self, start: Start, text: str, attempt: Attempt) -> tuple[bytes, bytes, int]:
-        """Run a program to its end: its output, its errors, its exit code."""
+        """Run a program to its end and return its output, errors and exit code."""
         with start.prepared() as prepared:
             transport, program = await _spawn(prepared)
         channel = prepared.channel
@@ -260,7 +271,7 @@ class CommandAgent:
                 reports.result()
             channel.check(self._program)
             attempt.confinement = {name: channel.report.get(name, []) for name in ("held", "missing")}
-            # what it began may still be writing for it (`> >(tee log)`), or be a server that never ends
+            # its children may still write its output (`> >(tee log)`), or be servers that never end
             _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
             if program.too_much:
                 raise UsageError(
@@ -269,7 +280,7 @@ class CommandAgent:
             if left:
                 attempt.trace.write("evidence", kind="note", text=LEFT)
         finally:
-            await _end(transport, program)  # however it ended, its children end with it
+            await _end(transport, program)  # its children end with it in any case
             reports.cancel()
             await asyncio.wait([reports])
             channel.close()
@@ -296,7 +307,7 @@ async def _spawn(prepared: Prepared) -> tuple[asyncio.SubprocessTransport, _Prog
         )
     )
     try:
-        # shielded: asyncio ends a process that it was starting when cancelled, but not that process's children
+        # shielded: a cancelled asyncio kills the process that it is starting, but not its children
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with contextlib.suppress(OSError):
@@ -305,14 +316,14 @@ async def _spawn(prepared: Prepared) -> tuple[asyncio.SubprocessTransport, _Prog
 
 
 async def _follow(channel: Channel, ports: Sequence[tuple[str, int]], program: _Program) -> None:
-    """Take in a launcher's reports until the program has ended, and lead its network's ports to those of this machine."""
+    """Receive a launcher's reports until the program ends, and forward its ports to this machine's."""
     servers: list[asyncio.Server] = []
     channel.connection.setblocking(False)
     try:
         async for _ in _readable(channel.connection):
             try:
                 more = channel.receive()
-            except BlockingIOError:  # told of what was taken in before
+            except BlockingIOError:  # nothing new since the last read
                 continue
             while len(servers) < len(channel.listeners):
                 number = len(servers)
@@ -342,20 +353,24 @@ async def _readable(waited: socket.socket) -> AsyncIterator[None]:
 
 
 def _placeless(word: str) -> str:
-    """A word without the folder of what it may name: that is of this machine."""
+    """Return a word without its folder, which is specific to this machine."""
     return Path(word).name if os.sep in word else word
 
 
 def without_places(text: str) -> str:
-    """A program's words without the folders of the files that it names, as in a traceback: they are of this machine,
-    and what an attempt ended in is hashed. What is no folder here, as the path of an address, stays as it is."""
+    """Return a program's output without the folders of files, e.g. in a traceback.
+
+    Folders are specific to this machine, and an attempt's error is hashed. The path of a URL, which is no
+    folder here, stays.
+    """
     return _FOLDERS.sub(lambda found: "" if os.path.isdir(found[0]) else found[0], text)
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """What a program has written so far, by file descriptor; when it ended, and when nobody holds its pipes any more.
+    """Output of a program by file descriptor, with events for its end.
 
-    `done` is when its launcher said so, or it wrote too much. Of its errors the last are kept.
+    `done` is set when its launcher reported the end or it wrote too much, `ended` when the launcher has
+    ended, `closed` when all its pipes are closed. Only the last errors are kept.
     """
 
     def __init__(self) -> None:
@@ -366,7 +381,6 @@ class _Program(asyncio.SubprocessProtocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """More of its output."""
         if self.too_much:
             return
         self.written[fd] += data
@@ -378,11 +392,9 @@ class _Program(asyncio.SubprocessProtocol):
             self.done.set()
 
     def process_exited(self) -> None:
-        """Note the end of the launcher."""
         self.ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended, and all its pipes are closed."""
         if not self.closed.done():
             self.closed.set_result(None)
 

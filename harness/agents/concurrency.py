@@ -1,10 +1,11 @@
-"""What of an agent could be at work at once: its tasks and threads as lanes, each begun by another, with their calls.
+"""Concurrency of an agent: its tasks and threads as lanes, with their calls.
 
-An attempt's calls may overlap, and which of them ends first hangs on the clock. What does not is who began whom: an
-asyncio task is a lane that its beginner's lane forks, wherever it is awaited; a thread that brings no context of ours
-(of a ThreadPoolExecutor) is one of the attempt's own. stillweb.harness.agents.concurrency makes the order of a trace of it.
+Calls of an attempt may overlap, and which ends first depends on the clock. What does not depend on it is
+which lane started which: an asyncio task is a lane forked from the lane that created it, wherever it is
+awaited. A thread without a context of ours (of a ThreadPoolExecutor) is forked from the attempt's root.
+`rearranged` sorts a trace by these lanes.
 
-    with lanes.followed(): …the agent runs…        call = lanes.begin(); …; lanes.end(call)
+    with lanes.followed(): …the agent runs…        call = lanes.begin(thread); …; lanes.end(call)
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _lane: ContextVar[Lane] = ContextVar("lane")
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A model or tool call: when it began, and the number of its event once it is traced."""
+    """Model or tool call: when it began, and the number of its event once it is traced."""
 
     begin: int
     n: int = 0
@@ -38,7 +39,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """A task or thread of an agent. `begin` and `end` are moments of the attempt, counted in steps of its lanes."""
+    """Task or thread of an agent. `begin` and `end` are logical times of the attempt (see `Lanes.tick`)."""
 
     lanes: Lanes
     begin: int
@@ -47,41 +48,42 @@ class Lane:
     forked: list[Lane] = field(default_factory=list)
 
     def fork(self) -> Lane:
-        """A lane that this one begins."""
+        """Return a new lane started by this one."""
         self.lanes.look()
         lane = Lane(self.lanes, self.lanes.tick())
         self.forked.append(lane)
         return lane
 
     def over(self) -> None:
-        """It has ended."""
+        """Mark the lane as ended."""
         if self.end is None:
             self.end = self.lanes.tick()
 
 
 class Lanes:
-    """The lanes of one attempt, from its first, `root`."""
+    """Tree of an attempt's lanes, starting at `root`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._moment = 0
         self.root = Lane(self, 0)
         self._under_way = 0
-        self._overlapped = False  # whether two calls were ever under way at once
-        self._since = 0  # when the root last called something itself
-        # lanes without a context of ours: what runs in them -> the lane, and whether it still runs
+        self._overlapped = False  # two calls were under way at once
+        self._since = 0  # when the root last made a call itself
+        # lanes without a context of ours: task or thread -> its lane, and a function that says if it runs
         self._loose: dict[Any, tuple[Lane, Callable[[], bool]]] = {}
 
     @property
     def overlapped(self) -> bool:
-        """Whether calls could have come in another order: of lanes that were alive at once, whether or not two calls were
-        ever under way at once.
+        """Return True if the calls could have come in another order.
+
+        That is so if two calls were under way at once, or if calling lanes were alive at once.
         """
         return self._overlapped or _at_once(self.root)
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """What runs inside is the root; the tasks that it begins, and those that these begin, are forked from it."""
+        """Run the body as the root lane. Tasks that it creates, and theirs, are forked from it."""
         loop = asyncio.get_running_loop()
         if not isinstance(before := loop.get_task_factory(), _Forking):
             loop.set_task_factory(_Forking(before))
@@ -92,16 +94,16 @@ class Lanes:
             _lane.reset(mark)
 
     def tick(self) -> int:
-        """The next moment."""
+        """Return the next logical time."""
         with self._lock:
             self._moment += 1
             return self._moment
 
     def begin(self, thread: threading.Thread) -> Call:
-        """A call begins; `thread` is the one that asked for it."""
+        """Begin a call; `thread` is the one that asked for it."""
         lane = self._lane_of(thread)
         if lane is self.root:
-            self.look(everyone=True)  # a pool of threads that lives on begins anew after it
+            self.look(everyone=True)  # after a call of the root, a thread of a pool counts as a new lane
         call = Call(self.tick())
         if lane is self.root:
             self._since = call.begin
@@ -111,7 +113,7 @@ class Lanes:
         return call
 
     def end(self, call: Call) -> None:
-        """It has ended, however."""
+        """End a call, whatever its outcome."""
         self._under_way -= 1
 
     def _lane_of(self, thread: threading.Thread) -> Lane:
@@ -124,14 +126,14 @@ class Lanes:
                 self._loose[task] = self.root.fork(), lambda: not task.done()
             return self._loose[task][0]
         if thread not in self._loose:
-            # nobody knows when it was begun, and another one may have ended before its first call
+            # its start is unknown, and another thread may have ended before its first call
             lane = Lane(self, self._since)
             self.root.forked.append(lane)
             self._loose[thread] = lane, lambda: True
         return self._loose[thread][0]
 
     def look(self, *, everyone: bool = False) -> None:
-        """Sees what has ended."""
+        """Mark finished tasks and threads (with `everyone`, all of them) as ended."""
         for what, (lane, runs) in list(self._loose.items()):
             if everyone or not runs():
                 lane.over()
@@ -139,7 +141,7 @@ class Lanes:
 
 
 def bunches(lane: Lane) -> list[list[Lane]]:
-    """What a lane began, as far as it called something: together what was alive at once."""
+    """Return the calling lanes that a lane started, grouped so that each group was alive at once."""
     found: list[list[Lane]] = []
     until = -1.0
     for one in sorted(lane.forked, key=lambda one: one.begin):
@@ -153,20 +155,20 @@ def bunches(lane: Lane) -> list[list[Lane]]:
 
 
 def calls_of(lane: Lane) -> Iterator[Call]:
-    """The calls of a lane and of all that it began."""
+    """Yield the calls of a lane and of its descendants."""
     yield from lane.calls
     for one in lane.forked:
         yield from calls_of(one)
 
 
 def _end(lane: Lane) -> float:
-    """When it and all that it began had ended, as far as that called something."""
+    """Return when a lane and its calling descendants had ended."""
     ends = (_end(one) for one in lane.forked if any(call.n for call in calls_of(one)))
     return max([float("inf") if lane.end is None else lane.end, *ends])
 
 
 def _at_once(lane: Lane) -> bool:
-    """Whether lanes that it began were alive at once, or one of them while it called something itself."""
+    """Return True if calling lanes below this one overlapped, with each other or with its own calls."""
     for bunch in bunches(lane):
         begin, end = bunch[0].begin, _end(bunch[0])
         if len(bunch) > 1 or any(begin < call.begin < end for call in lane.calls) or _at_once(bunch[0]):
@@ -175,7 +177,7 @@ def _at_once(lane: Lane) -> bool:
 
 
 class _Forking:
-    """A loop's task factory: a task that is begun in a lane is a new one."""
+    """Task factory of a loop: each task created in a lane gets a forked lane."""
 
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -197,27 +199,30 @@ class _Forking:
 
 
 Key = tuple[tuple[Any, ...], ...]
-_HEAD = 200  # bytes of a request by which calls are put in order before their digests decide
+_HEAD = 200  # bytes of a request that sort calls before their digests do
 
 
 class Sent:
-    """What a model has been sent and has said, call by call."""
+    """Messages sent to a model and its answers, call by call."""
 
     def __init__(self) -> None:
         self._all: list[Any] = []
         self._copied: list[Any] = []
 
     def copied(self, messages: Sequence[Any]) -> list[Any]:
-        """The messages as they are now, which an agent may change in place. What the last copy has is not copied again."""
+        """Return a copy of the messages, which an agent may change in place.
+
+        The unchanged start is not copied again.
+        """
         known = zip(messages, self._copied, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], known))
         self._copied = [*self._copied[:same], *deepcopy([*messages[same:]])]
         return self._copied
 
     def new(self, messages: Sequence[Any], items: Sequence[Any]) -> list[Any]:
-        """The messages of a call without those of the one before and its answer, if it goes on with them.
+        """Return a call's messages, without the previous call's and its answer if the call continues them.
 
-        `items` are the call's own answer. Both are kept, and must not be changed.
+        `items` are the answer to this call. Both are kept and must not be changed.
         """
         known = len(self._all) if [*messages[: len(self._all)]] == self._all else 0
         self._all = [*messages, *items]
@@ -226,9 +231,9 @@ class Sent:
 
 @dataclass(frozen=True)
 class Traced:
-    """A model or tool call as it was traced; of a model call also what it sent, and what it got to send back.
+    """Model or tool call as traced; of a model call also the messages sent and the items to send back.
 
-    `follows` is whether its `new` messages are those that the call before it in the trace had not sent.
+    `follows` says that its `new` messages are those that the previous call in the trace had not sent.
     """
 
     event: Event
@@ -238,7 +243,7 @@ class Traced:
 
     @cached_property
     def rest(self) -> bytes:
-        """What tells it from another call at the same place."""
+        """Return the bytes that tell it from another call at the same position."""
         event = {name: member for name, member in hashed_part(self.event).items() if name != "n"}
         if self.follows:
             event["request"] = {**event["request"], "new": None}
@@ -246,9 +251,10 @@ class Traced:
 
 
 def rearranged(events: Sequence[Event], root: Lane, traced: Mapping[int, Traced]) -> list[Event]:
-    """The events of an agent's part in the order in which they belong; `traced` are its calls by their numbers.
+    """Return the events of an agent's part, sorted by lane; `traced` holds its calls by number.
 
-    States and what is new of a request are those of this order. What else was traced, which nobody can place, is last.
+    States and the new messages of requests are computed for this order. Other events, which have no position,
+    come last.
     """
     found: list[Event] = []
     standing, sent = Standing(), Sent()
@@ -291,11 +297,11 @@ def _by_content(numbers: Iterable[int], traced: Mapping[int, Traced]) -> list[in
 
 
 def _model_keys(bunch: Mapping[int, Traced]) -> dict[int, Key]:
-    """Where the model calls stand: that of the call which they go on with, and what they say themselves."""
+    """Return the sort keys of model calls: the key of the call that they continue, then their own content."""
     keys: dict[int, Key] = {}
-    said: dict[bytes, Key] = {}  # a conversation, its answer with it -> the call that gave the answer
+    said: dict[bytes, Key] = {}  # conversation including an answer -> the call that gave the answer
     models = [(n, one) for n, one in bunch.items() if one.event["event"] == "model"]
-    # the longer go on with the shorter
+    # longer conversations continue shorter ones
     for n, one in sorted(models, key=lambda model: len(model[1].messages or ())):
         states = _states(one.messages or ())
         known = max((i for i, state in enumerate(states) if state in said), default=0)
@@ -309,7 +315,7 @@ def _model_keys(bunch: Mapping[int, Traced]) -> dict[int, Key]:
 
 
 def _states(messages: Sequence[Any]) -> list[bytes]:
-    """A digest of a conversation after each of its messages, from none on."""
+    """Return digests of a conversation after each of its messages, starting with the empty one."""
     states = [b""]
     for message in messages:
         states.append(sha256(states[-1] + canonical(message)).digest())
@@ -345,7 +351,7 @@ def _tool_key(
 
 
 def _texts(value: Any) -> list[str]:
-    """All texts in a JSON value."""
+    """Return all texts in a JSON value."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Taking cells out of what tools say: tables, JSON, lines and references in texts.
+"""Extraction of tables, JSON, lines and references from the output of tools.
 
-These are the filters of the scripted agent's templates; each is a plain function of a text.
+These functions of a text are the filters of the scripted agent's templates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RULE = re.compile(r"\s*\|?\s*:?-{1,}:?\s*(\|\s*:?-{1,}:?\s*)*\|?\s*")
 
 
 def tables(text: str) -> list[Table]:
-    """All tables of a text in order: markdown, accessibility snapshots (`- table:` … `- row`), HTML."""
+    """Return all tables of a text: markdown, accessibility snapshots (`- table:` … `- row`) or HTML."""
     if re.search(r"<table[\s>]", text, re.IGNORECASE):
         return _html_tables(text)
     if re.search(r"^\s*- row\b", text, re.MULTILINE):
@@ -32,9 +32,9 @@ def tables(text: str) -> list[Table]:
 
 
 def table(text: str, *columns: str, index: int | None = None) -> Table:
-    """One table, header row first: the index-th (from 0), or the first that has all the named columns.
+    """Return one table, header row first: number `index` (from 0), or the first with all named columns.
 
-    Column names compare without case and outer blanks. UsageError says which tables there are.
+    Column names are compared without case and outer blanks. Raise UsageError listing the tables.
     """
     found = tables(text)
     if index is not None:
@@ -50,14 +50,14 @@ def table(text: str, *columns: str, index: int | None = None) -> Table:
 
 
 def records(text: str, *columns: str, index: int | None = None) -> list[dict[str, str]]:
-    """The rows of a table as mappings from column name to cell."""
+    """Return the rows of a table as mappings from column name to cell."""
     head, *rows = table(text, *columns, index=index)
     names = [name.strip() for name in head]
     return [dict(zip(names, row, strict=False)) for row in rows]
 
 
 def pick(rows: list[dict[str, str]], *columns: str) -> Table:
-    """The named columns of records, in that order."""
+    """Return the named columns of records, in that order."""
     lowered = [{name.lower(): cell for name, cell in row.items()} for row in rows]
     try:
         return [[row[column.lower()] for column in columns] for row in lowered]
@@ -66,12 +66,12 @@ def pick(rows: list[dict[str, str]], *columns: str) -> Table:
 
 
 def piped(rows: Table, separator: str = "|") -> str:
-    """A table as lines of cells with a separator between."""
+    """Return a table as lines of cells joined by `separator`."""
     return "\n".join(separator.join(map(str, row)) for row in rows)
 
 
 def find(text: str, pattern: str, group: int | str = 1) -> str:
-    """The first match of a regular expression: the named group, or the whole where it has no groups."""
+    """Return the first match of a regular expression: the given group, or the whole match without groups."""
     match = re.search(pattern, text, re.MULTILINE)
     found = match and match.group(group if match.re.groups else 0)
     if found is None:
@@ -81,7 +81,7 @@ def find(text: str, pattern: str, group: int | str = 1) -> str:
 
 
 def _begin(text: str) -> str:
-    """A text as an error names it: how long it is, and how it begins."""
+    """Return the length and the beginning of a text, for an error message."""
     words = " ".join(text[:400].split())
     if not words:
         return "an empty text"
@@ -89,12 +89,12 @@ def _begin(text: str) -> str:
 
 
 def find_all(text: str, pattern: str) -> list[Any]:
-    """All matches of a regular expression: texts, or lists of the groups where there are several."""
+    """Return all matches of a regular expression: texts, or lists of groups if it has several."""
     return [list(m) if isinstance(m, tuple) else m for m in re.findall(pattern, text, re.MULTILINE)]
 
 
 def from_json(text: str) -> Any:
-    """The JSON value that starts at the first brace or bracket of a text (a tool may put words before it)."""
+    """Return the JSON value at the first brace or bracket of a text; a tool may write words before it."""
     start = re.search(r"[\[{]", text)
     if start is None:
         raise UsageError(f"there is no JSON object or array in {_begin(text)}")
@@ -106,7 +106,7 @@ def from_json(text: str) -> Any:
 
 
 def ref(snapshot: str, pattern: str, nth: int = 0) -> str:
-    """The reference (`e12`) in the nth line of a browser snapshot that matches a regular expression."""
+    """Return the reference (`e12`) in the nth line of a browser snapshot that matches a pattern."""
     lines = [line for line in snapshot.splitlines() if "[ref=" in line and re.search(pattern, line)]
     if nth >= len(lines):
         raise UsageError(f"no element {nth} of the page matches {pattern!r} ({len(lines)} do)")
@@ -115,17 +115,17 @@ def ref(snapshot: str, pattern: str, nth: int = 0) -> str:
 
 
 def columns_of(text: str) -> Table:
-    """Lines of a text that is set in columns (as in a PDF): cells are parted by two or more blanks or tabs."""
+    """Return the lines of a text set in columns (as in a PDF), split at tabs and at two or more blanks."""
     return [re.split(r"\t|\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
 
 
 def words_of(text: str) -> Table:
-    """Lines of a text, each split at blanks."""
+    """Return the lines of a text, split at blanks."""
     return [line.split() for line in text.splitlines() if line.strip()]
 
 
 def csv_rows(text: str) -> Table:
-    """Rows of a CSV text."""
+    """Return the rows of a CSV text."""
     return list(csv.reader(io.StringIO(text)))
 
 
@@ -137,7 +137,7 @@ def _markdown_tables(text: str) -> list[Table]:
         if "|" in line and line.strip():
             if (
                 _RULE.fullmatch(line) and not ruled and len(current) < 2
-            ):  # below the head; later they are cells
+            ):  # below the head; further rules are rows
                 ruled = True
                 continue
             inner = line.strip().removeprefix("|")
@@ -164,7 +164,10 @@ def _html_tables(text: str) -> list[Table]:
 
 
 def _aria_tables(text: str) -> list[Table]:
-    """Rows and cells by indentation; a cell's text is its name, else the words of what lies in it."""
+    """Return the tables of an accessibility snapshot, by indentation.
+
+    A cell's text is its name, else the words inside it.
+    """
     found: list[Table] = []
     stack: list[tuple[int, str]] = []  # (indent, role) of the open table, row and cell
     named = False

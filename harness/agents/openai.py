@@ -1,4 +1,4 @@
-"""The model agent: tool calls through Chat Completions or Responses of any OpenAI-compatible endpoint.
+"""Agent that calls a model with tools, by Chat Completions or Responses of an OpenAI-compatible endpoint.
 
 agent: openai
 model: gpt-5-mini
@@ -11,7 +11,7 @@ params: {temperature: 0}     # any further member of the request
 timeout: 300                 # seconds, a call
 tries: 5
 start_url: true              # whether the model is told where to start (a benchmark's protocol decides)
-last_call: true              # the last step that the limits allow asks for the answer, without tools; or a text to ask with
+last_call: true              # at the last step, ask for the answer without tools; or a text to ask with
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "start_url": bool,
     "last_call": (bool, str),
 }
-_NUMBERS = (int, (int, float))  # no number is true or false, though Python has it so
+_NUMBERS = (int, (int, float))  # in Python, bool is a subclass of int
 
 
 def _words(types: type | tuple[type, ...]) -> str:
@@ -61,7 +61,7 @@ def _words(types: type | tuple[type, ...]) -> str:
 
 @dataclass(slots=True)
 class OpenAIAgent:
-    """Asks, calls the tools that the model wants, in its order, and ends when it wants none."""
+    """Agent that asks a model and makes the tool calls it requests, in order, until it requests none."""
 
     model: str
     api: str = "chat"
@@ -73,12 +73,12 @@ class OpenAIAgent:
     timeout: float = 300.0
     tries: int = 5
     start_url: bool = True
-    last_call: str = ""  # what is said before the last call; "" for no such call
+    last_call: str = ""  # message before the last call; "" for no such call
     name: str = "openai"
 
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> OpenAIAgent:
-        """The agent of a YAML file's members. UsageError names the member that is wrong."""
+        """Make the agent from a YAML file's members. Raise UsageError naming a wrong member."""
         for name, value in options.items():
             if name not in _TYPES:
                 raise UsageError(f"{source}: unknown member {name!r}")
@@ -97,7 +97,10 @@ class OpenAIAgent:
         return cls(**ready)
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Arguments of stillweb.harness.models.client.ModelClient; `env` holds the variables that the run was begun with."""
+        """Return arguments of stillweb.harness.models.client.ModelClient.
+
+        `env` holds the variables that the run was begun with.
+        """
         from stillweb.harness.models.endpoint import Retry
 
         return {
@@ -111,7 +114,7 @@ class OpenAIAgent:
         }
 
     def let_in(self) -> list[tuple[str, int]]:
-        """Host and port of its endpoint, where that is on this machine."""
+        """Return host and port of the endpoint if it is on this machine, else []."""
         url = self.model_options({})["base_url"]
         try:
             at = urlsplit(url)
@@ -121,7 +124,7 @@ class OpenAIAgent:
         return [(host, port)] if on_this_machine(host) else []
 
     def identity(self) -> dict[str, Any]:
-        """Kind, model, api, parameters and the digest of the system prompt (and of the last call's, if there is one)."""
+        """Return kind, model, api, parameters and the digest of the prompts."""
         return {
             "kind": "openai",
             "model": self.model,
@@ -133,14 +136,14 @@ class OpenAIAgent:
         }
 
     async def run(self, attempt: Attempt) -> str | None:
-        """Runs the loop until the model answers without asking for a tool.
+        """Run the loop until the model answers without requesting a tool.
 
-        With `last_call` the model is told when steps or tool calls run out, and what it says then is the answer.
+        With `last_call`, the model is told when steps or tool calls run out, and its next text is the answer.
         """
         if attempt.models is None:
             raise UsageError("the openai agent needs a model client; run it with stillweb run")
         talk: _Talk = _Chat(self, attempt) if self.api == "chat" else _Responses(self, attempt)
-        spent: LimitReached | None = None  # what has run out, so that this call is the last
+        spent: LimitReached | None = None  # the limit that ran out, so that this call is the last
         while True:
             attempt.before_model()
             if self.last_call:
@@ -152,7 +155,7 @@ class OpenAIAgent:
             text = reply.text if isinstance(reply.text, str) else None
             if not reply.tool_calls:
                 return text
-            if spent is not None:  # it asks for a tool all the same
+            if spent is not None:  # the model requests a tool all the same
                 if text and text.strip():
                     return text
                 raise spent
@@ -171,13 +174,13 @@ def _packaged(name: str) -> str:
 
 
 def _last_step(attempt: Attempt) -> LimitReached | None:
-    """The limit of steps when one more is left."""
+    """Return the limit of steps if one step is left, else None."""
     steps = attempt.limits.steps
     return LimitReached("steps", steps) if steps is not None and attempt.spent.steps == steps - 1 else None
 
 
 def question_of(attempt: Attempt, start_url: bool = True) -> str:
-    """The user's message: the question, and with `start_url` where to start, unless it says so itself."""
+    """Return the user's message: the question and, with `start_url`, the start page unless it is in it."""
     task = attempt.task
     if start_url and task.start_url and task.start_url not in task.question:
         return f"{task.question}\n\nStart at {task.start_url}"
@@ -185,7 +188,7 @@ def question_of(attempt: Attempt, start_url: bool = True) -> str:
 
 
 async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> str:
-    """Calls a tool as a model wrote the call; what is wrong with it is told to the model and traced."""
+    """Make the tool call that a model wrote. Errors in it are traced and returned to the model."""
     known = [spec.name for spec in attempt.tools.list()]
     try:
         arguments = json.loads(text or "{}", parse_constant=_number, parse_float=_number)
@@ -227,37 +230,37 @@ def _shown(part: dict[str, Any]) -> str:
 
 
 class _Talk(ABC):
-    """The conversation so far, in one API's form."""
+    """Conversation so far, in the format of one API."""
 
     api = ""
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
         self.agent, self.attempt = agent, attempt
         self.items: list[dict[str, Any]] = []
-        self.sent = 0  # how many items the trace holds already
+        self.sent = 0  # how many items the trace already holds
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
-        """The request."""
+        """Return the next request."""
 
     @abstractmethod
     def told(self, call_id: str, text: str) -> None:
-        """Adds a tool's answer."""
+        """Add a tool's answer."""
 
     def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-        """What of an answer goes with the next request."""
+        """Return the items of an answer that go into the next request."""
         return items
 
     def say(self, text: str) -> None:
-        """Adds a message of the user's."""
+        """Add a message from the user."""
         self.items.append({"role": "user", "content": text})
 
     async def ask(self, *, free: bool = True) -> Any:
-        """Asks the model and writes the trace. Unless it is `free`, it may call no tool."""
+        """Ask the model and write the trace. Unless `free`, the model may not call a tool."""
         body = self.body()
         if (
             not free and "tools" in body
-        ):  # the tools stay: some endpoints refuse their past calls without them
+        ):  # the tools stay: some endpoints refuse earlier tool calls without them
             body["tool_choice"] = "none"
         client = self.attempt.models
         reply = await self.attempt.ask_model(
@@ -269,7 +272,7 @@ class _Talk(ABC):
         )
         self.items.extend(self.sent_back(reply.items))
         self.sent = len(self.items)
-        await asyncio.sleep(0)  # a tape answers without waiting: other attempts must have their turn
+        await asyncio.sleep(0)  # a tape answers without waiting; let other attempts run
         return reply
 
 
@@ -311,8 +314,11 @@ class _Responses(_Talk):
     api = "responses"
 
     def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-        """All but thoughts that an endpoint, told to store nothing, gives by their names alone: it knows these no more
-        and refuses them, and with them calls by the name under which they follow such a thought."""
+        """Drop reasoning items without content, and then the ids of the others, unless `store` is set.
+
+        An endpoint that stores nothing doesn't know these items later. It refuses them, and also calls by the
+        ids under which they follow such an item.
+        """
         kept = [item for item in items if not _bare(item)]
         if len(kept) == len(items) or self.agent.params.get("store"):
             return items

@@ -1,8 +1,8 @@
-"""An end for agents that hold the event loop beyond their time, or take no cancellation for an end.
+"""Hard timeout for agents that block the event loop or ignore cancellation.
 
-The loop's own timer can't end who holds the loop. So a signal is sent to the main thread: it breaks off what waits there
-(a sleep, a socket, a program) and what computes in Python. A thread of the agent's own, and an extension that computes
-without looking up, can't be ended.
+The loop's timer can't end code that blocks the loop. So a signal is sent to the main thread: it interrupts
+blocking calls (a sleep, a socket, a program) and Python code. Threads of the agent's own, and extensions that
+never check for signals, can't be ended.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-GRACE = 5.0  # seconds beyond its time in which an agent may still end as the loop's timer tells it to
-SIGNAL = signal.SIGURG  # which does nothing where nobody hears it
+GRACE = 5.0  # seconds after the limit in which an agent may still end by the loop's cancellation
+SIGNAL = signal.SIGURG  # ignored by default
 
-_end: ContextVar[float] = ContextVar("end")  # of its time, for an agent and the tasks that it begins
+_end: ContextVar[float] = ContextVar("end")  # end of the time of an agent and its tasks
 _guards = 0
 _before: Any = signal.SIG_DFL
 
 
 class Overdue(BaseException):
-    """Ends an agent whose time is over: like a cancellation, no agent may catch it."""
+    """Exception that ends an agent after its time limit. Agents must not catch it."""
 
 
 @contextmanager
 def ended_after(seconds: float | None) -> Iterator[None]:
-    """Raises Overdue in what runs inside once its seconds are over and it does not end; in the main thread only."""
+    """Raise Overdue in the body if it still runs after `seconds`; in the main thread only."""
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -48,9 +48,9 @@ def ended_after(seconds: float | None) -> Iterator[None]:
         wait = seconds + GRACE
         while not left.wait(wait):
             wait = GRACE
-            signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)  # for who holds the loop
+            signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)  # for code that blocks the loop
             with suppress(RuntimeError):  # the loop has just been closed
-                loop.call_soon_threadsafe(cancel)  # for who was told to end, and did not
+                loop.call_soon_threadsafe(cancel)  # for code that swallowed a cancellation
 
     mark = _end.set(end)
     with _heard():
@@ -61,7 +61,7 @@ def ended_after(seconds: float | None) -> Iterator[None]:
             if group.subgroup(Overdue) is None:
                 raise
         finally:
-            try:  # a last signal may strike between any two of these
+            try:  # a last signal may arrive between any two of these statements
                 _end.reset(mark)
             finally:
                 left.set()
@@ -73,7 +73,7 @@ def ended_after(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def _heard() -> Iterator[None]:
-    """Attempts beside each other share the handler."""
+    """Install the signal handler, which concurrent attempts share."""
     global _guards, _before
     if not _guards:
         _before = signal.signal(SIGNAL, _hear)

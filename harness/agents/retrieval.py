@@ -1,4 +1,4 @@
-"""Retrieval state: where an attempt stands on a site, read off a URL and what the browser says of the page."""
+"""Retrieval state: an attempt's position on a site, read from a URL and the browser's view of the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-# Names that sites give to the page number and to the order; compared without case, `_`, `-` and `$`.
+# Parameter names for the page number and for the order; compared without case, `_`, `-` and `$`.
 _PAGE = {
     "page",
     "p",
@@ -35,10 +35,11 @@ EMPTY: State = {
 
 
 def state_of(url: str, seen: Mapping[str, Any] | None = None) -> State:
-    """The state at a URL: site, url, fragment, fields, filters, page, sort.
+    """Return the state at a URL: site, url, fragment, fields, filters, page, sort.
 
-    `seen` is what a browser reads off its page (stillweb.proxy.pages.sight): `fields`, a list of {name?, label, type, value,
-    checked?}, the selected `tabs` and `chosen` options, `page` and `sort`; it knows better than the URL.
+    `seen` is what a browser reads off its page (stillweb.proxy.pages.sight): `fields`, a list of {name?,
+    label, type, value, checked?}, the selected `tabs` and `chosen` options, `page` and `sort`. It takes
+    precedence over the URL.
     """
     seen = seen or {}
     url = str(seen.get("url") or url)
@@ -53,7 +54,7 @@ def state_of(url: str, seen: Mapping[str, Any] | None = None) -> State:
         plain = name.lower().replace("_", "").replace("-", "").replace("$", "")
         if plain in _PAGE and not value.startswith(
             ("/", "http:", "https:")
-        ):  # an address: where a login leads back to
+        ):  # a URL, to which a login returns
             page = value
         elif plain in _SORT:
             sort.append(f"{name}={value}")
@@ -74,7 +75,7 @@ def state_of(url: str, seen: Mapping[str, Any] | None = None) -> State:
 
 
 def _fields(listed: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Form fields by name (else label); of boxes and radio buttons the values that are checked."""
+    """Return form fields by name (else label); for check boxes and radio buttons the checked values."""
     fields: dict[str, Any] = {}
     for field in listed:
         name = str(field.get("name") or field.get("label") or field.get("type"))
@@ -89,7 +90,7 @@ def _fields(listed: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _add(group: dict[str, Any], name: str, value: Any) -> None:
-    """Adds a value; a name that comes again holds a list."""
+    """Add a value; a repeated name holds a list."""
     before = group.get(name)
     if before is None:
         group[name] = value
@@ -98,7 +99,7 @@ def _add(group: dict[str, Any], name: str, value: Any) -> None:
 
 
 def changes(before: State, after: State) -> list[dict[str, Any]]:
-    """What differs, as {name, from, to}; members of fields and filters are named `filters.year`."""
+    """Return the differences as {name, from, to}; members of a group are named like `filters.year`."""
     found: list[dict[str, Any]] = []
     for name in ("site", "url", "fragment", "page", "sort"):
         if before[name] != after[name]:
@@ -112,13 +113,13 @@ def changes(before: State, after: State) -> list[dict[str, Any]]:
 
 
 class Standing:
-    """Where an attempt stands, call by call."""
+    """Retrieval state of an attempt, updated call by call."""
 
     def __init__(self) -> None:
         self._state = EMPTY
 
     def after(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Members of the `state` event that a tool call (its members) leads to; None where it changes nothing."""
+        """Return members of the `state` event after a tool call, or None if the state did not change."""
         seen = (call.get("meta") or {}).get("state")
         url = (seen or {}).get("url") or call.get("address")
         if not url or "://" not in url or str(call["verdict"]).partition(":")[0] in ("miss", "failed"):

@@ -1,4 +1,4 @@
-"""The scripted agent: a YAML file of tool calls, and an answer template filled from their results.
+"""Scripted agent: a YAML file of tool calls, and an answer template filled from their results.
 
     agent: script
     tasks:
@@ -40,7 +40,7 @@ from stillweb.snapshots.words import meant
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}
 _KINDS: dict[str, type] = {"call": str, "with": dict, "as": str, "set": dict, "may_fail": bool}
-# what templates and filters raise
+# raised by templates and filters
 _FAULTS = (UsageError, TemplateError, TypeError, ValueError, ArithmeticError, LookupError, re.error)
 _FILTERS = {
     "tables": extract.tables,
@@ -59,23 +59,23 @@ _FILTERS = {
 
 
 class _Environment(SandboxedEnvironment):
-    """Texts."""
+    """Environment that renders templates to text."""
 
 
 class _Native(SandboxedEnvironment, NativeEnvironment):
-    """Values: `compile_expression` gives what the expression is, not its text."""
+    """Environment whose `compile_expression` returns the expression's value, not its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The steps and the answer template of one task."""
+    """Steps and answer template of one task."""
 
     steps: tuple[dict[str, Any], ...]
     answer: str | None
 
 
 class ScriptAgent:
-    """Plays scripts. A step that fails stops the attempt, unless it says `may_fail`."""
+    """Agent that plays scripts. A failing step ends the attempt, unless it says `may_fail`."""
 
     def __init__(self, tasks: dict[str, Script], default: Script | None = None, name: str = "script") -> None:
         self.name = name
@@ -87,12 +87,12 @@ class ScriptAgent:
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptAgent:
-        """Reads a script. UsageError names the file, the task, the step and the member that is wrong."""
+        """Read a script. Raise UsageError naming the file, task, step and member that is wrong."""
         return cls.from_mapping(read_yaml(path), str(path))
 
     @classmethod
     def from_mapping(cls, value: dict[str, Any], source: str) -> ScriptAgent:
-        """A script from what its YAML says; `source` is named in errors."""
+        """Make the agent from the mapping of its YAML file; `source` is named in errors."""
         if unknown := sorted(set(value) - {"agent", "name", "tasks", "default"}):
             raise UsageError(f"{source}: unknown member {unknown[0]!r}")
         tasks = value.get("tasks") or {}
@@ -103,7 +103,10 @@ class ScriptAgent:
         return cls(scripts, default, str(value.get("name", "script")))
 
     def not_among(self, ids: Sequence[str]) -> list[str]:
-        """A sentence for each task that has a script and is not among these: a misspelt one is played as `default`."""
+        """Return a message for each script whose task is not in `ids`.
+
+        The task of a misspelt id would be played by the `default` script.
+        """
         return [
             f"the script for {name!r} is for no task of the set{meant(name, ids, 1)}"
             for name in self._tasks
@@ -111,13 +114,13 @@ class ScriptAgent:
         ]
 
     def identity(self) -> dict[str, Any]:
-        """Kind, name and the digest of all scripts."""
+        """Return kind, name and the digest of all scripts."""
         scripts = {task: [list(script.steps), script.answer] for task, script in self._tasks.items()}
         default = [list(self._default.steps), self._default.answer] if self._default else None
         return {"kind": "script", "name": self.name, "prompts": digest([scripts, default])}
 
     async def run(self, attempt: Attempt) -> str | None:
-        """Plays the task's script and fills its answer template."""
+        """Play the task's script and fill its answer template."""
         task = attempt.task
         script = self._tasks.get(task.id, self._default)
         if script is None:
@@ -159,7 +162,10 @@ class ScriptAgent:
             names[step["as"]] = text
 
     def _fill(self, value: Any, names: dict[str, Any]) -> Any:
-        """Fills the templates in a JSON value; one that is a single expression gives that value."""
+        """Fill the templates in a JSON value.
+
+        A template of a single expression gives that value, not its text.
+        """
         if isinstance(value, dict):
             return {key: self._fill(member, names) for key, member in value.items()}
         if isinstance(value, list):

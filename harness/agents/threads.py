@@ -1,7 +1,7 @@
-"""Threads that an agent leaves behind. Nothing can end them: it is said, and neither the run nor its process waits for them.
+"""Threads that an agent leaves running. They can't be ended, so they are reported and not waited for.
 
-A thread of `asyncio.to_thread` belongs to the loop's executor, which its loop, and Python as it ends, would wait for;
-one that the agent began itself is waited for by Python unless it is a daemon.
+A thread of `asyncio.to_thread` belongs to the loop's executor, which the loop and the exiting interpreter
+would wait for. A thread that the agent started itself is waited for by Python unless it is a daemon.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from typing import Any, TypeVar
 from stillweb.snapshots.words import counted
 
 T = TypeVar("T")
-GRACE = 5.0  # seconds that what was left behind has when all else of the process is done
+GRACE = 5.0  # seconds that leftover threads get at the end of the process
 MOST_NAMED = 5
-_OURS = "stillweb-"  # how the names of our own threads begin
+_OURS = "stillweb-"  # prefix of the names of our own threads
 
 
 @dataclass(slots=True)
 class _Work:
-    """A call in a thread: of the executor, or the whole of a thread that an agent began."""
+    """Work in a thread: a call of the executor, or a whole thread that an agent started."""
 
     running: Callable[[], bool]
     name: str
 
 
 class _Pool(ThreadPoolExecutor):
-    """The threads of one attempt: it waits for no other's, nor do scorers for an agent's."""
+    """Thread pool of one attempt, so that neither other attempts nor scorers wait for its threads."""
 
     def __init__(self, name: str) -> None:
         super().__init__(thread_name_prefix=f"{_OURS}{name}")
         self.work: list[_Work] = []
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """See Executor."""
         work = _Work(lambda: False, "")
 
         def known() -> T:
@@ -54,31 +53,30 @@ class _Pool(ThreadPoolExecutor):
         return future
 
 
-_mine: ContextVar[_Pool] = ContextVar("mine")  # of an attempt and the tasks that it begins
+_mine: ContextVar[_Pool] = ContextVar("mine")  # pool of an attempt and its tasks
 _left: list[_Work] = []
 
 
 class Threads(ThreadPoolExecutor):
-    """A loop's executor: what an attempt asks of it is done by threads of the attempt's own."""
+    """Executor of a loop that passes the work of an attempt to the attempt's own pool."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """See Executor."""
         mine = _mine.get(None)
         return super().submit(fn, *args, **kwargs) if mine is None else mine.submit(fn, *args, **kwargs)
 
 
 @dataclass(slots=True)
 class Behind:
-    """The names of the threads that still ran when an attempt was over; filled in then."""
+    """Names of the threads that still ran when an attempt was over; filled in then."""
 
     names: list[str] = field(default_factory=list)
 
 
 @contextmanager
 def noticed(name: str) -> Iterator[Behind]:
-    """Notices the threads that what runs inside, an attempt of that name, leaves behind.
+    """Record the threads that the body, the attempt `name`, leaves running.
 
-    Of threads that agents begin themselves nobody knows whose they are: those begun meanwhile are named.
+    Threads that agents start themselves can't be attributed to an attempt: all started meanwhile are named.
     """
     behind, mine = Behind(), _Pool(name)
     before = set(threading.enumerate())
@@ -99,7 +97,7 @@ def noticed(name: str) -> Iterator[Behind]:
 
 
 def end_process(code: int) -> None:
-    """Ends the process with this exit code where threads that agents left still run; returns where none do."""
+    """End the process with this exit code if threads of agents still run after GRACE seconds; else return."""
     end = time.monotonic() + GRACE
     while (still := sorted({work.name for work in _left if work.running()})) and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What a trace says of a tool call."""
+"""Trace events of tool calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Part = dict[str, Any]  # an MCP content part
 
 
 class ToolResult(Protocol):
-    """What a tool gave: MCP parts, whether it is an error, and what is known of it beside."""
+    """Result of a tool: MCP parts, whether it is an error, and metadata."""
 
     @property
     def content(self) -> list[Part]: ...
@@ -25,7 +25,7 @@ class ToolResult(Protocol):
 def call_members(
     name: str, contract: str | None, arguments: dict[str, Any], result: ToolResult, seconds: float
 ) -> Part:
-    """The members of a `tool_call` event."""
+    """Return the members of a `tool_call` event."""
     meta = dict(result.meta)
     if "missed" in meta:
         meta["missed"] = sorted(meta["missed"])
@@ -47,7 +47,7 @@ def call_members(
 
 
 def _in_order(captures: Sequence[Part]) -> list[Part]:
-    """Captures by where they lie, each once: a page asks for its parts in an order that no two runs share."""
+    """Return the captures by file and offset, each once: pages request their parts in varying order."""
     return list(
         {
             (c["file"], c["offset"]): c for c in sorted(captures, key=lambda c: (c["file"], c["offset"]))
@@ -56,7 +56,7 @@ def _in_order(captures: Sequence[Part]) -> list[Part]:
 
 
 def describe(content: Sequence[Part]) -> Part:
-    """The `output` member of a tool call: digest over all parts, the text, and what else there was."""
+    """Return the `output` member of a tool call: a digest over all parts, the text, and the other parts."""
     texts: list[str] = []
     other: list[Part] = []
     for part in content:

@@ -1,1 +1,1 @@
-"""Two runs compared task by task, whether chance explains it, and gates on that."""
+"""Comparison of two runs task by task, statistics, and gates for builds."""

@@ -1,7 +1,7 @@
-"""Two runs, paired by task and clustered by base task: what changed, and whether chance explains it.
+"""Comparison of two runs, paired by task and clustered by base task.
 
-The forms of one base task (goal and constraint, two languages) are not independent, so tests and intervals move
-whole clusters. Nothing here depends on a clock; sampling is seeded and said so.
+The forms of one base task (goal and constraint, two languages) are not independent, so tests and intervals
+move whole clusters. Nothing here depends on a clock. Sampling is seeded, and the result names the seed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from stillweb.harness.trace import Trace, canonical, digest, read_trace
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.words import counted
 
-MOST_LEFT_OUT = 5  # told each by its name, of one reason
+MOST_LEFT_OUT = 5  # named tasks per reason
 UNJUDGED = "unscored: its judge failed"
 ONLY_FIRST, ONLY_THERE, SCORED_BY = "only in the first run", ", in the second run only", "is scored by "
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One attempt's score. `status` is a score's, or "unfinished"; `trace` is where it can be read."""
+    """Score of one attempt. `status` is a score's or "unfinished"; `trace` is the path of its trace."""
 
     task_id: str
     base: str
@@ -48,15 +48,15 @@ class Outcome:
     variant: str = ""
     trace: str = ""
     language: str = ""
-    best: float = 1.0  # what a metric of its scorer can be at most
+    best: float = 1.0  # highest value of its scorer's metrics
     rules: Rules = ()  # what decided the score besides the answer
-    own: str = ""  # the scorer, where its scale is its own (stillweb.harness.scoring.scale_of)
-    fault: str = ""  # whose it is that a metric has no value, where it is not the agent's (see FAULTS)
+    own: str = ""  # the scorer, if it has a scale of its own (stillweb.harness.scoring.scale_of)
+    fault: str = ""  # reason for a missing value that is not the agent's fault (see FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One task in both runs; `a` and `b` are means over its attempts, `traces_a` and `traces_b` where each can be read."""
+    """Task in both runs: means `a` and `b` over its attempts, and the paths of their traces."""
 
     task_id: str
     base: str
@@ -69,18 +69,19 @@ class Pair:
 
     @property
     def delta(self) -> float:
-        """b - a; 0 where rounding alone makes them differ, as the mean of 0.1 and 0.2 is not that of 0.3 and 0."""
+        """Difference b - a; 0 if it is only rounding (as floats, 0.1 + 0.2 is not 0.3)."""
         return _plain(self.b - self.a)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides over the pairs they share. `interval` is the 95 % bootstrap interval of `difference` (b - a), None of fewer
-    than LEAST_CLUSTERS clusters.
+    """Comparison of two sides over the pairs they share.
 
-    `p` is two-sided, of the permutation test that `test` describes; `sign_p` of the exact sign test over clusters.
-    `left_out` names what could not be paired, and why. `at_worst` is the comparison as it would be had the second run
-    earned nothing in the tasks whose judge failed in it alone; None where there are none, or it can't be said (a time).
+    `interval` is the 95 % bootstrap interval of `difference` (b - a), None for fewer than LEAST_CLUSTERS
+    clusters. `p` is the two-sided p of the permutation test that `test` describes; `sign_p` that of the exact
+    sign test over clusters. `left_out` names the tasks that could not be paired, and why. `at_worst` is the
+    comparison under the assumption that the second run earned nothing in the tasks whose judge failed in it
+    alone; None if there are none, or for a time.
     """
 
     metric: str
@@ -99,17 +100,17 @@ class Comparison:
 
     @property
     def worse(self) -> tuple[Pair, ...]:
-        """What got worse, the most first."""
+        """Tasks that got worse, the largest change first."""
         return self._moved(-1.0)
 
     @property
     def better(self) -> tuple[Pair, ...]:
-        """What got better, the most first."""
+        """Tasks that got better, the largest change first."""
         return self._moved(1.0)
 
     @property
     def sense(self) -> float:
-        """1 where more of the metric is better, -1 where less is (a time)."""
+        """Factor that is 1 if more of the metric is better, -1 if less is (a time)."""
         return -1.0 if self.metric in MEASURED else 1.0
 
     def _moved(self, way: float) -> tuple[Pair, ...]:
@@ -119,12 +120,12 @@ class Comparison:
 
     @property
     def no_interval(self) -> str:
-        """What stands in the place of an interval."""
+        """Text shown instead of an interval."""
         return f"no interval, for it takes {LEAST_CLUSTERS} clusters and these are {self.clusters}"
 
     @property
     def told_left_out(self) -> list[str]:
-        """What could not be paired, for people: of many tasks with one reason the first and how many more."""
+        """Messages on the tasks that were not paired; many tasks with one reason make one message."""
         by_reason: dict[str, list[str]] = defaultdict(list)
         for task_id, why in self.left_out:
             by_reason[why].append(task_id)
@@ -137,7 +138,7 @@ class Comparison:
         return told
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         members = {name: member for name, member in asdict(self).items() if name != "at_worst"}
         return members | {
             "pairs": [asdict(pair) | {"delta": pair.delta} for pair in self.pairs],
@@ -147,9 +148,9 @@ class Comparison:
 
 
 def read_outcomes(run: str | Path) -> list[Outcome]:
-    """The outcomes of a run, from its traces; what has no trace is `unfinished`.
+    """Return the outcomes of a run from its traces; an attempt without a trace is `unfinished`.
 
-    DamagedInput where the certificate that lies with the run was made of other traces.
+    Raise DamagedInput if the run's certificate was made of other traces.
     """
     from stillweb.harness.runs.run_files import RunFiles
 
@@ -172,7 +173,10 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
 
 
 def main_metric(outcomes: Iterable[Outcome]) -> str:
-    """The metric that ranks a run: the first of its first scored attempt. UsageError if nothing was scored."""
+    """Return the metric that ranks a run: the first of its first scored attempt.
+
+    Raise UsageError if nothing was scored.
+    """
     for outcome in outcomes:
         for name in outcome.metrics:
             return name
@@ -181,7 +185,7 @@ def main_metric(outcomes: Iterable[Outcome]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The tasks of one run, or of two, that one metric on one scale ranks; `name` tells it from the other parts."""
+    """Tasks of one run, or of two, that are ranked by one metric on one scale; `name` is unique."""
 
     name: str
     metric: str
@@ -190,9 +194,10 @@ class Part:
 
 
 def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None = None) -> list[Part]:
-    """The runs by the metric that ranks each task of the first; all as one part where a metric is named.
+    """Split the runs by the metric that ranks each task of the first; with `metric`, return them as one part.
 
-    What nothing ranks there is in the first part, to be left out by name. UsageError if nothing was scored.
+    Tasks without a metric go into the first part, where they are left out by name. Raise UsageError if
+    nothing was scored.
     """
     if metric is not None:
         return [Part(metric, metric, tuple(a), tuple(b))]
@@ -203,7 +208,7 @@ def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None
     kinds = list(dict.fromkeys(ranks.values())) or [(main_metric(a), 1.0, "")]
     by_own = {kind[2]: kind for kind in reversed(kinds) if kind[2]}
     for outcome in a:
-        if outcome.own in by_own:  # nobody says what metrics it gives where it gave none
+        if outcome.own in by_own:  # an attempt without metrics belongs to its custom scorer's part
             ranks.setdefault(outcome.task_id, by_own[outcome.own])
     names = [name for name, _, _ in kinds]
     return [
@@ -225,11 +230,11 @@ def compare(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Compares two runs on the tasks they share. UsageError if they share none that can be compared.
+    """Compare two runs on the tasks they share. Raise UsageError if none of these can be compared.
 
-    An attempt that gave nothing readable counts 0 (it earned nothing); `unsolvable` and `unfinished` ones, and those that
-    a judge or a scorer failed, are no evidence about an agent and leave the pair out, by name; so does a task that was
-    scored by other rules.
+    An attempt without a readable answer counts 0 (it earned nothing). `unsolvable` and `unfinished` attempts,
+    and those whose judge or scorer failed, say nothing about an agent: their pair is left out, by name. So is
+    a task that was scored by other rules.
     """
     metric = metric or main_metric(a)
     known = _knowing((*a, *b), metric)
@@ -265,7 +270,7 @@ def compare_variants(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Two forms of the same base tasks within one run: `second` against `first`, each in its own language."""
+    """Compare two forms of the same base tasks within one run, `second` against `first`, per language."""
     metric = metric or main_metric(outcomes)
     known = _knowing(outcomes, metric)
     _check_named(metric, known, outcomes)
@@ -301,7 +306,7 @@ def _pair(name: str, a: _Value, b: _Value) -> Pair:
 
 
 def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:
-    """Tasks that the runs scored by different rules, and which."""
+    """Return the tasks that the runs scored by different rules, with these rules."""
     mine = {outcome.task_id: outcome.rules for outcome in a if outcome.rules}
     found = {o.task_id: other_rules(mine.get(o.task_id, ()), o.rules) for o in b}
     return {
@@ -316,13 +321,13 @@ def _other(rule: str) -> str:
 
 
 def _knowing(outcomes: Iterable[Outcome], metric: str) -> set[str]:
-    """Base tasks whose scorer gives the metric, and the scorers of one's own that do: an attempt that failed says no name."""
+    """Return the base tasks and the custom scorers that give the metric; a failed attempt has no metrics."""
     giving = [outcome for outcome in outcomes if metric in outcome.metrics]
     return {one.base for one in giving} | {f"scorer {one.own}" for one in giving if one.own}
 
 
 def _check_named(metric: str, known: Set[str], outcomes: Iterable[Outcome]) -> None:
-    """Raises UsageError for a metric that no task has, with those that there are."""
+    """Raise UsageError, listing the metrics, if no task has this one."""
     there = dict.fromkeys(name for outcome in outcomes for name in outcome.metrics)
     if there and not known:
         raise UsageError(
@@ -331,16 +336,16 @@ def _check_named(metric: str, known: Set[str], outcomes: Iterable[Outcome]) -> N
 
 
 def _scale(outcomes: Iterable[Outcome], metric: str) -> tuple[float, str]:
-    """What the metric can be at most for the first attempt that has it, and whose measure that is."""
+    """Return the metric's highest value and its custom scorer, from the first attempt that has it."""
     return next(((one.best, one.own) for one in outcomes if metric in one.metrics), (1.0, ""))
 
 
 def _by_task(
     outcomes: Sequence[Outcome], metric: str, known: Set[str], scale: tuple[float, str]
 ) -> tuple[dict[str, _Value], dict[str, str]]:
-    """The values of tasks, and the tasks left out with the reason.
+    """Return the values of tasks, and the tasks left out with the reason.
 
-    `known`: see `_knowing`; `scale`: what it can be at most in those that are compared.
+    `known` is the result of `_knowing`, `scale` the scale of the tasks that are compared.
     """
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
@@ -356,9 +361,9 @@ def _by_task(
         ):
             out[task_id] = f"has no metric {metric!r}"
         elif any(metric in o.metrics and (o.best, o.own) != scale for o in group):
-            out[task_id] = f"has {metric} on another scale"  # 80 of 100 is no mean with 0.8 of 1
+            out[task_id] = f"has {metric} on another scale"  # 80 of 100 and 0.8 have no common mean
         elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):
-            out[task_id] = f"{metric} was not measured"  # counted as 0 it would be the best there is
+            out[task_id] = f"{metric} was not measured"  # as 0 it would count as the best time
         else:
             mean = fsum(o.metrics.get(metric) or 0.0 for o in group) / len(group)
             values[task_id] = (
@@ -370,7 +375,10 @@ def _by_task(
 
 
 def _no_evidence(outcome: Outcome, metric: str) -> str:
-    """Why an attempt tells nothing of its agent, "" where it does. In the order in which a task's is told."""
+    """Return why an attempt says nothing about its agent, else "".
+
+    A task's message is the first of these texts in alphabetical order.
+    """
     if outcome.status in ("unfinished", "unsolvable"):
         return outcome.status
     if outcome.fault and outcome.metrics.get(metric) is None:
@@ -412,10 +420,10 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
     )
 
 
-Rules = tuple[tuple[str, str], ...]  # what decides a score, each with a digest
+Rules = tuple[tuple[str, str], ...]  # names of what decides a score, each with a digest
 ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
 
-# Settings of scoring (members of a trace's header) that decide the scores of a scorer; of one's own all of them.
+# Scoring settings (members of a trace's header) that a scorer's scores depend on; all, for a custom scorer.
 _SCORING: Mapping[str, tuple[str, ...]] = {
     "table": ("fold_case",),
     "exact": (),
@@ -429,7 +437,7 @@ _SETTINGS = ("accept", "epochs", "limits", "synthetic_search", "tool_options", "
 
 
 def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
-    """What decided the score of an attempt besides its answer. `header` is its trace's."""
+    """Return what decided the score of an attempt besides its answer. `header` is its trace's."""
     scoring = header["scoring"]
     known = {**scoring, "GRADER_MODEL": scoring["models"].get("GRADER_MODEL")}
     parts = {
@@ -446,12 +454,12 @@ def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
 
 
 def other_rules(a: Rules, b: Rules) -> list[str]:
-    """The names of the rules that differ; [] where a side has none (no trace)."""
+    """Return the names of the rules that differ; [] if a side has no rules (no trace)."""
     return sorted({name for name, _ in set(a) ^ set(b)}) if a and b else []
 
 
 def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
-    """A sentence for each of the runs that takes a part of its task set only, whose set could not be read whole, or that has no certificate."""
+    """Return remarks on the runs: a missing certificate, a partial task set, unreadable records."""
     from stillweb.harness.results.kept_certificate import read_kept
     from stillweb.harness.results.left_out import part, unread_records
     from stillweb.harness.runs.run_files import RunFiles
@@ -471,7 +479,7 @@ def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
 
 
 def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
-    """A sentence where tasks of both runs have another question or start URL in the second."""
+    """Return a message if tasks of both runs have another question or start URL in the second, else ()."""
     from stillweb.harness.runs.run_files import RunFiles
 
     before = {task.id: task for task in RunFiles(a).tasks()}
@@ -487,7 +495,7 @@ def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
 
 
 def differences(a: Path, b: Path) -> tuple[str, ...]:
-    """What two runs stand on that isn't the same, by name; the agent, which is what a comparison is about, left out."""
+    """Return the names of what differs between the runs' foundations and settings, without the agent."""
     from stillweb.harness.runs.run_files import RunFiles
 
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
@@ -500,7 +508,7 @@ _Event = dict[str, Any]
 
 
 def apart(comparison: Comparison, pair: Pair) -> str:
-    """A line on the best attempt of the first run at a task and the worst of the second."""
+    """Return a line on the best attempt of the first run at a task and the worst of the second."""
 
     def rank(trace: Trace) -> float:
         value = (trace.last("score") or {}).get("metrics", {}).get(comparison.metric)
@@ -540,10 +548,10 @@ def _told(call: _Event | None) -> str:
 
 
 def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Outcome]) -> list[str]:
-    """A sentence for each other metric by which tasks fell that are not worse by the one that is compared.
+    """Return a message for each other metric by which tasks fell that are not worse by the compared one.
 
-    An answer that is not wholly right in both runs has the same `em` of 0, however much less of it is right by now. Stricter
-    and more forgiving readings of a metric, and what is measured, are no metrics of their own here.
+    An answer that is not entirely right in either run has the same `em` of 0, even if less of it is right
+    than before. Stricter and more lenient variants of a metric, and measured metrics, are skipped.
     """
     worse = {pair.task_id for pair in comparison.worse}
     ids = [pair.task_id for pair in comparison.pairs if pair.task_id not in worse]
@@ -563,7 +571,7 @@ def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Ou
 
 
 def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:
-    """The mean over its attempts of each task; an attempt without a value earned nothing."""
+    """Return the mean of each task over its attempts; an attempt without a value earned nothing."""
     found: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
         found[outcome.task_id].append(outcome.metrics.get(name) or 0.0)
@@ -572,7 +580,7 @@ def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """How a base task fared: attempts that earned less than there was to earn, of how many, and their statuses."""
+    """Errors at a base task: attempts with less than the full score, of how many, and their statuses."""
 
     base: str
     wrong: int
@@ -581,10 +589,11 @@ class Cluster:
 
 
 def errors_by_base(outcomes: Iterable[Outcome], metric: str) -> list[Cluster]:
-    """Base tasks with errors, the most wrong first."""
+    """Return the base tasks with errors, the highest share of errors first."""
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        if metric in outcome.metrics or not outcome.metrics:  # the others are scored by something else
+        # attempts with other metrics only are scored by another scorer
+        if metric in outcome.metrics or not outcome.metrics:
             groups[outcome.base].append(outcome)
     clusters = []
     for base, group in groups.items():
@@ -603,7 +612,7 @@ def _short(outcome: Outcome, metric: str) -> bool:
 
 
 def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | None]]:
-    """Tasks whose repeated attempts don't agree (a judge that changes its mind, an agent that wavers)."""
+    """Return the tasks whose repeated attempts don't agree (an inconsistent judge or agent)."""
     values: dict[str, list[float | None]] = defaultdict(list)
     for outcome in sorted(outcomes, key=lambda o: (o.task_id, o.attempt)):
         if outcome.status == "unfinished":

@@ -1,4 +1,4 @@
-"""Gates: what of a comparison fails a build."""
+"""Gates: conditions on a comparison that fail a build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stillweb.snapshots.words import counted
 
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 
-# what a gate can be on; None where it is not known
+# values that a gate can test; None if unknown
 _SEEN: dict[str, Callable[[Comparison], float | None]] = {
     "difference": lambda seen: seen.difference,
     "worse": lambda seen: float(len(seen.worse)),
@@ -29,7 +29,10 @@ _SEEN: dict[str, Callable[[Comparison], float | None]] = {
 
 
 def parse_gate(gate: str) -> tuple[str, str, float] | None:
-    """What a gate is on, how it is compared and with which number; None for `regressed`. UsageError for any other text."""
+    """Return name, operator and number of a gate, or None for `regressed`.
+
+    Raise UsageError for any other text.
+    """
     if gate.strip() == "regressed":
         return None
     found = _GATE.fullmatch(gate)
@@ -45,15 +48,18 @@ def parse_gate(gate: str) -> tuple[str, str, float] | None:
 
 
 def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
-    """The gates that a comparison trips, each with what it saw.
+    """Return the gates that a comparison trips, each with the value that tripped it.
 
-    A gate says what fails: `NAME OP NUMBER` with NAME one of difference, worse, better, left_out, p, sign_p, lower,
-    upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05). UsageError for any other text.
-    What can't be told is no pass: a gate also fails while tasks are unfinished or their scorer failed, where the second
-    run lacks tasks of the first, can't solve them in its snapshot or scored them by other rules, and where judges failed in
-    it so often that the gate would have been tripped had they given nothing. A gate on left_out says how many tasks may be
-    left out, so that those beside it, but `regressed`, hold for the others. `regressed` also fails where the mean is worse
-    over so few clusters that no p could be that small; `lower` and `upper` fail where there is no interval.
+    A gate states the failing condition: `NAME OP NUMBER` with NAME one of difference, worse, better,
+    left_out, p, sign_p, lower, upper, mean_a, mean_b; or `regressed` (worse than before, and p at most 0.05).
+    Raise UsageError for any other text.
+
+    An undecidable gate fails, too: while tasks are unfinished or their scorer failed; if the second run lacks
+    tasks of the first, can't solve them in its snapshot or scored them by other rules; or if judges failed in
+    it so often that the gate would be tripped had they given nothing. A gate on left_out limits the number of
+    tasks left out, so that the gates beside it, except `regressed`, test only the others. `regressed` also
+    fails if the mean is worse over so few clusters that no p could be that small. `lower` and `upper` fail
+    without an interval.
     """
     parsed = [(gate.strip(), parse_gate(gate)) for gate in gates]
     may_lack = any(limited is not None and limited[0] == "left_out" for _, limited in parsed)
@@ -68,7 +74,7 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
 
 
 def _beyond(comparison: Comparison, gate: tuple[str, str, float]) -> str | None:
-    """What a gate on a number saw that trips it."""
+    """Return the value that trips a gate on a number, as text, else None."""
     name, operator, limit = gate
     if (value := _SEEN[name](comparison)) is None:
         return comparison.no_interval
@@ -76,7 +82,7 @@ def _beyond(comparison: Comparison, gate: tuple[str, str, float]) -> str | None:
     return f"{name} is {value:.4g}" if tripped else None
 
 
-# Why a task can be left out without a word on whether the agent regressed, and what is said of that.
+# Reasons for leaving a task out that leave open if the agent regressed, with the message for each.
 _UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
     (lambda why: why.startswith("unfinished"), "tasks are unfinished"),
     (
@@ -93,7 +99,7 @@ _UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
 
 
 def _untold(comparison: Comparison) -> str | None:
-    """What keeps it from being told whether the second run is worse."""
+    """Return the reason why it can't be decided if the second run is worse, or None."""
     for untold, told in _UNTOLD:
         if count := sum(untold(why) for _, why in comparison.left_out):
             return f"can't be told while {told} ({count})"
@@ -101,7 +107,7 @@ def _untold(comparison: Comparison) -> str | None:
 
 
 def _unjudged(comparison: Comparison, tripped: Callable[[Comparison], str | None]) -> str | None:
-    """Why judges that failed keep it from being told, where a gate would be tripped had they given nothing."""
+    """Return a message if the gate would be tripped had the failed judges given nothing, else None."""
     worst = comparison.at_worst
     if worst is None or not tripped(worst):
         return None
@@ -110,7 +116,7 @@ def _unjudged(comparison: Comparison, tripped: Callable[[Comparison], str | None
 
 
 def _regressed(comparison: Comparison) -> str | None:
-    """Why a comparison does not pass for "no regression", None if it does."""
+    """Return why a comparison fails the gate `regressed`, or None."""
     return _untold(comparison) or _worse(comparison) or _unjudged(comparison, _worse)
 
 
@@ -119,7 +125,7 @@ def _worse(comparison: Comparison) -> str | None:
         return None
     if comparison.p <= 0.05:
         return f"difference {comparison.difference:.4g}, p {comparison.p:.4g}"
-    if comparison.clusters >= LEAST_CLUSTERS:  # if all of n got worse, p is 2/2**n
+    if comparison.clusters >= LEAST_CLUSTERS:  # if all n clusters got worse, p is 2/2**n
         return None
     return (
         f"difference {comparison.difference:.4g} over {counted(comparison.clusters, 'cluster')}, too few to tell it from "
@@ -128,7 +134,7 @@ def _worse(comparison: Comparison) -> str | None:
 
 
 def check_gates(comparisons: Sequence[Comparison], gates: Sequence[str]) -> None:
-    """Raises GateFailed naming every gate that one of them trips, by its metric where they are several."""
+    """Raise GateFailed naming every tripped gate, with its metric if there are several comparisons."""
     failed = [
         f"{comparison.metric}: {gate}" if len(comparisons) > 1 else gate
         for comparison in comparisons

@@ -1,4 +1,4 @@
-"""What chance explains: a permutation test, a sign test and a bootstrap over clusters. Sampling is seeded and said so."""
+"""Statistics over clusters: permutation test, sign test and bootstrap. Sampling is seeded and reported."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from random import Random
 from stillweb.snapshots.words import counted
 
 RESAMPLES = 10_000
-# Clusters from which on there is an interval of 95 %. The range of n values holds their median with probability
-# 1 - 2^(1-n) (David & Nagaraja, Order Statistics, 3rd ed., 7.1), and no percentile interval goes beyond it: 94 % for 5.
+# Least number of clusters for a 95 % interval. The range of n values holds their median with probability
+# 1 - 2^(1-n) (David & Nagaraja, Order Statistics, 3rd ed., 7.1), and no percentile interval exceeds the
+# range: 94 % for 5.
 LEAST_CLUSTERS = 6
-MOST_SUMS = 50_000  # distinct sums kept while counting sign flips exactly; beyond it they are sampled
+MOST_SUMS = 50_000  # distinct sums kept while counting sign flips exactly; with more, flips are sampled
 
 
 def permutation_test(
     sums: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> tuple[float, str]:
-    """Two-sided p that flipping the signs of clusters' sums at random gives a total as far from 0, and how.
+    """Return the two-sided p of a permutation test that flips clusters' signs, and its description.
 
-    All 2^n flips are counted exactly, by the distribution of their totals in exact fractions; where that has too
-    many values, flips are sampled with the seed and p is (k+1)/(m+1).
+    p is the probability that random flips give a total at least as far from 0. All 2^n flips are counted
+    exactly, by the distribution of their totals in exact fractions. If that has too many values, flips are
+    sampled with the seed and p is (k+1)/(m+1).
     """
     fractions = [value for value in map(exact, sums) if value]
     scale = lcm(*(value.denominator for value in fractions))
-    values = [int(value * scale) for value in fractions]  # whole numbers: exact, and quick to add
+    values = [int(value * scale) for value in fractions]  # integers: exact, and fast to add
     observed = abs(sum(values))
     counts: dict[int, int] = {0: 1}
     for value in values:
@@ -44,13 +46,13 @@ def permutation_test(
 
 
 def exact(value: float) -> Fraction:
-    """The fraction that a sum of scores stands for: what is 0 but for rounding is 0, and equal totals are equal."""
+    """Return the fraction that a sum of scores stands for: free of rounding, equal totals are equal."""
     return Fraction(value).limit_denominator(1_000_000)
 
 
 def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str]:
     random = Random(seed)
-    # A hair below, so that rounding can't drop a total equal to the observed one.
+    # Slightly less, so that rounding can't drop a total equal to the observed one.
     least = abs(fsum(values)) * (1 - 1e-12)
     far = sum(
         abs(fsum(value if random.random() < 0.5 else -value for value in values)) >= least
@@ -61,7 +63,7 @@ def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str
 
 
 def sign_test(sums: Sequence[float]) -> float:
-    """Two-sided exact sign test over clusters; those that didn't change say nothing."""
+    """Return the two-sided p of an exact sign test over clusters; unchanged clusters are ignored."""
     found = [exact(value) for value in sums]
     up, down = sum(value > 0 for value in found), sum(value < 0 for value in found)
     n = up + down
@@ -72,7 +74,7 @@ def sign_test(sums: Sequence[float]) -> float:
 def bootstrap_interval(
     groups: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile interval of the mean difference, whole clusters drawn with replacement."""
+    """Return the percentile interval of the mean difference, drawing whole clusters with replacement."""
     random = Random(seed)
     totals = [(fsum(group), len(group)) for group in groups]
     means = []

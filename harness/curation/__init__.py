@@ -1,1 +1,1 @@
-"""Task sets held against snapshots before anyone is paid: rubrics linted, answers sought, needs covered."""
+"""Checks of task sets against snapshots before a run: rubric lint, answer audit and coverage."""

@@ -1,4 +1,4 @@
-"""Which tasks a difference between two snapshots touches."""
+"""Tasks affected by the differences between two snapshots."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from stillweb.snapshots.upkeep.diff import Diff
     from stillweb.snapshots.view import View
 
-MOST = 5  # reasons named for a task
+MOST = 5  # reasons named per task
 
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """A task and the changes it meets, in words."""
+    """Task and the changes that affect it, in words."""
 
     task_id: str
     reasons: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {"task": self.task_id, "reasons": list(self.reasons)}
 
 
 def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) -> list[Affected]:
-    """The tasks that name a changed page, or one whose views (of either snapshot) loaded something that changed.
+    """Return the tasks that name a changed page, or a page with a view that loaded something changed.
 
-    A task that goes where it names nothing can be touched without being listed; a run says that exactly, see
-    `affected_by_run`.
+    Views of either snapshot count. A task that visits pages it doesn't name can be affected without being
+    listed; `affected_by_run` finds these exactly.
     """
     loaded: dict[str, set[str]] = {}
     for view in views:
@@ -56,9 +56,10 @@ def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) ->
 
 
 def affected_by_run(path: Path, found: Diff) -> list[Affected]:
-    """The tasks of a run (over the first snapshot) whose traces stand on a capture, view or text that changed.
+    """Return the tasks of a run over the first snapshot whose traces use a changed capture, view or text.
 
-    UsageError for a run over another snapshot: its places are others. Rules and profile are not looked at.
+    Raise UsageError for a run over another snapshot, where offsets differ. Rules and profile are not
+    compared.
     """
     stands_on = RunFiles(path).manifest()[1].get("snapshot")
     if stands_on != found.a:
@@ -83,7 +84,7 @@ def affected_by_run(path: Path, found: Diff) -> list[Affected]:
 
 
 def _reasons(found: Diff) -> Iterator[tuple[str, str]]:
-    """Each changed place and what happened there."""
+    """Yield each changed page or view with a description of the change."""
     for capture in found.captures:
         yield _page(capture.url), f"{capture.kind}: {capture.method} {capture.url}"
     for view in found.views:
@@ -101,11 +102,11 @@ def _some(reasons: list[str]) -> tuple[str, ...]:
 
 
 def _page(url: str) -> str:
-    """A page, however its URL is written: host in capitals, no slash, pairs of the query in another order."""
+    """Return the canonical URL of a page, independent of host case, final slash and order of parameters."""
     return canonical_url(url)
 
 
 def _place(url: str) -> str:
-    """A page, or a state of it that a fragment names."""
+    """Return the canonical URL of a page with the fragment that names one of its states."""
     _, mark, fragment = url.partition("#")
     return f"{canonical_url(url)}{mark}{fragment}"

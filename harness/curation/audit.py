@@ -1,4 +1,4 @@
-"""Before a score is believed: can the snapshot hold the answers, does the prompt give them away, what will expire."""
+"""Audit before scoring: if the snapshot holds the answers, prompts leak them, and dates will expire."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One finding about a task. `check`: gold-missing, gold-computable, gold-unread, leak, date, relative-date, certificate, cookie."""
+    """Finding about a task.
+
+    `check` is gold-missing, gold-computable, gold-unread, leak, date, relative-date, certificate or cookie.
+    """
 
     task_id: str
     check: str
@@ -35,7 +38,7 @@ class AuditFinding:
     message: str
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -43,7 +46,7 @@ class AuditFinding:
 
 
 class HasText(Protocol):
-    """What is read of a frozen text."""
+    """Frozen text, as the audit reads it."""
 
     @property
     def address(self) -> str: ...
@@ -53,14 +56,14 @@ class HasText(Protocol):
 
 _EXACT = decimal.Context(prec=100)  # more digits than are compared
 _ROUNDINGS = (decimal.ROUND_HALF_UP, decimal.ROUND_HALF_EVEN)  # 12.345 is 12.35 by hand, 12.34 in Python
-_WORD = re.compile(rf"{IN_WORD}+|[{UNSPACED}]")  # of scripts without blanks each character
+_WORD = re.compile(rf"{IN_WORD}+|[{UNSPACED}]")  # a single character in scripts without blanks
 
 
 class TextIndex:
-    """Where values stand in texts: as whole words, case and width folded, numbers and dates in other spellings."""
+    """Index of values in texts: whole words, case and width folded, numbers and dates in other spellings."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
-        """`texts`: (address, text) pairs."""
+        """Build the index from (address, text) pairs."""
         self._texts = [(address, fold(" ".join(text.split()))) for address, text in texts]
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
         for number, (_, text) in enumerate(self._texts):
@@ -68,14 +71,14 @@ class TextIndex:
                 self._by_word[word].add(number)
 
     def find(self, value: str) -> str | None:
-        """The address of the first text that has the value in any of its spellings."""
+        """Return the address of the first text that has the value in any of its spellings, or None."""
         for spelling in spellings(value):
             wanted = " ".join(fold(normalise_text(spelling)).split())
             words = _WORD.findall(wanted)
             if not words:
                 continue
             texts = set.intersection(*(self._by_word.get(word, set()) for word in words))
-            # Digits may not go on: 12 is not in 312, 12.5 or 1,012.
+            # Digits must not continue: 12 is not in 312, 12.5 or 1,012.
             pattern = re.compile(
                 rf"(?<!{IN_WORD})(?<!\d[.,])" + re.escape(wanted) + rf"(?!{IN_WORD})(?![.,]\d)"
             )
@@ -85,7 +88,7 @@ class TextIndex:
         return None
 
     def rounds_to(self, value: str) -> str | None:
-        """The address of a text with a longer decimal that rounds to the value; None for what is no decimal."""
+        """Return the address of a text with a longer decimal that rounds to the value, or None."""
         number = as_decimal(normalise_text(value))
         if number is None or len(value) > 20:
             return None
@@ -119,10 +122,11 @@ def audit(
     certificates: Iterable[Path] = (),
     cookies: Iterable[CookieDate] = (),
 ) -> list[AuditFinding]:
-    """Findings before scoring, task by task.
+    """Return findings before scoring, task by task.
 
-    `texts`: the snapshot's frozen texts (and views' texts), None to leave the gold check out. `today` is given, so
-    that the same call gives the same findings. `prompts`: task -> the text really sent, where it isn't the question.
+    `texts` are the snapshot's frozen texts (and views' texts), None to skip the gold check. `today` is a
+    parameter so that the same call gives the same findings. `prompts` maps a task to the text really sent, if
+    that isn't the question.
     """
     findings: list[AuditFinding] = []
     pairs = [(text.address, text.markdown) for text in texts or ()]
@@ -147,7 +151,7 @@ def audit(
 
 
 def _latest(cookies: Iterable[CookieDate]) -> dict[tuple[str, str], date]:
-    """The last day of each cookie by site and name; those that were taken back (before 2000) are none."""
+    """Return the last expiry day of each cookie by site and name, without deleted cookies (before 2000)."""
     found: dict[tuple[str, str], date] = {}
     for cookie in cookies:
         key = (urlsplit(cookie.url).netloc, cookie.name)
@@ -157,7 +161,7 @@ def _latest(cookies: Iterable[CookieDate]) -> dict[tuple[str, str], date]:
 
 
 def gold_rows(task: Task, context: Context | None = None) -> list[tuple[str, ...]]:
-    """The right cells of a task: the reference table's rows, or one row of one cell for each accepted answer."""
+    """Return a task's right cells: the reference table's rows, or a one-cell row per accepted answer."""
     if task.scorer == "table" and isinstance(task.reference, str):
         table = parse_reference(task.reference, rubric_of(task, context or Context()))
         return list(table.rows) if table else []
@@ -197,7 +201,7 @@ def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterat
 
 
 def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[AuditFinding]:
-    """A whole row in the prompt, or a telling cell in an id or URL, gives the answer away."""
+    """Yield findings for answers in the prompt (a whole row) or in an id or URL (a characteristic cell)."""
     if task.scorer == "browsecomp" and prompt != task.question:
         prompt = task.question  # pages hold the answer by design
     for place, text in (
@@ -208,7 +212,7 @@ def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[A
         if not text:
             continue
         texts = [text]
-        if place != "the prompt":  # as it is written, and as the words that its marks stand between
+        if place != "the prompt":  # as written, and as words separated at the marks
             plain = unquote_plus(text)
             texts += [plain, plain.replace("_", " "), re.sub(r"[_\-/]", " ", plain)]
         index = TextIndex([(place, one) for one in texts])
@@ -228,7 +232,7 @@ def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[A
 
 
 def _width(cell: str) -> int:
-    """Characters of a cell; one of Han or kana says as much as two letters."""
+    """Return the number of characters of a cell; a Han or kana character counts as two letters."""
     text = normalise_text(cell)
     return len(text) + len(re.findall(f"[{UNSPACED}]", text))
 
@@ -283,7 +287,7 @@ def _certificate(path: Path, today: date) -> Iterator[AuditFinding]:
 
 @dataclass(frozen=True, slots=True)
 class CookieDate:
-    """A recorded cookie that ends on a day. Sessions in replay don't expire it; a live run's would."""
+    """Recorded cookie with its expiry day. Replay sessions don't expire it; a live run would."""
 
     url: str
     name: str
@@ -291,7 +295,7 @@ class CookieDate:
 
 
 def cookie_dates(responses: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> list[CookieDate]:
-    """Cookies with an expiry date, of (url, header fields) pairs; the soonest first."""
+    """Return the cookies with an expiry date in (url, header fields) pairs, the earliest first."""
     from email.utils import parsedate_to_datetime
 
     found = set()

@@ -1,4 +1,4 @@
-"""What of a task set a snapshot can answer, before a model is paid for."""
+"""Coverage: how much of a task set a snapshot can answer, checked before a model is paid for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stillweb.snapshots.texts.text import READ, doubts, unpacked
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
-# What a page without its scripts says of itself: one that is loading or empty may be filled by them.
+# Kinds of page whose HTML alone shows that they are no answer. Scripts may fill loading or empty pages.
 _WALLS = {
     "captcha": "a CAPTCHA",
     "consent": "a consent wall",
@@ -32,7 +32,7 @@ Query = str | Mapping[str, Any]
 
 
 class Covered(Protocol):
-    """What is asked of a snapshot (snapshots.Snapshot)."""
+    """Methods of a snapshot (snapshots.Snapshot) used for coverage."""
 
     @property
     def id(self) -> str: ...
@@ -43,8 +43,11 @@ class Covered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something a task names. `verdict` is that of a lookup (so of what failed while recording), "view", "synthetic" or "miss"; `notes` say what may be wrong
-    with an answer that is there (an error status, no text, a block page)."""
+    """Page or search that a task names.
+
+    `verdict` is that of a lookup (also of requests that failed while recording), "view", "synthetic" or
+    "miss". `notes` say what may be wrong with an existing answer (an error status, no text, a block page).
+    """
 
     task_id: str
     kind: Kind
@@ -54,13 +57,13 @@ class Need:
 
     @property
     def answered(self) -> bool:
-        """Whether the snapshot has it."""
+        """Return True if the snapshot has an answer."""
         return self.verdict.partition(":")[0] not in ("miss", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The needs of a task set, task by task, in the set's order."""
+    """Needs of a task set, task by task, in the set's order."""
 
     snapshot: str
     needs: tuple[Need, ...]
@@ -68,17 +71,17 @@ class Coverage:
 
     @property
     def missing(self) -> tuple[Need, ...]:
-        """What the snapshot can't answer."""
+        """Needs that the snapshot can't answer."""
         return tuple(need for need in self.needs if not need.answered)
 
     @property
     def doubtful(self) -> tuple[Need, ...]:
-        """What it answers with something that may be no answer."""
+        """Needs whose answer may be no real answer."""
         return tuple(need for need in self.needs if need.answered and need.notes)
 
     @property
     def whole_tasks(self) -> tuple[str, ...]:
-        """Tasks of which nothing is missing; a task that names nothing is not among them."""
+        """Tasks without a missing need; a task that names nothing is not among them."""
         lacking = {need.task_id for need in self.missing}
         naming = {need.task_id for need in self.needs}
         return tuple(task_id for task_id in self.tasks if task_id in naming and task_id not in lacking)
@@ -91,11 +94,11 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Answered needs of all, 1 where nothing is needed."""
+        """Share of answered needs, 1 if there are none."""
         return (len(self.needs) - len(self.missing)) / len(self.needs) if self.needs else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         return {
             "snapshot": self.snapshot,
             "share": self.share,
@@ -107,7 +110,7 @@ class Coverage:
 
 
 def urls_of(task: Task) -> list[str]:
-    """The pages a task names, in its order: start URL, the set's own list, involved URLs. Each once."""
+    """Return the pages that a task names, each once: start URL, the set's own list, involved URLs."""
     found: list[str] = []
     if task.start_url:
         found.append(task.start_url)
@@ -117,7 +120,7 @@ def urls_of(task: Task) -> list[str]:
 
 
 def _urls_in(value: Any) -> list[str]:
-    """URLs in lists of URLs, of [url, role], or of objects, however nested."""
+    """Return the URLs in nested lists of URLs, of [url, role], or of objects."""
     if isinstance(value, str):
         text = value.strip()
         return [text] if text.startswith(("http://", "https://")) else []
@@ -129,7 +132,7 @@ def _urls_in(value: Any) -> list[str]:
 
 
 def searches_of(task: Task) -> list[Query]:
-    """The searches a task names (`meta["searches"]`: a list of texts, or of what `google_search` was given)."""
+    """Return the searches that a task names in `meta["searches"]`: texts, or arguments of `google_search`."""
     queries = task.meta.get("searches")
     return [query for query in queries if _is_query(query)] if isinstance(queries, list) else []
 
@@ -151,10 +154,11 @@ def coverage(
     search: Callable[[Query], tuple[str, tuple[str, ...]]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """Looks up all that the tasks name. `search` gives the verdict of a query and notes (the tools know how to ask).
+    """Look up all that the tasks name. `search` returns the verdict and notes of a query.
 
-    Redirects are followed. `URL#view=<id>` needs that view. A URL with another fragment needs a view that starts there, or, where only the
-    page is recorded, is answered by it with a note, for what the fragment selects may not be in it.
+    Redirects are followed. `URL#view=<id>` needs that view. A URL with another fragment needs a view that
+    starts there; if only the page is recorded, it counts with a note, as it may lack what the fragment
+    selects.
     """
     from stillweb.harness.tools.store import Store
 
@@ -184,14 +188,14 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
     page, _, fragment = url.partition("#")
     if url in starts and fragment:
         return Need("", "view", url, "view")
-    if id_in(url) is not None:  # as the tools have it: the page without the steps is never given for a view
+    if id_in(url) is not None:  # as in the tools: a view is never replaced by its page without the steps
         if store.view_text(url) is not None:
             return Need("", "view", url, "view")
         return Need("", "view", url, "miss", ("no view of the snapshot has this address",))
     found = store.session("coverage").follow(page)
     capture = found.capture
     if capture is None or found.redirects:
-        # A view is enough: its text and screenshot are there even if the request of its page was another.
+        # A view is enough: its text and screenshot exist even if its page was requested otherwise.
         if url in starts:
             return Need("", "view", url, "view")
         where = f"redirects to {found.url}, which is not recorded" if found.url != page else ""
@@ -219,7 +223,7 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
 
 
 def _wall(store: Any, capture: Capture, ended: str) -> list[str]:
-    """What an answer is where it is no page that was asked for: a login, a CAPTCHA, a consent wall, a soft 404."""
+    """Return a note if an answer is a login, a CAPTCHA, a consent wall or a soft 404 instead of the page."""
     if capture.mime not in _PAGES or capture.status >= 400:
         return []
     response = store.snapshot.read_start(capture, READ + 1)

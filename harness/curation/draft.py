@@ -1,4 +1,4 @@
-"""A side-car proposed by a model, where the English can't be read by rule. A person edits and keeps it."""
+"""Drafts of side-cars by a model, for rubrics that the rules can't read. A person edits and keeps them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Scoring rules: %s
 
 
 def draft_rubric(task: Task, judge: Judge, model: str) -> Rubric:
-    """Asks `judge` for a side-car of `task`. DamagedInput says what is wrong with its answer.
+    """Ask `judge` for a side-car of `task`. Raise DamagedInput saying what is wrong with its answer.
 
-    What the rules of `compile_rubric` read stays; the model adds the rest. Each rule of a column must have a link, and
-    each link quote the rubric to the letter, or the draft is refused: a rule with no sentence is an invention. The reference answer is
-    never shown to the model.
+    Rules read by `compile_rubric` stay; the model adds others. Each rule of a column must have a source, and
+    each source must quote the rubric to the letter, or the draft is refused: a rule without a sentence is an
+    invention. The model never sees the reference answer.
     """
     base = compile_rubric(task)
     rubric = task.meta.get("rubric")

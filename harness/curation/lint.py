@@ -1,4 +1,4 @@
-"""What is wrong with side-cars before a score stands on them."""
+"""Lint of side-cars, before scores depend on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stillweb.snapshots.words import counted
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. An `error` makes scores of that base task wrong or impossible; a `warning` may."""
+    """Finding of the linter. An `error` makes its base task's scores wrong or impossible; a `warning` may."""
 
     base: str
     check: str
@@ -33,9 +33,9 @@ class Finding:
 def lint(
     tasks: Iterable[Task], rubrics: Mapping[str, Rubric] | None = None, *, notes: bool = False
 ) -> list[Finding]:
-    """Findings for every table task, by base task; `rubrics` None lints what would be compiled by rule.
+    """Return findings for every table task, by base task. With `rubrics` None, lint the compiled side-cars.
 
-    `notes` adds the sentences that no rule read, which are no faults: most say what no program needs to know.
+    `notes` adds the sentences that no rule read. They are no faults: most say nothing that a program needs.
     """
     groups: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -45,9 +45,7 @@ def lint(
     for base, variants in groups.items():
         findings += _variants(base, variants)
         for number, task in enumerate(variants):
-            own = (rubrics or {}).get(
-                task.id
-            )  # a form's own goes before that of its base, as when it is scored
+            own = (rubrics or {}).get(task.id)  # a form's own side-car precedes its base's, as in scoring
             rubric = own or (rubrics or {}).get(base) or compile_rubric(task)
             lacking = rubrics is not None and not own and base not in rubrics
             if lacking and "rubric" not in task.options:
@@ -120,7 +118,10 @@ def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
 
 
 def _variants(base: str, variants: list[Task]) -> Iterator[Finding]:
-    """Variants of one base must share reference and rules; languages may word the rules differently."""
+    """Yield differences between variants of one base, which must share reference and rules.
+
+    Languages may word the rules differently.
+    """
     first = variants[0]
     for task in variants[1:]:
         if _squeezed(task.reference) != _squeezed(first.reference):

@@ -1,4 +1,4 @@
-"""Asking the live web, through a recorder, for just what a replay did not have."""
+"""Recording of the requests that a replay missed, from the live web."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from stillweb.proxy.recording.recorder import Recorder
 
 TIMEOUT = 60.0  # seconds without a byte
-REFUSED = "refused: "  # how the ledger's `why` of such a request begins
+REFUSED = "refused: "  # prefix of the ledger's `why` for a refused request
 
 
 def record_misses(
     recorder: Recorder, entries: Iterable[dict[str, Any]], tell: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Sends each missed request of a ledger again, once; (how many were recorded, how many were missing).
+    """Send each missed request of a ledger again, once; return how many were recorded and how many missed.
 
-    Each session of the ledger is a client with its own cookies. Redirects are followed, since the program will.
-    `tell` is given a line for each request that can't be sent or got no answer, unless it is one that doesn't matter.
+    Each session of the ledger is a client with its own cookies. Redirects are followed, as the program will.
+    `tell` gets a line for each request that can't be sent or got no answer, unless it is irrelevant.
     """
     context = ssl.create_default_context(cafile=str(recorder.ca_path))
     clients: dict[str, httpx.Client] = {}
@@ -63,7 +63,7 @@ def record_misses(
 
 
 def _body(entry: dict[str, Any]) -> bytes | None:
-    """The body that was sent; None where the ledger does not have it."""
+    """Return the body that was sent, or None if the ledger does not have it."""
     if "body" in entry:
         return str(entry["body"]).encode("utf-8", "surrogatepass")
     if "body_base64" in entry:
@@ -77,7 +77,7 @@ def _body(entry: dict[str, Any]) -> bytes | None:
 
 
 def _refused(entry: dict[str, Any]) -> str | None:
-    """Why replay took no such request at all; what the ledger lacks of its body is then no matter of length."""
+    """Return a message if replay refused the request itself, whose body then doesn't matter, else None."""
     why = str(entry.get("why") or "")
     if not why.startswith(REFUSED):
         return None
@@ -96,7 +96,7 @@ def _unsendable(method: str, url: str, body: bytes | None) -> str | None:
 
 
 def _send(recorder: Recorder, client: httpx.Client, entry: dict[str, Any], body: bytes | None) -> str | None:
-    """Why there is no answer; None when there is one, which the recorder then has."""
+    """Send a request through the recorder. Return why there is no answer, or None."""
     failures, errands = len(recorder.failures), len(recorder.errands)
     headers = {"Content-Type": entry["type"]} if body and entry.get("type") else {}
     try:

@@ -1,4 +1,4 @@
-"""What a run needs of the snapshot it was made on, read off its traces."""
+"""Needs of a run from its snapshot, read from its traces."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from stillweb.harness.trace import Trace, read_trace
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.upkeep.cut import Needs
 
-_PRESET = (("gl", "us"), ("hl", "en"))  # what a search has when it is not said
-_SURE = ("exact", "canonical", "varies")  # verdicts over which only captures of the same request decide
+_PRESET = (("gl", "us"), ("hl", "en"))  # default arguments of a search
+_SURE = ("exact", "canonical", "varies")  # verdicts that depend only on captures of the same request
 
 
 def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
-    """The needs of all finished attempts of a run on the snapshot with this id.
+    """Return the needs of all finished attempts of a run on the snapshot with this id.
 
-    `pictures` adds the stored views of the pages it was at, which no tool but the run's report shows.
-
-    UsageError: the run has no finished attempt, was made on another snapshot, or on several.
+    `pictures` adds the stored views of visited pages, which only the run's report shows. Raise UsageError if
+    the run has no finished attempt, or was made on another snapshot or on several.
     """
     captures: set[tuple[str, int]] = set()
     addresses: set[str] = set()
@@ -57,9 +56,9 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
 
 
 def tasks_as_asked(path: Path) -> list[Task]:
-    """What the attempts of a run (or of one trace file) asked their tools for, as tasks that name it.
+    """Return tasks that name what the attempts of a run (or of one trace file) asked their tools for.
 
-    UsageError: the run has no finished attempt.
+    Raise UsageError if the run has no finished attempt.
     """
     if path.is_dir():
         traces = [trace for _, _, trace in RunFiles(path).attempts() if trace is not None]
@@ -67,7 +66,7 @@ def tasks_as_asked(path: Path) -> list[Task]:
         traces = [read_trace(path)]
     if not traces:
         raise UsageError(f"{path}: has no finished attempt; run it first")
-    # task -> urls, and by their JSON what searches were given; each once, in order
+    # task -> urls, and searches by their JSON; each once, in order
     asked: dict[str, dict[str, dict[str, Any]]] = {}
     for trace in traces:
         named = asked.setdefault(str(trace.header["task"]["id"]), {"urls": {}, "searches": {}})
@@ -92,7 +91,7 @@ def _same_snapshot(trace: Trace, snapshot: str) -> None:
 
 
 def _asked(event: dict[str, Any], *, named: bool = False) -> Iterator[str]:
-    """The URLs that a call asked for by name; unless `named`, those that it came to as well."""
+    """Yield the URLs that a call asked for by name and, unless `named`, those that it reached."""
     arguments = _arguments(event)
     reached = () if named else (event.get("address"), (event.get("meta") or {}).get("url"))
     url = arguments.get("url")
@@ -108,6 +107,6 @@ def _asked(event: dict[str, Any], *, named: bool = False) -> Iterator[str]:
 
 
 def _arguments(event: dict[str, Any]) -> dict[str, Any]:
-    """A call's arguments; none where the model wrote something else."""
+    """Return a call's arguments; {} if the model wrote something else."""
     arguments = event["arguments"]
     return arguments if isinstance(arguments, dict) else {}

@@ -2,10 +2,10 @@
 
     load_tasks(path_or_name, **options) -> TaskSet
 
-A path is a file (JSONL, JSON, Parquet) or a folder of per-task JSON files; the set is recognised by its records'
-fields, or named by `kind`. A name `hub:<owner>/<set>` (or `…@<revision>`) is read from the Hugging Face hub (optional extra). A
-malformed record becomes a `Problem` (file, line, field) in the result; the others load. Fields that nothing reads
-are `notices`.
+A path is a file (JSONL, JSON, CSV, Parquet) or a folder of such files. The set is recognised by the fields
+of its records, or named by `kind`. A name `hub:<owner>/<set>` (or `…@<revision>`) is read from the Hugging
+Face hub (optional extra). A malformed record becomes a `Problem` (file, line, field) in the result; the
+others load. Unknown fields become `notices`.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def load_tasks(
     limit: int | None = None,
     **options: Any,
 ) -> TaskSet:
-    """The tasks of a file, a folder or a set on the hub, in the source's order.
+    """Return the tasks of a file, a folder or a set on the hub, in the source's order.
 
-    `kind` names the set (see KINDS) instead of recognising it; `split` keeps files of that split (a folder of
-    SGR-Bench: goal, constraint; the hub: its split); `ids` keeps those ids; `limit` the first n. Other options
-    go to the set's builder (BrowseComp-LC: none; SGI: `task`). UsageError: nothing there, no record in it, an unknown kind or id.
-    DamagedInput: not one record could be read.
+    `kind` names the set (see KINDS) instead of recognising it. `split` keeps files of that split (a folder
+    of SGR-Bench: goal, constraint; the hub: its split), `ids` keeps the tasks with these ids, `limit` the
+    first n. Other options go to the set's builder (BrowseComp-LC: none; SGI: `task`). Raise UsageError for a
+    missing or empty source and an unknown kind or id, DamagedInput if no record could be read.
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"no task set kind {kind!r}; known are {', '.join(KINDS)}")
@@ -89,7 +89,7 @@ def load_tasks(
 
 
 def _as_read_back(task: Task) -> Task:
-    """The task as JSON holds it, so that it is the same now and out of a run's files (keys are texts, tuples lists)."""
+    """Return a task after a round trip through JSON, as a run's files give it (text keys, no tuples)."""
     try:
         return Task.from_json(json.loads(json.dumps(task.to_json(), allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
@@ -97,7 +97,7 @@ def _as_read_back(task: Task) -> Task:
 
 
 def _build(record: Record, kind: str | None, options: Mapping[str, Any]) -> tuple[Task, frozenset[str]]:
-    """The task, and the fields that its set knows."""
+    """Return the task of a record, and the fields that its set knows."""
     for name, module_name in KINDS.items():
         module = importlib.import_module(module_name)
         if name == kind or (kind is None and module.recognise(record.data)):

@@ -18,28 +18,30 @@ FIELDS = frozenset(("problem", "answer", "urls", "canary", "id", "task_id"))
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Whether a record is of this set."""
+    """Return True if a record is of this set."""
     return "problem" in data and any(name in data for name in ("urls", "canary"))
 
 
 def derive_key(password: str, length: int) -> bytes:
-    """`length` bytes of key: SHA-256 of the password, repeated and cut."""
+    """Return `length` bytes of key: the SHA-256 of the password, repeated and cut."""
     digest = hashlib.sha256(password.encode()).digest()
     return (digest * (length // len(digest) + 1))[:length]
 
 
 def decrypt(ciphertext: str, password: str) -> str:
-    """The plain text of a base64 text. ValueError if it is not base64, or the key is wrong (not UTF-8)."""
+    """Return the plain text of a base64 text. Raise ValueError for other text, or a wrong key (no UTF-8)."""
     data = base64.b64decode(ciphertext, validate=True)
     return bytes(a ^ b for a, b in zip(data, derive_key(password, len(data)), strict=True)).decode()
 
 
 def build(record: Record) -> Task:
-    """A task from a row. With a `canary`, problem, answer and urls are decrypted; without, taken as they are.
+    """Return the task of a row.
 
-    `meta["urls"]` is a list of [url, "required" | "additional"]; the task's question is the bare problem, which
-    `stillweb.harness.prompts` turns into a prompt. The id is the row's own, else the first 16 hex digits of the problem's
-    SHA-256, so that ids don't depend on the order of rows.
+    With a `canary`, problem, answer and urls are decrypted; otherwise taken as is.
+
+    `meta["urls"]` is a list of [url, "required" | "additional"]. The task's question is the bare problem,
+    which `stillweb.harness.prompts` turns into a prompt. The id is the row's own, else the first 16 hex
+    digits of the problem's SHA-256, so that ids don't depend on the order of rows.
     """
     canary = record.data.get("canary")
     if canary is not None and not isinstance(canary, str):
@@ -62,7 +64,10 @@ def build(record: Record) -> Task:
 
 
 def parse_urls(value: Any) -> list[tuple[str, Role]]:
-    """(url, role) pairs; the role may be a word or a boolean (true: required). RecordError names the entry."""
+    """Return (url, role) pairs; a role may be a word or a boolean (true: required).
+
+    RecordError names the entry.
+    """
     if not isinstance(value, list | tuple):
         raise RecordError("urls", f"must be a list, not {type(value).__name__}")
     pairs: list[tuple[str, Role]] = []

@@ -1,8 +1,9 @@
-"""Records out of CSV: a row a record, as spreadsheets save it (comma, semicolon or tab; with or without BOM).
+"""Records from CSV as spreadsheets save it (comma, semicolon or tab; with or without BOM), one per row.
 
-An empty cell is no member. `meta.NAME` and `options.NAME` are members of these; an option's cell, `ordered` and `fields`
-are JSON where they can be (`true`, `0.5`). Several accepted answers are a JSON list (`["Quay A", "Quay Alpha"]`), `urls`
-stand between blanks, `columns` and `row_key` between strokes (`id|minutes`), and so do a `table`'s cells, a row a line.
+An empty cell is an absent member. `meta.NAME` and `options.NAME` are members of these. Cells of options,
+`ordered` and `fields` are parsed as JSON if possible (`true`, `0.5`). Several accepted answers are a JSON
+list (`["Quay A", "Quay Alpha"]`), `urls` are separated by blanks, `columns` and `row_key` by bars
+(`id|minutes`), as are a `table`'s cells, with a line per row.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _JSON = ("ordered", "fields", "options", "meta")
 
 
 def read_csv(path: Path, text: str) -> Iterator[tuple[dict[str, Any], int] | Problem]:
-    """The rows of a file with their lines, or the problem that is in the place of one."""
+    """Yield the rows of a file with their line numbers, or a problem in place of a row."""
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # a cell may be a whole prompt
     head = text.partition("\n")[0]
-    delimiter = max(_DELIMITERS[path.suffix], key=head.count)  # of equals the first
+    delimiter = max(_DELIMITERS[path.suffix], key=head.count)  # the first one in a tie
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] | None = None
     while True:
@@ -38,7 +39,7 @@ def read_csv(path: Path, text: str) -> Iterator[tuple[dict[str, Any], int] | Pro
             row = next(reader)
         except StopIteration:
             return
-        except csv.Error as error:  # where a quote is open, all that follows is in it
+        except csv.Error as error:  # after an open quote everything is inside it
             yield Problem(str(path), begin, "", f"not CSV: {error}")
             return
         if not any(cell.strip() for cell in row):

@@ -1,8 +1,8 @@
-"""Any other set: one object a line with a question, an answer or a reference table, and a scorer's name.
+"""Generic task sets: one object per line with a question, an answer or a reference table, and a scorer.
 
 Members: `question` (required), `id`, `answer` or `reference`, `table` (list of rows, or text), `columns`,
-`row_key`, `ordered`, `fields` (a side-car), `scorer` (default: table if there is a table, else exact), `options`,
-`base`, `start_url`, `urls`, `meta`. A record written by `Task.to_json` reads back as itself.
+`row_key`, `ordered`, `fields` (a side-car), `scorer` (default: table if there is a table, else exact),
+`options`, `base`, `start_url`, `urls`, `meta`. A record written by `Task.to_json` reads back as itself.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FIELDS = frozenset((*_TEXTS, *_SIDE_CAR, "id", "answer", "reference", "table", "
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Whether a record is of this kind: it has a question."""
+    """Return True if a record is of this kind: it has a question."""
     return "question" in data
 
 
 def build(record: Record) -> Task:
-    """A task from a record. RecordError names the member that is missing, unknown or wrong."""
+    """Return the task of a record. RecordError names a missing, unknown or wrong member."""
     data = record.data
     if unknown := sorted(set(data) - FIELDS):
         raise RecordError(unknown[0], "unknown field (the set's own facts go into `meta`)")
@@ -63,7 +63,7 @@ def build(record: Record) -> Task:
 
 
 def _check_answers(name: str, reference: Any, scorer: str) -> None:
-    """RecordError for a reference that no answer can be, which would be a 0 for everyone."""
+    """Raise RecordError for a reference that no answer can match, which would give everyone 0."""
     accepted = reference if isinstance(reference, list) else [reference]
     if not accepted or any(isinstance(one, str) and not one.strip() for one in accepted):
         raise RecordError(name, "names no answer")

@@ -1,6 +1,7 @@
-"""Long-context prompts as `stillweb prompts build` writes them: one task a line, whose question is the prompt.
+"""Long-context prompts as `stillweb prompts build` writes them: one task per line.
 
-A row that gave no prompt is a task too (`meta["unsolvable"]` says why), so that no row leaves the denominator.
+A row without a prompt is a task, too (`meta["unsolvable"]` says why), so that every row counts in the
+denominator.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ FIELDS = frozenset(
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Whether a record is of this kind."""
+    """Return True if a record is of this kind."""
     return data.get("state") in ("built", "failed") and "certificate" in data
 
 
 def build(record: Record) -> Task:
-    """A task from a line. `meta["prompt"]` is the digest of the prompt's certificate, which decides its bytes.
+    """Return the task of a line.
 
-    RecordError for a text or a certificate that isn't the one whose digest stands there.
+    `meta["prompt"]` is the digest of the certificate that determines the prompt.
+
+    Raise RecordError for a text or a certificate that doesn't match its digest.
     """
     state, task_id, problem = record.text("state"), record.text("task_id"), record.text("problem")
     certificate = record.value("certificate", dict)
@@ -58,6 +61,6 @@ def build(record: Record) -> Task:
 
 
 def hash_of(value: Any) -> str:
-    """SHA-256 (hex) of a value as canonical JSON, as a certificate's digest is made."""
+    """Return the SHA-256 (hex) of a value as canonical JSON, the digest of a certificate."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Records out of JSONL, JSON, CSV, Parquet, folders of JSON files and the hub, each with its place."""
+"""Records from JSONL, JSON, CSV, Parquet, folders of JSON files and the hub, each with its file and line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stillweb.snapshots.machine.text_files import not_utf8
 
 
 class RecordError(Exception):
-    """What is wrong with one record, and in which field. Becomes a Problem; never leaves the loaders."""
+    """Error in a field of one record. The loaders turn it into a Problem."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -28,7 +28,7 @@ class RecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A JSON object and where it stands (`line` from 1; 0 for a file that holds one record)."""
+    """JSON object with its file and line (`line` from 1; 0 for a file that holds one record)."""
 
     data: dict[str, Any]
     file: str
@@ -36,11 +36,11 @@ class Record:
 
     @property
     def place(self) -> str:
-        """file:line."""
+        """Position as file:line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def text(self, name: str, *, required: bool = True) -> str:
-        """A field that must be text; "" where it is absent and not required."""
+        """Return a text field, "" if it is absent and not required. Raise RecordError for another type."""
         value = self.data.get(name)
         if value is None and not required:
             return ""
@@ -51,9 +51,10 @@ class Record:
         return value
 
     def value(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
-        """A field that may come as itself, as JSON text or as a Python literal in text.
+        """Return a field that may be a value, JSON text or a Python literal in text.
 
-        Literals are read by `ast.literal_eval`, which runs nothing. RecordError if it is of no such kind.
+        Literals are parsed by `ast.literal_eval`, which runs no code. Raise RecordError if the value is not
+        of `kind`.
         """
         value = self.data.get(name, default)
         if value is None:
@@ -66,7 +67,7 @@ class Record:
 
 
 def parse_literal(text: str, name: str) -> Any:
-    """The value that a text of JSON or of a Python literal stands for."""
+    """Return the value of a text with JSON or a Python literal."""
     try:
         return strict_json(text)
     except StandsTwice as error:
@@ -84,9 +85,9 @@ _SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Record | Problem]:
-    """Every record of a source, or the problem that is in its place."""
+    """Yield every record of a source, or a problem in its place."""
     name = str(source)
-    if not name:  # which Path takes for the working directory
+    if not name:  # Path("") is the working directory
         raise UsageError("no task set is named")
     if name.startswith("hub:"):
         yield from _hub(name[4:], split)
@@ -107,11 +108,14 @@ def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Re
 
 _OTHER = frozenset(
     ("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json")
-)  # of `datasets`
+)  # metadata files of the library `datasets`
 
 
 def _files(folder: Path, split: str | None) -> list[Path]:
-    """The files of a folder by name; a repository's copy prefers its splits to its per-task files."""
+    """Return the files of a folder by name.
+
+    A repository's split files take precedence over its per-task files.
+    """
     found = [
         f for f in folder.iterdir() if f.suffix in (*_LINES, ".json", ".parquet") and f.name not in _OTHER
     ]
@@ -133,7 +137,7 @@ def _files(folder: Path, split: str | None) -> list[Path]:
         if below:
             return below
     sheets = [f for f in sorted(folder.iterdir()) if f.suffix in SUFFIXES and split in (None, _split_of(f))]
-    if sheets and not found:  # beside other files they are somebody's lists, not tasks
+    if sheets and not found:  # beside other files they are lists, not tasks
         return sheets
     if split and found:
         there = ", ".join(sorted(set(map(_split_of, found))))
@@ -144,7 +148,7 @@ def _files(folder: Path, split: str | None) -> list[Path]:
 
 
 def _split_of(file: Path) -> str:
-    """goal of goal_hf.jsonl, test of test-00000-of-00002.parquet."""
+    """Return the split of a file: goal of goal_hf.jsonl, test of test-00000-of-00002.parquet."""
     return re.sub(r"_hf$|-\d{5}-of-\d{5}$", "", file.stem)
 
 
@@ -170,7 +174,7 @@ def _file(path: Path) -> Iterator[Record | Problem]:
     try:
         document = strict_json(text)
     except ValueError as error:
-        # A file of lines may be called .json; one of its lines then reads where the whole does not.
+        # A file of lines may be called .json: then its first line is JSON and the whole is not.
         first = next((line for line in text.split("\n") if line.strip()), "")
         if first.strip().startswith("{") and _is_json(first):
             yield from _lines(path, text)
@@ -185,7 +189,7 @@ def _file(path: Path) -> Iterator[Record | Problem]:
 
 
 def _lines(path: Path, text: str) -> Iterator[Record | Problem]:
-    # Not splitlines(): JSON strings may hold U+2028 and others that it would split at.
+    # Not splitlines(): JSON strings may contain U+2028 and other characters that it splits at.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -223,7 +227,7 @@ def _parquet(path: Path) -> Iterator[Record | Problem]:
 
 
 def _hub(name: str, split: str | None) -> Iterator[Record | Problem]:
-    """Files of a data set on the Hugging Face hub (`owner/set` or `owner/set@revision`), kept in its own cache."""
+    """Yield the records of a set on the Hugging Face hub: `owner/set` or `owner/set@revision`."""
     name, _, revision = name.partition("@")
     hub, errors = require("huggingface_hub"), require("huggingface_hub.errors")
     try:

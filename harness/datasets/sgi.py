@@ -1,6 +1,6 @@
-"""SGI-Bench: deep research, idea generation, dry and wet experiments; told apart by their fields.
+"""SGI-Bench: deep research, idea generation, dry and wet experiments, distinguished by their fields.
 
-Fields of some releases are Python literals in text; `ast.literal_eval` reads them, nothing is ever evaluated.
+Some releases have Python literals in text fields; `ast.literal_eval` parses them, and no code is run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _STEP = re.compile(r"\w\s*=\s*<[^>]+>\(")
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Whether a record is of this set."""
+    """Return True if a record is of this set."""
     return _kind(data) is not None
 
 
@@ -33,7 +33,7 @@ def _kind(data: dict[str, Any]) -> str | None:
 
 
 def build(record: Record, *, task: str | None = None) -> Task:
-    """A task from a record of any of the four; `task` names which where the fields don't tell."""
+    """Return the task of a record from any of the four sets; `task` names the set if it is ambiguous."""
     kind = task or _kind(record.data)
     if kind not in _BUILDERS:
         raise RecordError("", f"no SGI-Bench task {kind!r}; known are {', '.join(_BUILDERS)}")
@@ -89,7 +89,7 @@ _IDEA_TEXTS = (
 def _idea(record: Record) -> dict[str, Any]:
     fields: dict[str, Any] = {name: record.value(name, (dict, list), {}) for name in _IDEA_OBJECTS}
     fields |= {name: record.text(name, required=False) for name in _IDEA_TEXTS}
-    # As it came, too: the official scorer splits a text into its characters (see scoring/sgi/idea.py).
+    # The raw value is kept, too: the official scorer splits texts into characters (see scoring/sgi/idea.py).
     for name in ("keywords", "implementation_order"):
         fields[name] = record.value(name, (list, tuple), [])
         fields[f"{name}_raw"] = record.data.get(name, [])

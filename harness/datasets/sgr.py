@@ -1,4 +1,4 @@
-"""SGR-Bench (arXiv 2605.22219): 50 problems, each in a goal (`-g`) and a constraint form, English and Chinese."""
+"""SGR-Bench (arXiv 2605.22219): 50 problems in goal (`-g`) and constraint forms, English and Chinese."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ FIELDS = frozenset(
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Whether a record is of this set."""
+    """Return True if a record is of this set."""
     return "instruction" in data and any(name in data for name in ("oracle_answer", "task_id", "rubric"))
 
 
 def build(record: Record, *, give_start_url: bool = False) -> Task:
-    """A task from a record; `metadata` and `rubric` may be objects or JSON text.
+    """Return the task of a record; `metadata` and `rubric` may be objects or JSON text.
 
-    The question is the instruction and the output format, with the start URL only if `give_start_url` (the set
-    leaves that to the protocol). Tasks of one base in two languages get ids that tell them apart.
+    The question is the instruction and the output format, with the start URL only if `give_start_url` (the
+    set leaves that to the protocol). Tasks of one base in two languages get different ids.
     """
     task_id = record.text("task_id")
     instruction = record.text("instruction")

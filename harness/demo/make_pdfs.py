@@ -1,6 +1,6 @@
-"""Prints the demo's two PDFs from its data with Chromium: `python -m stillweb.harness.demo.make_pdfs`.
+"""Generator of the demo's two PDFs, with Chromium: `python -m stillweb.harness.demo.make_pdfs`.
 
-They are committed; this is here so that anyone can see how they were made.
+The PDFs are committed; this program documents how they were made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _section(title: str, body: str, level: int = 2) -> str:
 
 
 def penguin_report() -> str:
-    """One page for each species: mean sizes by island and year, of the birds that were weighed."""
+    """Return one page per species: mean sizes by island and year, of the birds that were weighed."""
     groups: dict[str, dict[tuple[str, str], list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows("penguins"):
         if row["body_mass_g"] not in ("", "NA"):
@@ -48,7 +48,7 @@ def penguin_report() -> str:
 
 
 def weather_report() -> str:
-    """One page for each year: wet days, precipitation and the highest temperature of each month."""
+    """Return one page per year: wet days, precipitation and the highest temperature of each month."""
     intro = "<p>A wet day is one with any precipitation. One page for each year, 2012 to 2015.</p>"
     pages = [_section("Seattle weather in review", intro, level=1)]
     heads = ["Month", "Wet days", "Precipitation (mm)", "Highest (°C)"]
@@ -72,7 +72,7 @@ REPORTS = (
 
 
 def main() -> None:
-    """Writes both files into `pdf/`."""
+    """Write both files into `pdf/`."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(find_browser()), args=["--no-sandbox"])
         page = browser.new_page()

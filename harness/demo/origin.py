@@ -1,4 +1,4 @@
-"""Starts the demo's origin on loopback, over TLS: Datasette with two real data sets, and our own page."""
+"""The demo's origin servers on loopback, over TLS: Datasette with two real data sets, and our site."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _METADATA = {
 }
 
 
-# Without declared types SQLite would not find the number 2007 by the text of a query string.
+# Without declared types SQLite would not match the number 2007 with the text of a query string.
 _TYPES = {
     "INTEGER": {"flipper_length_mm", "body_mass_g", "year"},
     "REAL": {"bill_length_mm", "bill_depth_mm", "precipitation", "temp_max", "temp_min", "wind"},
@@ -63,7 +63,7 @@ def _declaration(column: str) -> str:
 
 
 def build_database(path: Path) -> None:
-    """Loads the committed CSV files into a SQLite database."""
+    """Load the committed CSV files into a SQLite database."""
     with sqlite3.connect(path) as database:
         for table, file in (("penguins", "penguins.csv"), ("weather", "seattle-weather.csv")):
             with (HERE / "data" / file).open(newline="") as source:
@@ -81,7 +81,7 @@ def build_database(path: Path) -> None:
 
 
 def _free_port() -> int:
-    """A port that nobody gets by chance before the server has it: below those that systems give out by themselves."""
+    """Return a free port below the ephemeral range, so that no other process gets it by chance."""
     for port in random.sample(range(20_000, 32_768), 100):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
@@ -90,9 +90,9 @@ def _free_port() -> int:
 
 
 class Origin:
-    """Both servers, as a context manager. `resolve` maps their names to where they listen.
+    """Both servers, as a context manager. `resolve` maps their names to their addresses.
 
-    `ca` is the certificate that signed theirs; a recorder must be told to trust it.
+    `ca` is the certificate that signed theirs; a recorder must trust it.
     """
 
     def __init__(self, work: Path) -> None:

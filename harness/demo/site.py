@@ -1,4 +1,4 @@
-"""The part of the demo's origin that is ours: `python -m stillweb.harness.demo.site --port N`.
+"""The demo's own site: `python -m stillweb.harness.demo.site --port N`.
 
 - `/weather`: a form that POSTs a filter into a server-side session; the same URL then shows other rows.
 - `/electricity`: tabs, and a table that JavaScript draws from the answer to a JSON POST.
@@ -31,12 +31,12 @@ COOKIE = "desk_session"
 MONTHS = [f"{month:02d}" for month in range(1, 13)]
 
 _templates = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True)
-_sessions: dict[str, dict[str, str]] = {}  # session id -> the filter in force
+_sessions: dict[str, dict[str, str]] = {}  # session id -> its filter
 
 
 @cache
 def rows(name: str) -> list[dict[str, str]]:
-    """The rows of a data set in `data/`."""
+    """Return the rows of a data set in `data/`."""
     with (HERE / "data" / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -50,7 +50,7 @@ async def home(request: Request) -> Response:
 
 
 async def weather(request: Request) -> Response:
-    """Shows the rows that pass the session's filter; a POST sets the filter and comes back here."""
+    """Show the rows that pass the session's filter. A POST sets the filter and redirects back here."""
     session = request.cookies.get(COOKIE, "")
     if request.method == "POST":
         form = await request.form()
@@ -91,7 +91,7 @@ async def electricity(request: Request) -> Response:
 
 
 async def generation(request: Request) -> Response:
-    """Answers `{"source", "from", "to"}` with the years and their net generation."""
+    """Answer `{"source", "from", "to"}` with the years and their net generation."""
     try:
         asked = json.loads(await request.body())
         source, begin, end = str(asked["source"]), int(asked["from"]), int(asked["to"])
@@ -138,13 +138,13 @@ app = Starlette(
 @click.option("--certificate", type=click.Path(exists=True))
 @click.option("--key", type=click.Path(exists=True))
 def main(port: int, certificate: str | None, key: str | None) -> None:
-    """Serves the site on loopback until told to stop."""
+    """Serve the site on loopback until stopped."""
     config = configured(
         Guarded(app, names=(DESK_HOST,), pages=False),
         host="127.0.0.1",
         port=port,
         level="warning",
-        idle=600,  # a recorder that is held up may use a connection late
+        idle=600,  # a slow recorder may use a connection late
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )

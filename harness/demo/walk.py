@@ -1,4 +1,4 @@
-"""`stillweb demo`: record a site, stop it, and do all the rest with no network."""
+"""The demo `stillweb demo`: record a site, stop it, and do everything else without a network."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from stillweb.snapshots.words import counted
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
 MARK = ".stillweb-demo"
-EXTRA = ("datasette", "python_multipart", "trustme", "mitmproxy", "playwright", "openai")  # of pyproject.toml
+# packages of the extras in pyproject.toml that the demo needs
+EXTRA = ("datasette", "python_multipart", "trustme", "mitmproxy", "playwright", "openai")
 
 
 def walk(out: Path) -> Path:
-    """Goes the whole way in the directory `out`, which is emptied first; returns the report's path."""
+    """Run the whole demo in the directory `out`, which is emptied first, and return the report's path."""
     from stillweb.proxy.isolation import can_isolate
 
     started = time.monotonic()
@@ -52,7 +53,7 @@ def walk(out: Path) -> Path:
 
 
 def _empty(out: Path) -> None:
-    """Empties a directory of an earlier demo; never one that is something else."""
+    """Empty a directory of an earlier demo. Raise UsageError for any other directory that is not empty."""
     if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
         raise UsageError(f"{out}: is not empty and no earlier demo; name another directory with -o")
     shutil.rmtree(out, ignore_errors=True)
@@ -103,7 +104,7 @@ def _seal(site: Path) -> Path:
 
 
 def _third(why_not: str | None) -> str:
-    """What is said of the runs: that they are in a namespace only where they are; else why not."""
+    """Return the message on the runs: in a network namespace, or the reason why not."""
     runs = "3. run four tasks on the snapshot with a scripted agent"
     if why_not is None:
         return f"{runs}, in a namespace that has only loopback"
@@ -123,7 +124,7 @@ def _run(sealed: Path, run: Path, *, isolated: bool) -> dict[str, Any]:
 
 
 def _stillweb(*words: str, quiet: bool = False) -> str:
-    """Runs the command line in a process of its own; its output is shown unless `quiet`."""
+    """Run the command line in a new process. Its output is shown unless `quiet`."""
     command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE if quiet else None, text=True)
     if done.returncode:

@@ -1,9 +1,9 @@
-"""A run in other people's formats, so that their viewers open it.
+"""Exports of a run in formats that other tools' viewers open.
 
     openinference.py    a trace as OTLP/JSON spans with OpenInference's attribute names
-    attempts_csv.py     a row an attempt, for a spreadsheet
+    attempts_csv.py     one row per attempt, for a spreadsheet
     inspect_log.py      one inspect log of all attempts
 
-Times are those of the run where the trace has them, else counted from 0, so that an export is a function of the run's
+Times are those of the run if the trace has them, else counted from 0, so that an export depends on the run's
 files alone.
 """

@@ -1,8 +1,9 @@
-"""A run as CSV, an attempt a row, for a spreadsheet or pandas.
+"""Export of a run as CSV, one row per attempt, for a spreadsheet or pandas.
 
-Columns: task, attempt, base, scorer, status, end, then `score.NAME` for each metric, then misses, calls, models (judges'
-too), tokens, cost, question, answer, reference, problem, review, trace (its hash). What an attempt has not is empty, an
-unfinished one has its task and status alone. A reference that is no text, and `review` (reviewer: class), are JSON.
+Columns: task, attempt, base, scorer, status, end, then `score.NAME` for each metric, then misses, calls,
+models (including judges), tokens, cost, question, answer, reference, problem, review, trace (its hash).
+Missing values are empty; an unfinished attempt has only its task and status. A reference that is no text, and
+`review` (reviewer: class), are JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LAST = (
 
 
 def export_csv(run: Path, out: Path) -> Path:
-    """Writes the rows of a run, in the order of its tasks; returns the path."""
+    """Write the rows of a run, in the order of its tasks; return the path."""
     rows: list[dict[str, Any]] = []
     metrics: dict[str, None] = {}
     for task, number, trace in RunFiles(run).attempts():

@@ -1,4 +1,4 @@
-"""What every export reads and how it is written."""
+"""Input and output shared by the exports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stillweb.snapshots.archives.appending import write_whole
 
 
 def write(out: Path, pieces: Iterable[bytes]) -> None:
-    """Whole or not at all; only what is no file (a pipe, /dev/stdout) gets it piece by piece."""
+    """Write a file atomically; write to anything else (a pipe, /dev/stdout) piece by piece."""
     if out.exists() and not out.is_file():
         with out.open("wb") as file:
             file.writelines(pieces)
@@ -20,13 +20,13 @@ def write(out: Path, pieces: Iterable[bytes]) -> None:
 
 
 def finished(path: Path) -> Iterator[Trace]:
-    """The traces of a run's finished attempts, in the run's order."""
+    """Yield the traces of a run's finished attempts, in the run's order."""
     for _task, _number, trace in RunFiles(path).attempts():
         if trace is not None:
             yield trace
 
 
 def start_of(trace: Trace) -> int:
-    """When an attempt began, in nanoseconds since 1970; 0 where its trace doesn't say."""
+    """Return the start of an attempt in nanoseconds since 1970, 0 if its trace doesn't say."""
     started = (trace.header.get("aside") or {}).get("started")
     return int(started * 1e9) if isinstance(started, (int, float)) else 0

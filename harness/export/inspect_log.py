@@ -1,4 +1,4 @@
-"""A run as one inspect log (EvalLog version 2, JSON), after inspect_ai's log schema."""
+"""Export of a run as one inspect log (EvalLog version 2, JSON), after inspect_ai's log schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stillweb.harness.trace import Event, Trace, digest
 
 
 def export_inspect(path: Path, out: Path) -> Path:
-    """Writes the run as an inspect log; `inspect view` opens it."""
+    """Write the run as an inspect log, which `inspect view` opens."""
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     summary = summarise(path)
@@ -143,7 +143,7 @@ def _sample(trace: Trace) -> dict[str, Any]:
 
 
 def _usage(calls: Iterable[Event]) -> dict[str, dict[str, int]]:
-    """Tokens by model, as inspect's ModelUsage has them: cached ones apart from the others that came in."""
+    """Return the tokens by model as in inspect's ModelUsage: cached tokens apart from other input."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for event in calls:
         usage, sums = event["usage"], found[event.get("served") or event["model"]]

@@ -1,4 +1,4 @@
-"""Traces as OTLP/JSON spans, with the attribute names of OpenInference's semantic conventions."""
+"""Export of traces as OTLP/JSON spans, with the attribute names of OpenInference's semantic conventions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Attributes = dict[str, str | int | float | bool]
 
 
 def openinference(trace: Trace) -> dict[str, Any]:
-    """An OTLP ExportTraceServiceRequest: a span for the attempt, one below it for each model and tool call."""
+    """Return an OTLP ExportTraceServiceRequest: a span for the attempt with one below for each call."""
     trace_id = trace.hash[:32]
     begin = start_of(trace)
     answer, score = trace.last("answer") or {}, trace.last("score") or {}
@@ -142,7 +142,7 @@ def _tool_attributes(event: Event) -> Attributes:
 
 
 def export_openinference(path: Path, out: Path) -> Path:
-    """Writes one OTLP/JSON request a line for each finished attempt."""
+    """Write one OTLP/JSON request per line for each finished attempt."""
     lines = (json.dumps(openinference(trace), ensure_ascii=True) + "\n" for trace in finished(path))
     write(out, (line.encode() for line in lines))
     return out

@@ -1,1 +1,1 @@
-"""Models behind OpenAI-compatible endpoints: the client, the way to the endpoint, and the tape."""
+"""Models behind OpenAI-compatible endpoints: client, transport to the endpoint, and tape."""

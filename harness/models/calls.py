@@ -1,4 +1,4 @@
-"""A call to a model endpoint and its answer, as they lie on a tape."""
+"""Calls to a model endpoint and their answers, as a tape holds them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEPT = {"content-type", "accept", "openai-model", "openai-version", "openai-bet
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a model endpoint, secrets already replaced."""
+    """Request to a model endpoint, with secrets already replaced."""
 
     session: str
     method: str
@@ -29,14 +29,14 @@ class Call:
 
     @property
     def key_anywhere(self) -> str:
-        """The same whatever endpoint it goes to: of the URL only which API it is."""
+        """Key that is the same for all endpoints: of the URL only the name of the API is hashed."""
         api = self.url.partition("?")[0].rpartition("/")[2]
         return sha256(canonical([self.method, api, parsed(self.body)])).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the endpoint said. `body` is decoded."""
+    """Response of an endpoint; `body` is decoded."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class Answer:
 
 
 def parsed(body: bytes) -> Any:
-    """A JSON body's value, or the digest of any other."""
+    """Return the value of a JSON body, or the digest of any other body."""
     try:
         return json.loads(body)
     except ValueError:
@@ -52,5 +52,5 @@ def parsed(body: bytes) -> Any:
 
 
 def kept_headers(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The header fields that may lie on a tape."""
+    """Return the header fields that may be kept on a tape."""
     return tuple((name, value) for name, value in headers if name.lower() in _KEPT)

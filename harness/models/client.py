@@ -1,4 +1,4 @@
-"""Models behind OpenAI-compatible endpoints: Chat Completions and Responses, through the OpenAI SDK and a tape.
+"""Clients of OpenAI-compatible endpoints: Chat Completions and Responses by the OpenAI SDK, through a tape.
 
 client = ModelClient(tape, base_url=…, key_variable="OPENAI_API_KEY")
 reply = await client.chat(session, {"model": …, "messages": […], "tools": […]})
@@ -38,7 +38,7 @@ _JUDGE_CLOSED = "the judge was asked while the run ended"
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
-    """A tool call that a model asked for; `arguments` as it wrote them."""
+    """Tool call requested by a model; `arguments` are its text."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the endpoint counted them; `cached` are part of `input`."""
+    """Token counts reported by the endpoint; `cached` are part of `input`."""
 
     input: int = 0
     output: int = 0
@@ -56,7 +56,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer of a model. `items` are what must be sent back to it: one message, or the Responses items."""
+    """Answer of a model. `items` must be sent back to it: one message, or the Responses items."""
 
     text: str | None
     tool_calls: tuple[ToolRequest, ...]
@@ -71,7 +71,7 @@ class Reply:
     aside: dict[str, Any] = field(default_factory=dict)
 
     def members(self) -> dict[str, Any]:
-        """What of a `model` event is the endpoint's: served, fingerprint, reply, usage, cost, aside."""
+        """Return the members of a `model` event: served, fingerprint, reply, usage, cost, aside."""
         reply: dict[str, Any] = {
             "text": self.text,
             "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.tool_calls],
@@ -93,7 +93,10 @@ class Reply:
 
 
 def cost_of(usage: Usage, price: Mapping[str, float] | None) -> float | None:
-    """Money for a call at prices per million tokens; None without a price, or for a count that can't be: more cached than sent."""
+    """Return the cost of a call at prices per million tokens, or None.
+
+    None stands for an unknown price and for an impossible count, with more cached tokens than input.
+    """
     if price is None or usage.cached > usage.input:
         return None
     fresh = usage.input - usage.cached
@@ -102,7 +105,10 @@ def cost_of(usage: Usage, price: Mapping[str, float] | None) -> float | None:
 
 
 class ModelClient:
-    """One endpoint. The key is read from `key_variable`, needed only when the endpoint is really asked."""
+    """Client of one endpoint.
+
+    The key in the variable `key_variable` is needed only for calls that are not taped.
+    """
 
     def __init__(
         self,
@@ -123,28 +129,31 @@ class ModelClient:
         self._sdk = AsyncOpenAI(
             api_key=key or "none", base_url=base_url, http_client=self._http, max_retries=0, timeout=timeout
         )
-        # unless told, it finds this out on a thread, out of which first calls made at once come in any order
+        # otherwise the SDK detects it on a thread, which would reorder concurrent first calls
         self._sdk._platform = "Unknown"
         self._prices = prices or {}
 
     def stop(self, session: str, error: BaseException) -> None:
-        """Who waits for recorded answers of a session gets this error."""
+        """Raise `error` in all callers that wait for recorded answers of a session."""
         self._tape.stop(session, error)
 
     async def rest(self, session: str) -> None:
-        """Returns when the recorded answers of a session have been given, as far as they are asked for. Raises what `stop` says."""
+        """Wait until the requested recorded answers of a session have been given.
+
+        Raises the error passed to `stop`.
+        """
         await self._tape.rest(session)
 
     def end(self, session: str) -> None:
-        """A session has ended: what is still under way is kept as having had no answer, and nobody waits for it."""
+        """End a session: calls under way are kept as unanswered, and their callers wait no longer."""
         self._tape.end(session)
 
     async def close(self) -> None:
-        """Closes connections."""
+        """Close the connections."""
         await self._sdk.close()
 
     async def chat(self, session: str, body: Mapping[str, Any]) -> Reply:
-        """One Chat Completions call. ModelError or TapeMiss say why there is no answer."""
+        """Make one Chat Completions call. Raise ModelError or TapeMiss if there is no answer."""
         begin = time.perf_counter()
         create: Any = self._sdk.chat.completions.create
         result = await self._ask(create, session, body)
@@ -155,7 +164,7 @@ class ModelClient:
         return self._finish(body, reply, begin)
 
     async def respond(self, session: str, body: Mapping[str, Any]) -> Reply:
-        """One Responses call. ModelError or TapeMiss say why there is no answer."""
+        """Make one Responses call. Raise ModelError or TapeMiss if there is no answer."""
         begin = time.perf_counter()
         create: Any = self._sdk.responses.create
         result = await self._ask(create, session, body)
@@ -168,7 +177,7 @@ class ModelClient:
         return self._finish(body, reply, begin)
 
     async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
-        # members that the SDK does not know go as they are: endpoints have their own (top_k, provider, …)
+        # members unknown to the SDK are sent as they are: endpoints have their own (top_k, provider, …)
         known = inspect.signature(create).parameters
         body = _encodable(body)
         named = {name: value for name, value in body.items() if name in known}
@@ -188,14 +197,14 @@ class ModelClient:
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
-        counted = reply.usage != Usage()  # else the endpoint says nothing of it, and no call is free
+        counted = reply.usage != Usage()  # without a usage report the cost is unknown, not zero
         price = self._prices.get(str(body.get("model"))) if counted else None
         aside = {"seconds": round(time.perf_counter() - begin, 6)}
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
 
 
 def _encodable(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A request whose texts UTF-8 can hold: half of a surrogate pair, as scripts of pages make them, is U+FFFD."""
+    """Return a request that UTF-8 can encode: lone surrogates, e.g. from scripts of pages, become U+FFFD."""
     text = json.dumps(body, ensure_ascii=False)
     try:
         text.encode()
@@ -207,7 +216,7 @@ def _encodable(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def _readable(result: Any) -> Iterator[None]:
-    """ModelError for an answer that is built otherwise than the API says: endpoints are others' code."""
+    """Raise ModelError for an answer that doesn't have the API's form: endpoints are foreign code."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -217,7 +226,7 @@ def _readable(result: Any) -> Iterator[None]:
 
 
 def _is_answer(asked: bytes, body: bytes) -> bool:
-    """Whether a body that came with a good status can be read as the answer to a request: of either API, streamed or not."""
+    """Return True if a body can be read as the answer to a request, of either API, streamed or not."""
     try:
         with _readable(body):
             if json.loads(asked).get("stream"):
@@ -241,7 +250,7 @@ def _called(call: dict[str, Any], number: int) -> ToolRequest:
     name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
     if not isinstance(name, str) or not name:
         raise TypeError(f"tool call {number} names no function")
-    if not isinstance(arguments, str):  # the object itself
+    if not isinstance(arguments, str):  # some endpoints send the object itself
         arguments = json.dumps(arguments, ensure_ascii=False)
     return ToolRequest(str(call.get("id") or f"call_{number}"), name, arguments)
 
@@ -304,9 +313,9 @@ def _response_reply(response: dict[str, Any]) -> Reply:
 
 
 class Judge:
-    """Models that judge, from synchronous code; calls run on a thread of their own.
+    """Judge models, for synchronous code. Calls run on an event loop in a separate thread.
 
-    `endpoints` maps a model's name to {"base_url", "key_variable"}; None stands for every other model.
+    `endpoints` maps a model's name to {"base_url", "key_variable"}; None stands for all other models.
     """
 
     def __init__(
@@ -321,13 +330,13 @@ class Judge:
         self._closed = False
 
     def complete(self, messages: Sequence[Mapping[str, Any]], model: str, temperature: float) -> str:
-        """The text of the model's answer ("" where it said nothing)."""
+        """Return the text of the model's answer, "" if it is empty."""
         return str(self.ask(messages, model, temperature, "judge")["reply"]["text"] or "")
 
     def ask(
         self, messages: Sequence[Mapping[str, Any]], model: str, temperature: float, session: str
     ) -> dict[str, Any]:
-        """The same with what it used: members of a `model` event."""
+        """Return the members of a `model` event for the judge's answer."""
         client = self._clients.get(model) or self._clients.get(None)
         if client is None:
             raise ModelError(f"no endpoint is known for the judge {model!r}")
@@ -346,7 +355,7 @@ class Judge:
                 self._asked.discard(future)
 
     def close(self) -> None:
-        """Closes connections and ends the thread. Who still waits for an answer gets a ModelError, now and later."""
+        """Close connections and end the thread. Waiting and later callers get a ModelError."""
         with self._lock:
             if self._closed:
                 return
@@ -362,5 +371,5 @@ class Judge:
 
 
 def request_digest(body: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of a request's canonical body."""
+    """Return the SHA-256 (hex) of a request's canonical body."""
     return digest(dict(body))

@@ -1,4 +1,4 @@
-"""Where two requests differ first, in words: the member, and in a text the character."""
+"""First difference between two requests, in words: the member and, in a text, the character."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from stillweb.snapshots.words import counted
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
-    """How far two JSON values agree (characters of equal leaves before the first difference), and that difference.
+    """Return how far two JSON values agree, and their first difference in words.
 
-    The text names the member and, in a string, the character.
+    The number counts the characters of equal leaves before the difference. The text names the member and, in
+    a string, the character.
     """
-    if type(taped) is not type(now):  # 0 and 0.0, too, which are not written alike
+    if type(taped) is not type(now):  # e.g. 0 and 0.0, which are serialized differently
         return 0, f"{path or 'the body'} is {_short(taped)} on the tape, now {_short(now)}"
     if isinstance(taped, dict):
         same = 0

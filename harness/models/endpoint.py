@@ -1,8 +1,8 @@
-"""The way to a model endpoint: from the tape if it is there, else over HTTP with bounded retries.
+"""Transport to a model endpoint: from the tape if the call is there, else over HTTP with bounded retries.
 
-Waiting between tries grows twofold from `Retry.base` seconds to `Retry.cap`, spread by the request's own hash (no
-random number), and follows Retry-After up to the cap. An answer that is no answer (an HTML page, a broken or empty
-body, a 429 or 5xx to the end) is an error with a name and never lies on the tape.
+The wait between tries doubles from `Retry.base` seconds up to `Retry.cap`. It is spread by the request's own
+hash (no random number) and follows Retry-After up to the cap. An unusable response (an HTML page, a broken or
+empty body, a 429 or 5xx on the last try) is a named error and never goes on the tape.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.secrets.redact import Redactor, mask_value
 from stillweb.snapshots.words import counted
 
-_AGAIN = {408, 409, 425, 429}  # and whatever a server or one before it says of itself
-_CONFIGURATION = {401, 402, 403, 407}  # the caller's to mend: not part of what a model says
-# Keys below this length are the words that local servers take for one (EMPTY, none, ollama, lm-studio), no secret: put
-# out of sight wherever they stand, they would be cut out of questions and answers.
+_AGAIN = {408, 409, 425, 429}  # and all 5xx
+_CONFIGURATION = {401, 402, 403, 407}  # errors that the caller must fix; not part of a model's behaviour
+# Shorter keys are the placeholders of local servers (EMPTY, none, ollama, lm-studio), not secrets. Masking
+# them would cut these words out of questions and answers.
 _SECRET = 12
 SESSION_HEADER = "x-stillweb-session"
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often to try (in all), and how long to wait between, in seconds."""
+    """Number of tries in all, and the wait between them in seconds."""
 
     tries: int = 5
     base: float = 0.5
     cap: float = 30.0
 
     def delay(self, number: int, key: str, asked: str | None) -> float:
-        """Seconds before the next try, after `number` failed ones."""
+        """Return the seconds before the next try, after `number` failed ones."""
         spread = int(sha256(f"{key}{number}".encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
         wait: float = min(self.cap, self.base * 2.0 ** (number - 1)) * (0.5 + spread / 2)
         return min(max(wait, _seconds(asked)), self.cap)
 
 
 def _seconds(asked: str | None) -> float:
-    """How long a Retry-After asks to wait: seconds, or a date; 0 for what is neither."""
+    """Return the wait that a Retry-After asks for (seconds or a date), 0 for any other value."""
     try:
         seconds = float(asked or 0)
         return seconds if isfinite(seconds) else 0.0
@@ -66,7 +66,7 @@ def _seconds(asked: str | None) -> float:
 
 
 class TapeTransport(httpx.AsyncBaseTransport):
-    """An httpx transport with a tape before the real one."""
+    """Transport for httpx that looks on the tape before it uses the real transport."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
         self._retry, self._inner, self._is_answer, self._sleep = retry, inner, is_answer, sleep
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answers from the tape or the endpoint. TapeMiss, ModelError."""
+        """Answer from the tape or the endpoint. Raise TapeMiss or ModelError."""
         body = await request.aread()
         self._learn(str(request.url))
         call = Call(
@@ -98,7 +98,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
             answer = await self._tape.answer(ticket)
             if answer is None:
                 answer = await self._ask(request, call)
-                # what its caller can't read is an error, and asked for again later
+                # an answer that its caller can't read is an error and is asked for again later
                 if answer.status not in _CONFIGURATION and (
                     answer.status >= 400 or self._is_answer(body, answer.body)
                 ):
@@ -126,7 +126,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
             number += 1
             asked: str | None = None
             try:
-                async with asyncio.timeout(seconds):  # an endpoint that drips never lets a read time out
+                # a read timeout never fires for an endpoint that sends a few bytes at a time
+                async with asyncio.timeout(seconds):
                     response = await self._inner.handle_async_request(request)
                     try:
                         content = await response.aread()
@@ -153,7 +154,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
             await self._sleep(self._retry.delay(number, call.key, asked))
 
     def _learn(self, url: str) -> None:
-        """Remember the secrets of an endpoint's address, which it may tell again in an answer."""
+        """Remember the secrets of an endpoint's URL, which its answers may repeat."""
         found = Redactor(b"")
         found.url(url)
         for secret in found.secrets:
@@ -169,12 +170,12 @@ class TapeTransport(httpx.AsyncBaseTransport):
         return data
 
     async def aclose(self) -> None:
-        """Closes the real transport."""
+        """Close the real transport."""
         await self._inner.aclose()
 
 
 def _problem(response: httpx.Response, content: bytes) -> str | None:
-    """Why this is not an answer, or None."""
+    """Return why a response is not an answer, or None."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     start = content[:120].decode("utf-8", "replace").strip()
     if response.status_code in _AGAIN or response.status_code >= 500:
@@ -199,7 +200,10 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
 
 
 def _error(value: Any) -> str | None:
-    """What an answer or an event with status 200 says went wrong: providers in between tell errors so."""
+    """Return the error in a response or event of status 200, or None.
+
+    Some gateways report errors this way.
+    """
     if not isinstance(value, dict):
         return None
     response = value.get("response")

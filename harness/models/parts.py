@@ -1,4 +1,4 @@
-"""Parts of a tape: what workers on several machines record, each for itself, and how it becomes the run's tape."""
+"""Parts of a tape: recorded separately by workers on several machines, then merged into the run's tape."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from stillweb.snapshots.errors import UsageError
 
 
 def make_empty(path: Path) -> None:
-    """A tape that holds no call, so that none is answered."""
+    """Make a tape without any call, so that no call is answered."""
     from stillweb.snapshots.writer import Writer
 
     Writer.open(path, software=SOFTWARE, keep_text=False).close()
 
 
 def part_of(path: Path, name: str) -> Path:
-    """Where a worker of that name records what belongs to the tape at `path`."""
+    """Return the path where the worker `name` records its part of the tape at `path`."""
     return path.with_name(f"{path.name}.parts") / name
 
 
 def gather(path: Path) -> int:
-    """Takes the parts of a tape into it, and away; returns how many. A killed worker's part counts too; one that is still
-    being written is left for the next time.
+    """Merge the parts of a tape into it, remove them, and return how many were merged.
+
+    A killed worker's part is merged, too. A part that is still being written is left for the next time.
     """
     folder = part_of(path, "x").parent
     parts = sorted(folder.iterdir()) if folder.exists() else []
@@ -38,10 +39,11 @@ def gather(path: Path) -> int:
 
     taken = 0
     with Writer.open(path, software=SOFTWARE, keep_text=False) as writer, Snapshot.open(str(path)) as tape:
-        there = _by_session(tape)  # a gathering that was killed has taken some already
+        there = _by_session(tape)  # an interrupted merge has already taken some
         for part in parts:
             try:
-                held = Writer.open(part, software=SOFTWARE, keep_text=False)  # nobody else writes it now
+                # raises while another process writes the part
+                held = Writer.open(part, software=SOFTWARE, keep_text=False)
             except UsageError:
                 continue
             with held, Snapshot.open(str(part)) as snapshot:
@@ -72,7 +74,7 @@ def gather(path: Path) -> int:
 
 
 def _by_session(snapshot: Any) -> dict[str, list[Any]]:
-    """The captures of each session in recorded order."""
+    """Return the captures of each session in recorded order."""
     found: dict[str, list[Any]] = defaultdict(list)
     for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
         found[capture.session].append(capture)

@@ -1,4 +1,4 @@
-"""Streamed answers: the events of a stream, whether it is whole, and the one answer that they make."""
+"""Streamed answers: parsing of events, completeness, and assembly into one answer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 from stillweb.harness.models.tape import ModelError
 
-_LAST = {"response.completed", "response.incomplete", "response.failed", "error"}  # of a stream of Responses
+# event types that end a Responses stream
+_LAST = {"response.completed", "response.incomplete", "response.failed", "error"}
 
 
 def read_stream(body: bytes) -> tuple[list[Any], bool]:
-    """The values of a stream's events, and whether it says `[DONE]`. ValueError for an event that is no JSON.
+    """Return the values of a stream's events, and whether it ends with `[DONE]`.
 
-    An event that no empty line ends is none: the stream broke off in it.
+    Raise ValueError for an event that is not JSON. An event without an empty line after it is ignored: the
+    stream broke off in it.
     """
     events: list[Any] = []
     data: list[bytes] = []
@@ -31,7 +33,7 @@ def read_stream(body: bytes) -> tuple[list[Any], bool]:
 
 
 def is_last(event: Any) -> bool:
-    """Whether an event says that its answer ends with it."""
+    """Return True if an event says that its answer ends with it."""
     if not isinstance(event, dict):
         return False
     choices = event.get("choices")
@@ -40,7 +42,7 @@ def is_last(event: Any) -> bool:
 
 
 def chat_of(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """One completion from the chunks of a stream: its first choice."""
+    """Return one completion (the first choice) from the chunks of a stream."""
     whole: dict[str, Any] = {"choices": []}
     text: list[str] = []
     reasoning: list[str] = []
@@ -54,7 +56,7 @@ def chat_of(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
                 whole[name] = value[name]
         for choice in value.get("choices") or []:
             if choice.get("index"):
-                continue  # another answer (`n`)
+                continue  # another choice (parameter `n`)
             seen = True
             delta = choice.get("delta") or {}
             text.append(text_of(delta.get("content")) or "")
@@ -82,7 +84,7 @@ def chat_of(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def response_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The response that the last event of a stream holds. ModelError where there is none."""
+    """Return the response in the last event of a stream. Raise ModelError if there is none."""
     for event in events:
         if event.get("type") == "error":
             raise ModelError(f"the endpoint's stream ended in an error: {event.get('message')}")
@@ -93,7 +95,7 @@ def response_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def text_of(content: Any) -> str | None:
-    """The text of a message's content; some endpoints give it in parts, with their thoughts among them."""
+    """Return the text of a message's content. Some endpoints send it in parts, mixed with reasoning."""
     if content is None or isinstance(content, str):
         return content
     if isinstance(content, list):

@@ -1,14 +1,16 @@
 """The tape: model calls kept in the snapshot's format, so that a run repeats without key or network.
 
-A call is found again by its whole request (method, URL, JSON body in any key order) within its session (task
-and attempt), the nth same request, in the order in which they are made, getting the nth answer. Nothing else is ever
-served: a call that is not on the tape is explained. Of calls under way at once the tape holds when each was made and
-when its answer came (`begin` and `end` of its capture), and answers come again in that order (stillweb.harness.models.turns).
+A call is identified by its whole request (method, URL, JSON body in any key order) within its session (task
+and attempt). The nth identical request gets the nth answer. Nothing else is served: for a call that is not on
+the tape, the error names the nearest one. For concurrent calls the tape holds when each was made and when its
+answer came (`begin` and `end` of its capture), and replay gives answers in that order
+(stillweb.harness.models.turns).
 
-Only the last try of a call is kept, and only if it is an answer; of headers only those that `kept_headers` lets through;
-the key is replaced wherever it stands. A call that had no answer, as its agent gave it up or the endpoint failed, is
-kept as that (UNANSWERED), so that a repetition has none either; `auto` asks it again. Sessions are written as
-`name@generation`: recording a session anew begins a new generation, and the newest is the one that replays.
+Only the last try of a call is kept, and only if it is an answer; of its headers only those that
+`kept_headers` allows; the key is replaced everywhere. A call without an answer, abandoned by its agent or
+failed at the endpoint, is kept as UNANSWERED, so that a repetition gets no answer either; `auto` asks again.
+Sessions are written as `name@generation`: recording a session anew begins a new generation, and the newest is
+replayed.
 """
 
 from __future__ import annotations
@@ -35,27 +37,27 @@ from stillweb.snapshots.words import counted
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
 SOFTWARE = "stillweb tape"
-# the type of what stands for an answer that never came
+# media type of the record that stands for a missing answer
 UNANSWERED = "application/vnd.stillweb.unanswered+json"
-_MORE = 60.0  # seconds for which an answer that never came is waited for, beside three times those of the first time
-GIVEN_UP, FAILED = 499, 599  # its status: the agent waited no longer; the endpoint did not answer as one
+_MORE = 60.0  # seconds that replay waits at a missing answer, plus three times the original wait
+GIVEN_UP, FAILED = 499, 599  # statuses of such a record: the agent gave up; the endpoint failed
 
 
 class TapeMiss(StillwebError):
-    """A model call that is not on the tape."""
+    """Error for a model call that is not on the tape."""
 
     exit_code = 1
 
 
 class ModelError(StillwebError):
-    """A model endpoint that did not answer as one."""
+    """Error for a model endpoint that gave no usable answer."""
 
     exit_code = 4
 
 
 @dataclass(slots=True, eq=False)
 class _Taped:
-    """A recorded call. `where` is its capture, and `status` that of the answer or of what stands for it."""
+    """Recorded call. `where` is its capture; `status` is that of the answer or of its placeholder."""
 
     key: str
     where: Any
@@ -66,7 +68,7 @@ class _Taped:
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A call under way: whether it is answered from the tape (`taped`), else the number under which it will be kept."""
+    """Call under way: `taped` is its recorded answer; without one, it is kept under the number `begin`."""
 
     call: Call
     begin: int = 0
@@ -77,7 +79,7 @@ class Ticket:
 
 @dataclass(slots=True)
 class _Session:
-    """One generation of a session: recorded calls in the order in which they were made, and what was asked of them."""
+    """One generation of a session: its recorded calls in order, and how often each was asked for."""
 
     calls: list[_Taped] = field(default_factory=list)
     by_key: dict[str, list[_Taped]] = field(default_factory=lambda: defaultdict(list))
@@ -87,7 +89,7 @@ class _Session:
     under_way: set[Ticket] = field(default_factory=set)
 
     def add(self, taped: _Taped) -> None:
-        """A recorded call; one that was made again under its old number takes the other's place."""
+        """Add a recorded call, replacing an earlier recording of the same request and number."""
         self.clock = max(self.clock, taped.turn.end)
         same = self.by_key[taped.key]
         if same and same[-1].turn.begin == taped.turn.begin:
@@ -96,11 +98,11 @@ class _Session:
         self.calls.append(taped)
 
     def begin(self) -> None:
-        """All that was recorded has been added."""
+        """Prepare the replay order, after all recorded calls were added."""
         self.turns = Turns(taped.turn for taped in self.calls)
 
     def next(self, key: str) -> _Taped | None:
-        """The recorded call that this request is, if there is one."""
+        """Return the recorded call for the next request with this key, or None."""
         nth, same = self.asked[key], self.by_key.get(key, ())
         self.asked[key] += 1
         return same[nth] if nth < len(same) else None
@@ -111,7 +113,7 @@ class _Session:
 
 
 class Tape:
-    """Safe for threads. `open` reads what is there; recording appends to it."""
+    """Thread-safe tape of model calls. `open` reads the recorded calls; recording appends to them."""
 
     def __init__(
         self, path: Path | None, mode: Mode, part: Path | None = None, *, anywhere: bool = False
@@ -127,11 +129,11 @@ class Tape:
 
     @classmethod
     def open(cls, path: Path | None, mode: Mode, part: Path | None = None, *, anywhere: bool = False) -> Tape:
-        """Opens a tape (a directory or a .wacz file). In `replay` it must be there.
+        """Open a tape (a directory or a .wacz file). In `replay` mode it must exist.
 
-        What is new goes into `part` where one is given, which `gather` adds to the tape: one directory has one writer.
-        `anywhere` is for repetitions: an endpoint may have moved while the run was made, and what was asked of it before
-        and since is answered, whatever address the run's variables have now.
+        New calls go into `part` if given, which `gather` merges later: one directory has one writer.
+        `anywhere` is for repetitions: calls are found whatever address the endpoint has now or had when they
+        were recorded.
         """
         if mode not in MODES:
             raise UsageError(f"--tape: {mode!r} is none of {', '.join(MODES)}")
@@ -169,15 +171,16 @@ class Tape:
 
     @property
     def generations(self) -> Mapping[str, int]:
-        """Of each session how often it was begun."""
+        """Number of generations of each session."""
         return self._generation
 
     def _key(self, call: Call) -> str:
         return call.key_anywhere if self._anywhere else call.key
 
     def make(self, call: Call) -> Ticket:
-        """A call is made; its answer is to be asked for next. TapeMiss in `replay` mode, saying which message differs and
-        at which character.
+        """Begin a call; ask for its answer next.
+
+        Raise TapeMiss in `replay` mode, naming the message and the character that differ.
         """
         if self.mode == "none":
             return Ticket(call)
@@ -199,9 +202,10 @@ class Tape:
             return ticket
 
     async def answer(self, ticket: Ticket) -> Answer | None:
-        """The recorded answer when its turn has come, or None where the endpoint must be asked.
+        """Wait for the recorded answer's turn and return it, or None if the endpoint must be asked.
 
-        ModelError where the endpoint failed, TapeMiss where no answer came the first time and this call is waited for.
+        Raise ModelError if the endpoint failed, TapeMiss if the agent gave up this call in the first run and
+        now waits for it.
         """
         taped = ticket.taped
         if taped is None:
@@ -223,7 +227,7 @@ class Tape:
         )
 
     def _begin(self, name: str, *, fresh: bool = True) -> None:
-        if self.path is not None and self.path.suffix == ".wacz":  # before anything is paid
+        if self.path is not None and self.path.suffix == ".wacz":  # before a call is paid for
             raise UsageError(f"{self.path}: a sealed tape can't be added to; use --tape replay")
         if name in self._begun:
             return
@@ -233,9 +237,9 @@ class Tape:
             self._sessions[name] = _Session()
 
     def ask_again(self, name: str, *, everything: bool = False) -> None:
-        """In `auto`, what a session was refused (a 4xx) is asked again: a new generation begins, which keeps the rest.
+        """In `auto` mode, begin a new generation of a session so that refused calls (4xx) are asked again.
 
-        `everything`: nothing is kept, for answers that nobody could read.
+        All other answers are kept, or none with `everything`, for answers that could not be read.
         """
         with self._lock:
             old = self._sessions.get(name)
@@ -257,7 +261,7 @@ class Tape:
             session.begin()
 
     def keep(self, ticket: Ticket, answer: Answer) -> None:
-        """Writes a call and its answer; on disk when this returns. What comes when its session has ended is not kept."""
+        """Write a call and its answer to disk. Ignore an answer that comes after its session's end."""
         with self._lock:
             if ticket.open and not self._closed and self.mode in ("record", "auto"):
                 ticket.open = False
@@ -265,20 +269,20 @@ class Tape:
                 self._write(ticket.call, answer, ticket.begin, end)
 
     def keep_unanswered(self, ticket: Ticket, status: int, error: str = "") -> None:
-        """Writes that a call had no answer: GIVEN_UP, or FAILED with the words of the error."""
+        """Write that a call had no answer: GIVEN_UP, or FAILED with the error message."""
         if ticket.taped is None:
             told = {"seconds": round(time.monotonic() - ticket.since, 3), "error": error}
             self.keep(ticket, Answer(status, (("content-type", UNANSWERED),), json.dumps(told).encode()))
 
     def done(self, ticket: Ticket) -> None:
-        """Nobody waits for the answer any longer."""
+        """Mark the call as ended: its caller waits no longer."""
         with self._lock:
             ticket.open = False
             if session := self._sessions.get(ticket.call.session):
                 session.under_way.discard(ticket)
 
     def end(self, name: str) -> None:
-        """A session has ended: what is still under way had no answer."""
+        """End a session: its calls under way are kept as unanswered."""
         with self._lock:
             session = self._sessions.get(name)
             for ticket in sorted(session.under_way, key=lambda ticket: ticket.begin) if session else ():
@@ -286,12 +290,15 @@ class Tape:
         self.stop(name, None)
 
     def stop(self, name: str, error: BaseException | None) -> None:
-        """Who waits for recorded answers of a session gets this error, or is cancelled."""
+        """Raise `error` in callers that wait for recorded answers of a session; without one, cancel them."""
         if session := self._sessions.get(name):
             session.turns.stop(error)
 
     async def rest(self, name: str) -> None:
-        """Returns when the recorded answers of a session have been given, or nothing moves. Raises what `stop` says."""
+        """Wait until all recorded answers of a session have been given, or nothing moves.
+
+        Raises the error passed to `stop`.
+        """
         if session := self._sessions.get(name):
             await session.turns.rest()
 
@@ -350,7 +357,7 @@ class Tape:
         return f"{place}: it is nearest to call {best[1]} of {len(session.calls)}, but {best[2]}"
 
     def close(self) -> None:
-        """Ends writing; what was kept is on disk already."""
+        """Stop writing. Kept calls are on disk already."""
         self._closed = True
         if self._writer is not None:
             self._writer.close()

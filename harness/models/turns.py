@@ -1,10 +1,10 @@
-"""Whose answer is next: recorded calls that were under way at once are answered in the order of the first time.
+"""Replay order of concurrent model calls: answers come in the order in which they were recorded.
 
-An agent with several calls under way sees which answer comes first, and may go by it; so that is part of what was
-recorded. Of the calls that overlapped (a bunch) an answer waits until all are made that were made before it came, and
-all answers are given that came before it. Who asks otherwise than the first time would wait for ever: after PATIENCE
-seconds in which nothing moves the order is given up, and what follows shows in the trace. Calls one after the other
-are bunches of one, and none waits.
+An agent with several calls under way sees which answer comes first and may act on it, so this order is part
+of the recording. Among overlapping calls (a bunch), an answer waits until all calls are made that were made
+before it came, and all answers are given that came before it. An agent that calls in another order would wait
+for ever: after PATIENCE seconds without progress the order is given up, and the consequences show in the
+trace. Sequential calls are bunches of one and never wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATIENCE = 15.0  # seconds
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One recorded call: the session's event numbers when it was made and when its answer came, if one did (`due`)."""
+    """Recorded call: the session's event numbers when it was made and when its answer came, if `due`."""
 
     begin: int
     end: int
@@ -31,11 +31,11 @@ class Turn:
 
 
 class Turns:
-    """The turns of one session."""
+    """Turns of one session."""
 
     def __init__(self, turns: Iterable[Turn] = ()) -> None:
         every = sorted(turns, key=lambda turn: turn.begin)
-        self._calls: list[deque[Turn]] = []  # by bunch, those still to be made first
+        self._calls: list[deque[Turn]] = []  # by bunch; the front of each deque is the next call to be made
         until = -1
         for turn in every:
             if turn.begin > until:
@@ -50,17 +50,17 @@ class Turns:
         self._given_up = False
 
     def made(self, turn: Turn) -> None:
-        """The call is made again."""
+        """Note that a recorded call is made again."""
         turn.made = True
         self._move()
 
     def leave_out(self, turn: Turn) -> None:
-        """The call is not answered from the tape; nobody waits for it."""
+        """Skip a call that is not answered from the tape."""
         turn.made = turn.over = True
         self._move()
 
     async def come(self, turn: Turn) -> None:
-        """Returns when the answer is to be given. Raises what `stop` says."""
+        """Wait until the answer is due. Raises the error passed to `stop`."""
         turn.waiter = waiter = asyncio.get_running_loop().create_future()
         self._move()
         try:
@@ -76,7 +76,7 @@ class Turns:
             self._move()
 
     async def hold(self, seconds: float) -> None:
-        """Never returns before `seconds`: the call was not answered. Raises what `stop` says."""
+        """Wait `seconds` at a call that was never answered. Raises the error passed to `stop`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held.add(waiter)
         try:
@@ -87,7 +87,10 @@ class Turns:
             self._held.discard(waiter)
 
     async def rest(self) -> None:
-        """Returns when all recorded answers have been given, or nothing moves any more. Raises what `stop` says."""
+        """Wait until all recorded answers have been given, or nothing moves.
+
+        Raises the error passed to `stop`.
+        """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._resting.add(waiter)
         try:
@@ -101,7 +104,7 @@ class Turns:
             self._resting.discard(waiter)
 
     def stop(self, error: BaseException | None) -> None:
-        """Nobody waits any longer: who does gets the error, or is cancelled where there is none."""
+        """Raise `error` in all waiting callers; without one, cancel them."""
         waiting = [turn.waiter for turn in self._answers if turn.waiter and not turn.over]
         for waiter in (*waiting, *self._held, *self._resting):
             _settle(waiter, error or asyncio.CancelledError())
@@ -113,7 +116,7 @@ class Turns:
         if not self._answers:
             for waiter in self._resting:
                 _settle(waiter)
-        skipped: set[int] = set()  # bunches of which an answer that came before is not asked for
+        skipped: set[int] = set()  # bunches with an earlier answer whose call is not made yet
         for turn in self._answers:
             if not turn.made:
                 skipped.add(turn.bunch)
@@ -125,7 +128,7 @@ class Turns:
                     return
 
     def _unmade(self, turn: Turn) -> bool:
-        """Whether a call of its bunch is still to be made that was made before its answer came."""
+        """Return True if a call of the bunch, made before this answer came, is still to be made."""
         calls = self._calls[turn.bunch]
         while calls and calls[0].made:
             calls.popleft()

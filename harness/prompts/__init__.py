@@ -1,4 +1,4 @@
-"""Long-context prompts built from a snapshot's frozen texts, with a certificate for each.
+"""Long-context prompts, built from a snapshot's frozen texts and certified one by one.
 
 build(rows, snapshot, budget, tokenizer=…, seed=…, algorithm=…) -> list[Prompt | Failure]
 """

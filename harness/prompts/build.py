@@ -1,8 +1,9 @@
 """Prompt building of BrowseComp Long Context, as its card describes it, from frozen texts.
 
-The opening and closing messages leave the budget first; then required pages in order until one doesn't fit (then
-the prompt fails), then additional pages until one doesn't fit; what fitted is shuffled and joined by newlines.
-No row and no page goes missing in silence: each has its state in the result.
+The opening and closing messages are taken off the budget first; then required pages in order until one
+doesn't fit (the prompt then fails), then additional pages until one doesn't fit. The pages that fit are
+shuffled and joined by newlines. Every row and every page has its state in the result, so that none is lost
+silently.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ ALGORITHMS: dict[str, Callable[[Sequence[str], int | str], list[str]]] = {
     "sha256": hash_order,
 }
 State = Literal["taken", "cut", "dead", "unread"]
-SHORT = 200  # characters; a text below it is used, and marked, for it is often a block page or an empty shell
+SHORT = 200  # characters; a shorter text is used but marked, as it is often a block page or an empty shell
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a row. `state`: taken; cut, it or one before it didn't fit; dead, the snapshot has no text of it;
-    unread, the row failed before its turn. `digest` is the SHA-256 of the text; `notes` say what looks wrong."""
+    """Page of a row.
+
+    `state`: taken; cut, this page or one before it didn't fit; dead, the snapshot has no text of it; unread,
+    the row failed before its turn. `digest` is the SHA-256 of the text; `notes` say what looks wrong.
+    """
 
     url: str
     role: Literal["required", "additional"]
@@ -51,11 +55,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt and all that decided it. `certificate` repeats to the byte; its hash covers the text too."""
+    """Prompt with all that determines it.
+
+    `certificate` repeats to the byte; its hash covers the text, too.
+    """
 
     task_id: str
     text: str
-    tokens: int  # messages and pages, as the card counts: without the newlines that join them
+    tokens: int  # messages and pages as the card counts them, without the newlines between
     pages: tuple[Page, ...]
     certificate: dict[str, Any]
 
@@ -67,7 +74,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A row that gave no prompt: why, and the state of every page."""
+    """Row without a prompt: the reason, and the state of every page."""
 
     task_id: str
     reason: str
@@ -82,14 +89,14 @@ class Failure:
 
 @lru_cache(maxsize=1)
 def template() -> dict[str, str]:
-    """The card's opening (`initial`) and closing (`final`) messages, with `version` and `source`."""
+    """Return the card's opening (`initial`) and closing (`final`) messages, with `version` and `source`."""
     text = resources.files("stillweb.harness.prompts").joinpath("browsecomp_lc.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 
 
 def parse_budget(text: str | int) -> int:
-    """Tokens of a budget: a number, or one with k (1024) or M (1024²): 8k … 2M."""
+    """Return the tokens of a budget: a number, or one with k (1024) or M (1024²): 8k … 2M."""
     found = re.fullmatch(r"(\d+)\s*([kKmM]?)", str(text).strip())
     factor = {"": 1, "k": 1024, "m": 1024 * 1024}
     budget = int(found[1]) * factor[found[2].lower()] if found else 0
@@ -99,7 +106,10 @@ def parse_budget(text: str | int) -> int:
 
 
 def fit_pages(counts: Iterable[int], budget: int) -> tuple[int, int]:
-    """How many of the first pages fit a budget, and what is left of it. The first that doesn't fit ends it."""
+    """Return how many of the first pages fit a budget, and what is left of it.
+
+    Counting stops at the first page that doesn't fit.
+    """
     fitted = 0
     for count in counts:
         if count > budget:
@@ -118,10 +128,10 @@ def build(
     algorithm: Algorithm = "shuffle",
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Prompt | Failure]:
-    """One prompt or failure a row, in the rows' order.
+    """Return one prompt or failure per row, in the rows' order.
 
-    `algorithm`: "shuffle" is `random.Random(seed).shuffle`, "sha256" orders by sha256(seed + page). The same seed
-    serves every row, so that a row's prompt doesn't depend on which others are built.
+    `algorithm`: "shuffle" is `random.Random(seed).shuffle`, "sha256" orders by sha256(seed + page). All rows
+    use the same seed, so that a row's prompt doesn't depend on which others are built.
     """
     tokens = parse_budget(budget)
     if algorithm not in ALGORITHMS:
@@ -149,7 +159,7 @@ def _build_one(
     algorithm: Algorithm,
 ) -> Prompt | Failure:
     words = template()
-    # Put in by replacement: a problem may hold braces.
+    # Inserted by replace(): a problem may contain braces.
     initial, final = (words[name].replace("{problem}", _problem(task)) for name in ("initial", "final"))
     fixed = counter.count(initial) + counter.count(final)
     urls = task.meta.get("urls")
@@ -174,7 +184,7 @@ def _build_one(
     for place, (url, role) in enumerate(pairs):
         page, text = _read(reader, url, role, counter)
         by_role[role].append((place, page, text))
-    # A dead additional page is passed over; a dead required page leaves nothing to answer from.
+    # A dead additional page is skipped; without a required page there is nothing to answer from.
     living = [entry for entry in by_role["additional"] if entry[1].state != "dead"]
     dead = [page.url for _, page, _ in by_role["required"] if page.state == "dead"]
     states: dict[int, Page] = {place: page for entries in by_role.values() for place, page, _ in entries}

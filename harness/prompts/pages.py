@@ -1,4 +1,4 @@
-"""The text of a page a row names, out of a snapshot: redirects followed, and why there is none said."""
+"""Reader of a row's pages from a snapshot: follows redirects, and says why a page has no text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Text(Protocol):
-    """What is read of a frozen text (see stillweb.snapshots.texts.text.FrozenText)."""
+    """Frozen text, as far as prompts use it (see stillweb.snapshots.texts.text.FrozenText)."""
 
     @property
     def markdown(self) -> str: ...
@@ -21,7 +21,7 @@ class Text(Protocol):
 
 
 class Texts(Protocol):
-    """What is read of a snapshot. One with a `matcher()` also has its redirects followed."""
+    """Snapshot, as far as prompts use it. If it has a `matcher()`, redirects are followed."""
 
     @property
     def id(self) -> str: ...
@@ -30,7 +30,7 @@ class Texts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page's text, or why it has none (`dead`). `notes` say what looks wrong with it."""
+    """Text of a page, or the reason why it has none (`dead`). `notes` say what looks wrong with it."""
 
     text: str = ""
     extractor: str = ""
@@ -39,9 +39,9 @@ class PageText:
 
 
 class PageReader:
-    """Reads pages. Every URL is asked for by a client of its own, so that no row changes another's.
+    """Reader of pages. Every URL is requested by a new client, so that no row affects another.
 
-    Texts are kept up to the store's limit: pass the same reader to several builds to profit from it.
+    Texts are cached up to the store's limit: pass the same reader to several builds to profit from it.
     """
 
     def __init__(self, snapshot: Texts) -> None:
@@ -54,7 +54,7 @@ class PageReader:
             self._store = Store(snapshot)  # type: ignore[arg-type]
 
     def read(self, url: str) -> PageText:
-        """The page at a URL (its fragment, if any, chooses no other text)."""
+        """Return the page at a URL; its fragment is ignored where the snapshot resolves requests."""
         page = url.partition("#")[0]
         if self._store is None:
             text = self._snapshot.text(url) or self._snapshot.text(page)

@@ -1,4 +1,4 @@
-"""Counting tokens offline, with vocabularies that come inside a package (rs-bpe)."""
+"""Offline token counting, with vocabularies packaged in rs-bpe."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PROBE = "Stillweb \u2014 the web, held still. \u9759\u6b62\u7684\u7f51\u7edc \U
 
 
 class Tokenizer:
-    """Counts and encodes text in one vocabulary; counts are kept by the text's digest.
+    """Tokenizer that counts and encodes text in one vocabulary; counts are cached by the text's digest.
 
-    `identity` is "name:sha256 of the ids of a fixed probe text", which changes with the vocabulary and with the
-    way text is split, and not with the package that carries them.
+    `identity` is "name:sha256 of the ids of a fixed probe text". It changes with the vocabulary and the way
+    text is split, not with the package that carries them.
     """
 
     def __init__(self, name: str) -> None:
@@ -31,12 +31,12 @@ class Tokenizer:
         self.identity = f"{name}:{hashlib.sha256(ids.encode()).hexdigest()}"
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; special tokens in it are read as plain text."""
+        """Return the ids of a text; special tokens in it are read as plain text."""
         ids: list[int] = self._encoding.encode(_sound(text))
         return ids
 
     def count(self, text: str) -> int:
-        """The number of ids of a text."""
+        """Return the number of ids of a text."""
         key = _key(text)
         found = self._counts.get(key)
         if found is None:
@@ -49,7 +49,7 @@ def _key(text: str) -> bytes:
 
 
 def _sound(text: str) -> str:
-    """Lone surrogates can't be UTF-8; they become the replacement character, as any encoder would write them."""
+    """Return the text with lone surrogates, which UTF-8 can't encode, replaced."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode() if _has_surrogate(text) else text
@@ -65,5 +65,5 @@ def _has_surrogate(text: str) -> bool:
 
 @lru_cache(maxsize=2)
 def load_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer of that name, one a process."""
+    """Return the tokenizer of that name, one per process."""
     return Tokenizer(name)

@@ -1,9 +1,9 @@
-"""The report of a run: one HTML file, no script needed, nothing loaded from anywhere, no clock in it.
+"""Report of a run: one HTML file without scripts, external resources or timestamps.
 
     write_report(run, out) -> Path
 
-`sheet.py` turns traces into what is shown, `screenshots.py` finds the pictures, `report.html` and `report.css` are
-how it looks; comparisons and the review page use the same parts.
+`sheet.py` turns traces into the data shown, `screenshots.py` finds the pictures, `report.html` and
+`report.css` are the layout. Comparisons and the review page use the same parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stillweb.snapshots.archives.appending import write_text
 from stillweb.snapshots.words import counted
 
 _HERE = Path(__file__).parent
-MOST_ATTEMPTS = 400  # told in full; the overview has all
+MOST_ATTEMPTS = 400  # shown in full; the overview has all
 
 __all__ = ["Screenshots", "Sheet", "render", "sheet_of", "write_report"]
 
@@ -49,7 +49,7 @@ def _environment(folder: Path) -> Environment:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A metric for people: three decimals, more where it would look whole and isn't; a dash where it was not scored."""
+    """Return a metric for display: three decimals, more if it would look whole; a dash if not scored."""
     if value is None:
         return "–"
     if value == int(value):
@@ -58,13 +58,13 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def render(template: str, folder: Path = _HERE, **names: Any) -> str:
-    """A page from a template of a folder, which may import this one's, styles inlined."""
+    """Return a page from a template in `folder`, which may import this folder's, with styles inlined."""
     css = Markup((_HERE / "report.css").read_text(encoding="utf-8"))
     return _environment(folder).get_template(template).render(css=css, **names)
 
 
 def write_report(path: Path, out: Path | None = None, *, title: str | None = None) -> Path:
-    """Writes the report of a run (default: report.html in it) and returns its path."""
+    """Write the report of a run (default: report.html in it) and return its path."""
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     rows: list[Sheet] = []
@@ -116,14 +116,14 @@ def _notes(files: RunFiles, summary: Summary) -> list[str]:
 
 
 def _who(agent: dict[str, Any]) -> str:
-    """The agent in a few words."""
+    """Return the agent in a few words."""
     kind = str(agent.get("kind", "an agent"))
     named = agent.get("model") or agent.get("name")
     return f"{kind} {named}" if named and named != kind else kind
 
 
 def _certificate(path: Path) -> dict[str, Any] | None:
-    """The hash of the run's certificate, and of each attempt's trace in it; None where there is none."""
+    """Return hash, trace hashes and content of the run's certificate, or None if there is none."""
     kept = read_kept(path)
     if kept is None:
         return None
@@ -132,7 +132,10 @@ def _certificate(path: Path) -> dict[str, Any] | None:
 
 
 def _not_of(kept: dict[str, Any], stands_on: dict[str, Any], settings: Settings) -> str:
-    """What of run.json the certificate was not made of, "" if of all; of the settings those that both know."""
+    """Return the first part of run.json that differs from the certificate, "" if none does.
+
+    Of the settings, only those in both are compared.
+    """
     for name in ("agent", "snapshot", "tasks", "rubrics", "contracts"):
         if name in kept and kept[name] != stands_on.get(name):
             return name
@@ -145,7 +148,7 @@ def _bars(summary: Summary) -> list[tuple[str, int]]:
 
 
 def _metric_table(summary: Summary) -> list[dict[str, Any]]:
-    """Metrics by plain name, with their raw and format-forgiven forms beside where there are such."""
+    """Return metrics by plain name, together with their raw and forgiven forms if there are any."""
     rows: list[dict[str, Any]] = []
     for name, mean in (*summary.means.items(), *summary.measured.items()):
         if name.startswith(("raw_", "forgiven_")):

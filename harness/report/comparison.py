@@ -1,4 +1,4 @@
-"""The page of a comparison: what got worse, with both traces side by side."""
+"""Page of a comparison: the tasks that got worse, with both traces side by side."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from stillweb.harness.report.sheet import Sheet
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots.archives.appending import write_text
 
-MOST_ATTEMPTS = 40  # told in full on each side, of what got worse the most first
+MOST_ATTEMPTS = 40  # shown in full on each side, for the tasks that got worse most
 
 
 def write_comparison(
     comparisons: Sequence[Comparison], out: Path, differs: Sequence[str] = (), parts: Sequence[str] = ()
 ) -> Path:
-    """Writes the page as one file, each attempt of the first run beside the one of that number in the second.
+    """Write the page as one file, with the n-th attempts of both runs side by side.
 
-    `differs` names what the runs stand on that is not the same, `parts` says which have a part of their set only and what they asked otherwise
-    (both from stillweb.harness.compare.compare).
+    `differs` names differences in what the runs depend on; `parts` are remarks on partial sets and changed
+    questions (both from stillweb.harness.compare.compare).
     """
     told: list[tuple[str, Pair, list[tuple[Sheet | None, Sheet | None]]]] = []
     left = MOST_ATTEMPTS

@@ -1,4 +1,4 @@
-"""Screenshots of views, out of the snapshot, each shown once in a page."""
+"""Screenshots of views from the snapshot, each embedded once per page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BYTES = 40_000_000  # of pictures in one page
 
 
 class Screenshots:
-    """Gives a view's screenshot as a data URI the first time, and its name afterwards."""
+    """Provider of screenshots: a data URI the first time, only the id afterwards."""
 
     def __init__(self, snapshot: Any, problems: list[str], stack: ExitStack) -> None:
         self.problems = problems
@@ -25,7 +25,7 @@ class Screenshots:
 
     @classmethod
     def of(cls, paths: Sequence[str], snapshot_id: str | None) -> Self:
-        """Opens the run's snapshot; where that can't be done the page says so and has no pictures."""
+        """Open the run's snapshot. If that fails, the page says so and has no pictures."""
         stack, problems = ExitStack(), list[str]()
         snapshot: Any = None
         if paths:
@@ -43,7 +43,7 @@ class Screenshots:
         return cls(snapshot, problems, stack)
 
     def find(self, *addresses: str | None) -> dict[str, str] | None:
-        """The screenshot of the first address that has one: {id, address, data} (data "" if shown before)."""
+        """Return the first address's screenshot as {id, address, data} (data "" if shown before), or None."""
         if self._snapshot is None:
             return None
         for address in addresses:

@@ -1,4 +1,4 @@
-"""A sheet: what a page shows of one attempt."""
+"""Sheets: the data that a page shows of one attempt."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stillweb.harness.scoring.wanted import Wanted, is_right, wanted
 from stillweb.harness.trace import Event, Trace
 from stillweb.snapshots.words import counted
 
-MOST_TEXT = 6000  # characters of an output that are shown
+MOST_TEXT = 6000  # characters shown of an output
 Step = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One attempt, ready to be shown. `table` rows hold cells with the class names that colour them."""
+    """One attempt, ready for display. `table` rows hold cells with CSS class names for their colours."""
 
     id: str
     name: str
@@ -31,7 +31,7 @@ class Sheet:
     error: str | None
     metrics: dict[str, float | None]
     answer: str | None
-    wanted: list[Wanted]  # of an answer that is no table
+    wanted: list[Wanted]  # for an answer that is no table
     columns: list[str]
     table: list[dict[str, Any]]
     ordered: bool
@@ -49,7 +49,7 @@ class Sheet:
     perfect: bool
 
     def value(self, name: str) -> float | None:
-        """What the attempt has of a metric of the run's summary."""
+        """Return the attempt's value of a metric in the run's summary."""
         return value_of(self.metrics, str(self.task.get("scorer")), name)
 
     @property
@@ -60,7 +60,7 @@ class Sheet:
 
 
 def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
-    """The sheet of a finished trace. Without `screenshots` its steps have no pictures."""
+    """Return the sheet of a finished trace. Without `screenshots` its steps have no pictures."""
     score = trace.last("score") or {"metrics": {}, "status": "zero", "detail": {}}
     answer = trace.last("answer") or {"text": None, "end": "none"}
     rows = answer.get("rows") or []
@@ -197,7 +197,10 @@ def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
 
 
 def _asked(event: Event) -> Step:
-    """Of a program's request, which stands in the order of addresses: as which it came, and what is irrelevant beside it."""
+    """Return the chronological number of a program's request, and the irrelevant requests beside it.
+
+    Requests of programs are listed by address, not in the order in which they were made.
+    """
     aside = event.get("aside") or {}
     beside = [f"{one['method']} {one['url']}: {one['verdict']}" for one in aside.get("irrelevant") or ()]
     return {
@@ -227,7 +230,7 @@ def _near(near: Any) -> dict[str, str]:
 
 
 def _cut_before(text: str) -> str:
-    """The end of a traceback, which says what was raised and where."""
+    """Return the end of a traceback, which says what was raised and where."""
     if len(text) <= MOST_TEXT:
         return text
     return f"{counted(len(text) - MOST_TEXT, 'character')} more in the trace …\n{text[-MOST_TEXT:]}"

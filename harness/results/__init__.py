@@ -1,1 +1,1 @@
-"""What a run comes to: the sums of its traces, what they leave out, and the certificate."""
+"""Results of a run: summary, remarks on what it leaves out, and certificate."""

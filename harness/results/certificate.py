@@ -1,6 +1,6 @@
-"""Certificates: the hashes a score stands on, and the proof that repeating the run gives them again.
+"""Certificates of runs: the hashes that a score depends on, proved by repeating the run.
 
-    certificate = certify_files(run)      the certificate of what lies in a run's directory
+    certificate = make_certificate(run)   the certificate of a run's files
     report = certify(run, times=2)        repeats it in fresh processes and compares; see docs/certificate.md
 
 A repetition differs from the first run in everything that must not matter: a new process, attempts in another
@@ -61,11 +61,11 @@ _SURROUNDINGS = (
 
 
 def make_certificate(path: Path) -> dict[str, Any]:
-    """The certificate of a run as it lies there. UsageError while an attempt is unfinished.
+    """Return the certificate of a run's files. Raise UsageError while an attempt is unfinished.
 
-    `hash` covers all other members but `version_of_code`, which names the same code as `code` for people. DamagedInput:
-    tasks, side-cars or a trace are not those of the run. Scores that another version of the scorers gave are computed
-    again first; UsageError where one comes out differently.
+    `hash` covers all other members but `made_again`, `confinement` and `version_of_code`. Raise DamagedInput
+    if tasks, side-cars or a trace are not those of the run. Scores by another version of the scorers are
+    computed again first; raise UsageError if one differs.
     """
     files = RunFiles(path)
     settings, stands_on = files.manifest()
@@ -130,8 +130,8 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "scores": summary.to_json(),
     }
     certificate["hash"] = hash_of(certificate)
-    certificate["made_again"] = files.made_again()  # not hashed: a repetition has nothing to make again
-    certificate["confinement"] = {  # nor is this: another machine has other means
+    certificate["made_again"] = files.made_again()  # not hashed: a repetition has no failed attempts
+    certificate["confinement"] = {  # not hashed: another machine may have other means
         who: {name: sorted(members) for name, members in told.items()} for who, told in confinement.items()
     }
     certificate["version_of_code"] = code_version()
@@ -139,16 +139,17 @@ def make_certificate(path: Path) -> dict[str, Any]:
 
 
 def _confinement(trace: Trace) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield which means held the attempt's program (`agent`) and the code that was run to score it (`code`)."""
+    """Yield which means confined the attempt's program (`agent`) and the code run to score it (`code`)."""
     answer, score = trace.last("answer") or {}, trace.last("score") or {}
     if means := answer.get("aside", {}).get("confinement"):
         yield "agent", means
-    if means := score.get("aside", {}).get("measured", {}).get("confinement"):
+    measured = score.get("aside", {}).get("measured")  # of a scorer of one's own it may be anything
+    if isinstance(measured, dict) and (means := measured.get("confinement")):
         yield "code", means
 
 
 def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task]:
-    """The tasks by id, if they and the side-cars are those that the run began with."""
+    """Return the tasks by id. Raise DamagedInput if they or the side-cars differ from the run's beginning."""
     tasks = files.tasks()
     if TaskSet("run", tuple(tasks)).digest != stands_on.get("tasks"):
         raise DamagedInput(f"{files.path / 'tasks.jsonl'}: these are not the tasks that the run began with")
@@ -160,7 +161,7 @@ def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task
 
 
 def _same_run(trace: Trace, task: Task, evaluator: Evaluator, stands_on: Mapping[str, Any]) -> None:
-    """DamagedInput for a trace of another run than its place says."""
+    """Raise DamagedInput for a trace that belongs to another run or task."""
     header = trace.header
     ours = {**evaluator.settings(), "embedder": header["scoring"].get("embedder")}
     for name, same in {
@@ -175,14 +176,17 @@ def _same_run(trace: Trace, task: Task, evaluator: Evaluator, stands_on: Mapping
 
 
 def write_certificate(path: Path) -> dict[str, Any]:
-    """Makes the certificate and keeps it with the run, where it is not there already: a run may lie where nobody writes."""
+    """Make the certificate and write it to the run's directory, unless the same one is there already.
+
+    So the certificate of an unchanged run can be checked in a read-only directory.
+    """
     return _keep(path, make_certificate(path))
 
 
 def check_traces(path: Path) -> dict[str, Any]:
-    """The certificate of a run, kept where none is, or a damaged one.
+    """Return the certificate of a run, and write it if there is none or a damaged one.
 
-    DamagedInput where the one that lies there was made of other traces: one of the two is no longer what it was.
+    Raise DamagedInput if the existing certificate was made of other traces: one of the two was changed.
     """
     certificate = make_certificate(path)
     try:
@@ -196,7 +200,7 @@ def check_traces(path: Path) -> dict[str, Any]:
 
 def _keep(path: Path, certificate: dict[str, Any]) -> dict[str, Any]:
     text, kept = json.dumps(certificate, ensure_ascii=False, indent=1) + "\n", path / NAME
-    data = text.encode("utf-8", "backslashreplace")  # half a surrogate pair as JSON escapes it
+    data = text.encode("utf-8", "backslashreplace")  # JSON escapes lone surrogates
     if not kept.exists() or kept.read_bytes() != data:
         write_whole(kept, [data])
     return certificate
@@ -208,13 +212,15 @@ def _keep_where_allowed(path: Path, certificate: dict[str, Any]) -> dict[str, An
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        return certificate  # of a run that others keep, the figures are asked for
+        return certificate  # the caller wants only the figures of a run in a read-only directory
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """What certify found: the hash of the run and of each repetition, the first difference of each, and what the certificate
-    that lies with the run says otherwise than its traces."""
+    """Result of certify: the hashes of the run and its repetitions, and the first difference of each.
+
+    `differences` also holds what the run's existing certificate says otherwise than its traces.
+    """
 
     hash: str
     repeated: tuple[str, ...]
@@ -222,7 +228,7 @@ class Certified:
 
     @property
     def holds(self) -> bool:
-        """Whether all hashes are one."""
+        """Return True if all hashes are equal."""
         return not self.differences
 
 
@@ -234,11 +240,12 @@ def certify(
     snapshots: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Certified:
-    """Repeats a run `times` times in fresh processes and compares. GateFailed is the caller's to raise.
+    """Repeat a run `times` times in fresh processes and compare. The caller raises GateFailed.
 
-    `snapshots` are where those of the run lie on this machine; unless told, where it names them, or beside it.
-    A certificate is put with the run where nothing differs; else what lies there stays, as the traces may be altered.
-    StillwebError when a repetition can't be made at all (no tape, another agent file, …), with its own words.
+    `snapshots` are the paths of the run's snapshots on this machine; by default those that the run names, or
+    beside it. The certificate is written to the run if nothing differs; otherwise the existing one stays, as
+    the traces may be altered. Raise StillwebError with the reason if a repetition can't be made (no tape,
+    another agent file, …).
     """
     certificate = make_certificate(path)
     differences = said_otherwise(path, certificate)
@@ -264,14 +271,14 @@ def certify(
 
 
 def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Sequence[str] = ()) -> None:
-    """Makes the run anew in another process and other surroundings, models from the tape only."""
+    """Make the run again in another process and environment, with models from the tape only."""
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     snapshots = snapshots_to_repeat(path, settings.snapshots, snapshots)
     again.mkdir(parents=True)
     (again / "traces").mkdir()
     tape = files.tape(settings)
-    if not tape.exists():  # nobody answered, or nobody was asked: nor is anybody now
+    if not tape.exists():  # without a tape no model was asked or none answered; the repetition gets the same
         make_empty(tape := again / "tape")
     repeated = replace(
         files.with_secrets(settings), snapshots=snapshots, tape="replay", tape_path=str(tape.resolve())
@@ -287,7 +294,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
     seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
-    # -P: a folder of that name where the run was begun is not our package
+    # -P: a folder called stillweb in the working directory must not be imported instead of this package
     command = [
         sys.executable,
         "-P",
@@ -310,7 +317,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
 
 
 def shuffled(jobs: list[Job], seed: str) -> list[Job]:
-    """Jobs in an order that a seed decides, the same on every machine."""
+    """Return jobs in an order that depends only on the seed, the same on every machine."""
 
     def place(job: Job) -> bytes:
         return sha256(f"{seed} {job.task_id} {job.attempt}".encode("utf-8", "surrogatepass")).digest()
@@ -319,7 +326,7 @@ def shuffled(jobs: list[Job], seed: str) -> list[Job]:
 
 
 def _main(arguments: list[str]) -> int:
-    """The process of a repetition: `python -m stillweb.harness.results.certificate RUN SEED PARALLEL`."""
+    """Run the process of a repetition: `python -m stillweb.harness.results.certificate RUN SEED PARALLEL`."""
     from stillweb.harness.runs.display import SilentDisplay
     from stillweb.harness.runs.engine import LocalEngine
     from stillweb.harness.runs.runner import run_attempts

@@ -1,4 +1,4 @@
-"""The first event that differs between a run and its repetition, and what is known of the reason."""
+"""First event that differs between a run and its repetition, and the known reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stillweb.snapshots.words import counted
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first event that differs between a run and its repetition. `path` leads to the member."""
+    """First event that differs between a run and its repetition. `path` leads to the member."""
 
     attempt: str
     event: int  # n; 0 is the header
@@ -33,7 +33,7 @@ class Difference:
 def first_difference(
     path: Path, again: Path, certificate: Mapping[str, Any], other: Mapping[str, Any]
 ) -> Difference | str:
-    """The first event that differs, in task order; where no event does, the member of the certificate."""
+    """Return the first event that differs, in task order; if none does, the member of the certificate."""
     one, two = RunFiles(path), RunFiles(again)
     for task, number, trace in one.attempts():
         repeated = two.trace_path(task.id, number)
@@ -60,9 +60,10 @@ def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
 
 
 def _why(one: Trace, two: Trace) -> str:
-    """What the traces say of the reason, in words that go on with a line."""
+    """Return the reason as far as the traces tell it, as the end of a line."""
     first, again = (trace.last("answer") or {} for trace in (one, two))
-    if again.get("error") and again["error"] != first.get("error"):  # it ended before it came to that
+    # the repetition ended before it reached this event
+    if again.get("error") and again["error"] != first.get("error"):
         return f" ({again['end']}: {again['error']})"
     was, now = ((answer.get("aside") or {}).get("given_up", 0) for answer in (first, again))
     if was != now:

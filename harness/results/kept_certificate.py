@@ -1,4 +1,4 @@
-"""The certificate that lies with a run, held against what it says of itself and against the traces as they are now."""
+"""The certificate file of a run, checked against its own hash and against the present traces."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from stillweb.snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
 UNHASHED = ("hash", "made_again", "confinement", "version_of_code")
-OF_THE_RUN = ("settings", "contracts", "part_of", "refused", "prompts")  # what only run.json says
-VERSIONED = ("code", "evaluator", "scorers", "judges")  # of the code that made it, not of the run
+# members that only run.json determines
+OF_THE_RUN = ("settings", "contracts", "part_of", "refused", "prompts")
+# members that depend on the code that made the certificate, not on the run
+VERSIONED = ("code", "evaluator", "scorers", "judges")
 
 
 def hash_of(certificate: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) over the members that a certificate's hash covers."""
+    """Return the SHA-256 (hex) over the members that a certificate's hash covers."""
     return sha256(canonical({n: m for n, m in certificate.items() if n not in UNHASHED})).hexdigest()
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
-    """The certificate in a run's directory, None where there is none; DamagedInput for one that its hash is not of."""
+    """Return the certificate in a run's directory, or None. Raise DamagedInput if its hash is wrong."""
     file = path / NAME
     if not file.exists():
         return None
@@ -39,7 +41,7 @@ def read_kept(path: Path) -> dict[str, Any] | None:
 
 
 def kept_hash(path: Path) -> str | None:
-    """The hash of the certificate in a run's directory, "altered" of one that its hash is not of; None where there is none."""
+    """Return the hash of the certificate in a run's directory, "altered" if it is wrong, None without one."""
     try:
         kept = read_kept(path)
     except DamagedInput:
@@ -48,7 +50,7 @@ def kept_hash(path: Path) -> str | None:
 
 
 def check_kept(path: Path, traces: Mapping[str, str]) -> None:
-    """DamagedInput where a certificate lies with the run that was made of other traces than these (task/number -> hash)."""
+    """Raise DamagedInput if the run's certificate is not of these traces (task/number -> hash)."""
     kept = read_kept(path)
     now = {"attempts": {name: {"trace": trace} for name, trace in traces.items()}}
     if kept is not None and (other := other_traces(kept, now)):
@@ -56,7 +58,7 @@ def check_kept(path: Path, traces: Mapping[str, str]) -> None:
 
 
 def told_other(path: Path, other: Sequence[str]) -> str:
-    """What is said of attempts whose traces are not those that the certificate was made of."""
+    """Return the error message for attempts whose traces are not those of the certificate."""
     return (
         f"{path}: the trace of {other[0]} is not the one that {NAME} was made of"
         f"{f', nor are those of {len(other) - 1} more' if len(other) > 1 else ''}; `stillweb certify {path}` says "
@@ -65,17 +67,17 @@ def told_other(path: Path, other: Sequence[str]) -> str:
 
 
 def other_traces(kept: Mapping[str, Any], certificate: Mapping[str, Any]) -> list[str]:
-    """The attempts (task/number) of which the traces now are not those that the kept certificate was made of."""
+    """Return the attempts (task/number) whose traces are not those that the kept certificate was made of."""
     now = {name: attempt["trace"] for name, attempt in certificate["attempts"].items()}
     was = {name: attempt["trace"] for name, attempt in kept["attempts"].items()}
     return [name for name in sorted(now.keys() | was.keys()) if now.get(name) != was.get(name)]
 
 
 def said_otherwise(path: Path, certificate: Mapping[str, Any]) -> list[str]:
-    """What the certificate that lies with a run says otherwise than the one of its traces: [] or one line.
+    """Return [] or one line: the first difference of the run's certificate file from its traces.
 
-    One that another version made may differ in what it was computed by and in members that came later. Traces that are not
-    its own are `other_traces`' to tell.
+    A file made by another version may differ in hashes of code and in newer members; these are ignored. Files
+    made of other traces are reported by `other_traces`.
     """
     try:
         kept = read_kept(path)
@@ -92,7 +94,10 @@ def said_otherwise(path: Path, certificate: Mapping[str, Any]) -> list[str]:
 
 
 def differing(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:
-    """Where two values first differ (members joined by dots), and what stands there; "" where it is all of them, or nothing."""
+    """Return where two values first differ (members joined by dots) and both values there.
+
+    The place is "" if the whole values differ or nothing does.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*old, *(n for n in new if n not in old)]:
             if old.get(name) != new.get(name) or (name in old) != (name in new):
@@ -105,6 +110,6 @@ def differing(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:
 
 
 def short(value: Any) -> str:
-    """A value as JSON, cut where it is long."""
+    """Return a value as JSON, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else text[:117] + "…"

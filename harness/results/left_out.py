@@ -1,4 +1,4 @@
-"""What the figures of a run don't show of themselves, in sentences: the same in the terminal and on the page."""
+"""Remarks on a run that its figures don't show; the same in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stillweb.snapshots.words import counted
 
 
 def left_out(files: RunFiles, summary: Summary) -> list[str]:
-    """A sentence for each, without its full stop. What failed is told by `failed_attempts`."""
+    """Return the remarks as sentences without a full stop. Failures are reported by `failed_attempts`."""
     told = []
     if summary.part_of:
         told.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
@@ -32,18 +32,18 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
 
 
 def unread_records(files: RunFiles) -> str:
-    """How many records of a run's task set could not be read; "" where all could."""
+    """Return how many records of a run's task set could not be read, as a phrase; "" if none."""
     refused: int = files.manifest()[1].get("refused", 0)
     return f"{counted(refused, 'record')} of the task set could not be read" if refused else ""
 
 
 def part(taken: int, of: int) -> str:
-    """Which part of its task set a run takes."""
+    """Return the phrase for the part of its task set that a run takes."""
     return f"{taken} of the {counted(of, 'task')} of the set (--only, --limit)"
 
 
 def failed_attempts(summary: Summary) -> str:
-    """How many attempts failed, and the first of them; "" where none did."""
+    """Return how many attempts failed, with the first of them; "" if none."""
     if not summary.failed:
         return ""
     name, why = summary.failed[0]

@@ -1,7 +1,7 @@
-"""A run scored by other rules: the same attempts with other references, scorers, options or side-cars, as a run of its own.
+"""Scoring of a run by other rules (references, scorers, options, side-cars), as a new run.
 
-What an agent was told stays: an attempt at another question is no answer to this one. No agent is asked, and a judge only
-where that is wanted.
+The questions must stay the same: an attempt at another question is no answer to this one. No agent is asked,
+and judges only on request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stillweb.snapshots.archives.appending import write_whole
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.machine.locking import lock_directory
 
-BEGUN = ".begun"  # of which scoring the directory is the beginning
+BEGUN = ".begun"  # file that says which scoring an unfinished directory belongs to
 
 
 def score_otherwise(
@@ -50,16 +50,19 @@ def score_otherwise(
     embedder: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Writes the run at `out` with its certificate, scored by what is given and else as `run` was; the attempts whose score is another.
+    """Write the rescored run with its certificate to `out`; return the attempts whose score changed.
 
-    `judges` lets judges be asked what the traces do not hold: the variables that name them, over those of the run. What
-    they say is added to the tape of `out`, and one that fails is told in the attempt's score. They are asked about
-    `parallel` attempts at once; where that is broken off, what was said so far lies beside `out` (`part_of`), and the same
-    call goes on from there.
+    Rules that are not given stay those of `run`.
 
-    UsageError: `out` is not empty, an attempt is unfinished, a task lacks or asks another question, or the side-cars of
-    `run` were not compiled from its tasks and no others are given. StillwebError where a scorer wants to know what the
-    traces do not hold (a judge that was never asked and is not asked now, an expression in the final page). `out` is then as before.
+    `judges` allows asking judges for what the traces do not hold: the variables that name them, over those of
+    the run. Their answers are added to the tape of `out`, and a judge's failure is recorded in the attempt's
+    score. Judges are asked about `parallel` attempts at once. After an interruption the answers so far are
+    kept beside `out` (`part_of`), and the same call continues from there.
+
+    Raise UsageError if `out` is not empty, an attempt is unfinished, a task is missing or asks another
+    question, or the side-cars of `run` were not compiled from its tasks and no others are given. Raise
+    StillwebError if a scorer needs what the traces do not hold (a judge that was never asked and is not asked
+    now, an expression in the final page). `out` is then unchanged.
     """
     files = RunFiles(run)
     settings, stands_on = files.manifest()
@@ -107,7 +110,7 @@ def score_otherwise(
             new = RunFiles(part)
             if not goes_on:
                 _copy(files, new, tape, to_be_added_to=asked)
-                if asked:  # last: what lies there without it is no beginning
+                if asked:  # last: without this file the directory is not a beginning
                     write_whole(part / BEGUN, [begun.encode()])
             with _asking(new, settings, chosen if asked else (), tape) as asking:
                 evaluator = replace(evaluator, judge=asking.judge)
@@ -118,7 +121,8 @@ def score_otherwise(
             _write_rest(new, settings, chosen, side_cars, hashes)
             write_certificate(part)
             os.replace(part, out)
-            (out / BEGUN).unlink(missing_ok=True)  # not before: what judges were paid for would be no one's
+            # not earlier: the paid answers of judges would belong to no scoring
+            (out / BEGUN).unlink(missing_ok=True)
         except BaseException:
             if not (asked and any(new.traces.glob("*"))):
                 shutil.rmtree(part, ignore_errors=True)
@@ -127,15 +131,16 @@ def score_otherwise(
 
 
 def part_of(out: Path) -> Path:
-    """Where a run scored otherwise lies until it is whole."""
+    """Return the directory that holds a rescored run until it is complete."""
     return out.with_name(f"{out.name}.part")
 
 
 @contextmanager
 def _claimed(part: Path, begun: str) -> Iterator[bool]:
-    """Makes the directory, empty unless it holds what was `begun` ("" for what is never gone on with): then True.
+    """Make the directory, and empty it unless it holds the beginning `begun`; yield True if it does.
 
-    UsageError while another process is at work there, or where judges were paid there for another scoring.
+    `begun` is "" for a scoring that is never continued. Raise UsageError while another process works there,
+    or if it holds paid answers of judges for another scoring.
     """
     part.mkdir(parents=True, exist_ok=True)
     handle = lock_directory(part, "another process scores into it; wait until it has ended")
@@ -156,7 +161,7 @@ def _claimed(part: Path, begun: str) -> Iterator[bool]:
 
 
 def _matching(files: RunFiles, before: Sequence[Task], tasks: Sequence[Task]) -> list[Task]:
-    """The tasks of the run as they are now; others of the set are left out, as the run made no attempt at them."""
+    """Return the run's tasks as they are now, without tasks of the set that it made no attempt at."""
     now = {task.id: task for task in tasks}
     for task in before:
         if task.id not in now:
@@ -177,7 +182,10 @@ def _side_cars(
     *,
     changed: bool,
 ) -> dict[str, Any]:
-    """The side-cars to score by. Those of the run are kept while its tasks are, and compiled again where they were."""
+    """Return the side-cars to score by: the given ones, else the run's.
+
+    If tasks changed, the run's compiled side-cars are compiled again.
+    """
     if given is not None:
         return {name: as_json(one) for name, one in given.items()}
     kept = read_rubrics(files)
@@ -192,7 +200,7 @@ def _side_cars(
 
 
 def _check_judges(tasks: Sequence[Task], settings: Settings, tape: Path, *, asked: bool) -> None:
-    """Before anyone is asked or anything written."""
+    """Check that judges can be asked, before anyone is asked or anything is written."""
     if asked:
         if tape.is_file():
             raise UsageError(
@@ -209,7 +217,10 @@ def _check_judges(tasks: Sequence[Task], settings: Settings, tape: Path, *, aske
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """The judge of these tasks, None where they have none; `anew` begins its session on an attempt, `stop` ends its work."""
+    """Judge of the tasks, None if they need none.
+
+    `anew` begins the judge's session on an attempt, `stop` ends the judge's work.
+    """
 
     judge: AskedJudge | None = None
     anew: Callable[[str], None] = lambda session: None
@@ -218,7 +229,10 @@ class _Asking:
 
 @contextmanager
 def _asking(new: RunFiles, settings: Settings, tasks: Sequence[Task], before: Path) -> Iterator[_Asking]:
-    """`before` is the tape of the run itself: a session that has gone on since was begun anew by this scoring."""
+    """Open the tape of `new` and the judges of `tasks`. `before` is the tape of the run itself.
+
+    A session with a newer generation than in `before` was begun by this scoring.
+    """
     endpoints = judge_endpoints(settings.env, tasks)
     if not endpoints:
         yield _Asking()
@@ -247,7 +261,7 @@ def _write_attempts(
     parallel: int,
     told: Callable[[int], None],
 ) -> list[str]:
-    """Scores the attempts, `parallel` of them at once, each into its own trace; the names of those scored differently."""
+    """Score the attempts, `parallel` at once, each into its own trace; return those whose score changed."""
     new.traces.mkdir(exist_ok=True)
     stopped = threading.Event()
 
@@ -265,7 +279,7 @@ def _write_attempts(
         if lines is None:
             wanted = Trace(trace.path, header, trace.events)
             lines = judging.score_otherwise(wanted, evaluator, asking.anew)[1:]
-            if stopped.is_set():  # its judge was sent away, which is no score
+            if stopped.is_set():  # its judge was closed, so this is no score
                 return None
             replace_events(path, [header, *lines])
         old, fresh = (
@@ -302,7 +316,10 @@ def _write_attempts(
 
 
 def _kept(path: Path, header: Event, evaluator: Evaluator) -> list[Event] | None:
-    """The events of an attempt that was scored before this was broken off; None where it must be scored, again if that failed."""
+    """Return the events of an attempt that was already scored before an interruption.
+
+    None means that it must be scored, e.g. again after a failure.
+    """
     if not path.exists():
         return None
     trace = read_trace(path)
@@ -315,7 +332,10 @@ def _kept(path: Path, header: Event, evaluator: Evaluator) -> list[Event] | None
 
 
 def _copy(files: RunFiles, new: RunFiles, tape: Path, *, to_be_added_to: bool) -> None:
-    """What certify repeats from, and what is counted. A tape that lies elsewhere stays there, unless it is added to."""
+    """Copy the files that certify needs, and those that are counted.
+
+    A tape outside the run's directory stays there, unless it is added to.
+    """
     kept = files.path / "tape"
     places = (
         (tape if to_be_added_to else kept, "tape"),

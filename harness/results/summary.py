@@ -1,4 +1,7 @@
-"""The sums of a run, from its traces alone: every attempt owed is in exactly one status, and the parts sum to the whole."""
+"""Summary of a run, from its traces alone.
+
+Every attempt has exactly one status, and the parts sum to the whole.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ UNFINISHED = "unfinished"
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A metric over a run: `scored` attempts have a value, of `of` owed by tasks that are scored by it.
+    """Mean of a metric over a run: `scored` of the `of` attempts that should have the metric have a value.
 
-    `all` counts what has none as 0; None for what is measured, where 0 would be the best.
+    `all` counts missing values as 0; it is None for measured metrics, of which 0 would be the best.
     """
 
     value: float | None
@@ -36,17 +39,18 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Attempts owed, how many are in each status, the means, and what was used. `cost` is None without prices.
+    """Counts of attempts and statuses, means, and usage. `cost` is None without prices.
 
-    `means` are by metric; one that scorers give on different scales is `NAME (SCORER)`, a mean for each.
+    `means` are by metric; a metric that scorers give on different scales has a mean per scorer, `NAME
+    (SCORER)`.
 
-    `measured` are the means of what differs from machine to machine (seconds): shown, and in no hash. `failed` are the
-    attempts that did not come to a score that means anything, with the reason; in no hash, as the statuses say it.
-    `supposed` are the rules of side-cars that no rubric says (a row key, the columns, the order), each with how many
-    tasks stand on it; in no hash, as the side-cars say it. `part_of`: how many tasks the set has of which the run takes
-    some only (`--only`, `--limit`), None for the whole; the certificate has it as a member of its own. `unjudged` are
-    the attempts of which a judge said something that can't be read, with what; their scores say so, too. `failures` are
-    the tool calls that failed as they had while recording, which are no misses.
+    `measured` are means of metrics that differ between machines (seconds): shown, but in no hash. `failed`
+    are the attempts without a meaningful score, with the reason. `supposed` are rules of side-cars that no
+    rubric states (a row key, the columns, the order), each with the number of tasks that depend on it.
+    Neither is in a hash, as the statuses and side-cars say the same. `part_of` is the size of the task set if
+    the run takes only a part of it (`--only`, `--limit`), else None; the certificate has its own member for
+    it. `unjudged` are the attempts for which a judge's answer can't be read, with the answer; their scores
+    say so, too. `failures` counts tool calls that failed as they had while recording, which are no misses.
     """
 
     owed: int
@@ -65,7 +69,7 @@ class Summary:
     failures: int = 0
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
-        """A JSON object; without what was measured it is part of the certificate."""
+        """Return a JSON object; without the `measured` members it is part of the certificate."""
         means = {
             name: {"mean": mean.value, "mean_of_all": mean.all, "scored": mean.scored, "of": mean.of}
             for name, mean in self.means.items()
@@ -94,18 +98,18 @@ class Summary:
 
 
 def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) -> Summary:
-    """Reads every trace of a run once (one at a time); `on_trace` sees each."""
+    """Read every trace of a run once (one at a time); `on_trace` gets each."""
     owed = misses = failures = calls = tokens = 0
     cost: float | None = 0.0
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
     values: dict[tuple[str, str], list[float]] = defaultdict(list)  # by metric and scorer
-    names: dict[str, None] = {}  # in the order in which they come up
-    scorers: Counter[str] = Counter()  # attempts owed to each
+    names: dict[str, None] = {}  # in order of appearance
+    scorers: Counter[str] = Counter()  # attempts of each scorer
     gives: dict[str, set[str]] = defaultdict(set)  # the metrics of each scorer
     failed: list[tuple[str, str]] = []
     unread: list[tuple[str, str]] = []
-    supposed: dict[str, set[str]] = defaultdict(set)  # the tasks by what of their side-cars no rubric says
+    supposed: dict[str, set[str]] = defaultdict(set)  # rule that no rubric states -> tasks
     files = RunFiles(path)
     for task, number, trace in files.attempts():
         owed += 1
@@ -167,26 +171,29 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
 
 
 def _groups(name: str, scorers: list[str]) -> list[tuple[str, list[str]]]:
-    """The scorers whose values of a metric make one mean, each group with its name: 0.8 of 1 and 80 of 100 make none."""
+    """Return the groups of scorers that share a mean, with its name: 0.8 of 1 and 80 of 100 have no mean."""
     if len({scale_of(scorer) for scorer in scorers}) == 1:
         return [(name, scorers)]
     return [(f"{name} ({scorer})", [scorer]) for scorer in scorers]
 
 
 def value_of(metrics: Mapping[str, float | None], scorer: str, name: str) -> float | None:
-    """What an attempt has of the metric that a summary calls `name`."""
+    """Return an attempt's value of the metric that a summary calls `name`."""
     return metrics.get(name.removesuffix(f" ({scorer})"))
 
 
 def _mean(values: list[float], owed: int) -> Mean:
-    total = fsum(values)  # exact, so that the order in which attempts are read can't change a digit
+    total = fsum(values)  # exact, so that the order of reading can't change a digit
     value = total / len(values) if values else None
     return Mean(value, total / owed if owed else 0.0, len(values), owed)
 
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """A trace whose score, computed anew, is not the one it holds. `before` and `after` are the first events that differ."""
+    """Trace whose score changed when computed again.
+
+    `before` and `after` are the first events that differ.
+    """
 
     trace: Path
     before: Event
@@ -194,10 +201,12 @@ class Rescored:
 
 
 def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[Rescored]:
-    """Computes every score anew from the traces alone; [] when all agree. `write` puts the new ones in place.
+    """Compute every score again from the traces alone; return the differences.
 
-    When what lies there is what these scorers give, run.json says so.
-    Scorers that embed get the packaged model where none is given (MissingCapability without it).
+    `write` replaces the old scores.
+
+    If the scores then are those of the present scorers, their hashes are written to run.json. Scorers that
+    embed get the packaged model if none is given; raise MissingCapability without it.
     """
     files = RunFiles(path)
     settings, stands_on = files.manifest()

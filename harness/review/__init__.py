@@ -1,1 +1,1 @@
-"""Reviews: why an answer was wrong, said by people (`reviews.py`), and the page on which they say it (`page.py`)."""
+"""Reviews by people of why an answer was wrong (`reviews.py`), and the page to enter them (`page.py`)."""

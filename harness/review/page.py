@@ -1,7 +1,7 @@
-"""The review page: served on loopback for reviewers of this machine, or exported as one file.
+"""Review page: served on loopback for reviewers of this machine, or exported as one file.
 
 with ReviewServer(run) as server: print(server.url)
-export_review(run, out)         forms save into a file of the browser; take it in with import_reviews
+export_review(run, out)         forms save to a file in the browser, to be read by import_reviews
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def review_html(
     filled: dict[str, str] | None = None,
     everything: bool = False,
 ) -> str:
-    """The page. Attempts that are wholly right are left out unless `everything`; "" as token makes it static."""
+    """Return the page.
+
+    Fully right attempts are left out unless `everything`; without `token` it is static.
+    """
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     items: list[dict[str, Any]] = []
@@ -106,21 +109,22 @@ def _script() -> str:
 
 
 def _policy(token: str) -> str:
-    """Return what the page may do beside showing itself: run its one script, and send its forms."""
+    """Return the page's Content-Security-Policy: it may run its one script and send its forms."""
     digest = base64.b64encode(sha256(_script().encode()).digest()).decode()
     return f"; script-src 'sha256-{digest}'; form-action '{'self' if token else 'none'}'; base-uri 'none'"
 
 
 def export_review(path: Path, out: Path) -> Path:
-    """Writes the page as one file that needs no server."""
+    """Write the page as one file that needs no server."""
     write_text(out, review_html(path))
     return out
 
 
 class ReviewServer:
-    """Serves the page on loopback; reviews are checked and appended to the traces. A context manager.
+    """Server of the page on loopback, as a context manager. Reviews are checked and appended to the traces.
 
-    A review must carry the page's token, so that no other page in the browser can write one; `Guarded` refuses the rest.
+    A review must carry the page's token, so that no other page in the browser can write one; `Guarded`
+    refuses foreign requests.
     """
 
     def __init__(self, path: Path, *, port: int = 0, everything: bool = False) -> None:
@@ -153,7 +157,7 @@ class ReviewServer:
         return self._page(200)
 
     async def _post(self, request: Request) -> Response:
-        """Take a review; what does not hold is said on the page, with what was filled in kept."""
+        """Accept a review. An invalid one is explained on the page, which keeps the entries."""
         pairs = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
         return await run_in_threadpool(self._take, {name: values[-1] for name, values in pairs.items()})
 
@@ -178,7 +182,7 @@ class ReviewServer:
         except (
             StillwebError,
             OSError,
-        ) as error:  # a trace that was damaged since: said, and the server goes on
+        ) as error:  # e.g. a damaged trace: shown to the reviewer, and the server continues
             return PlainTextResponse(f"The run can't be shown: {error}", 500)
         data = text.encode("utf-8", "replace")
         policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{_policy(self._token)}"

@@ -1,11 +1,11 @@
-"""Reviews: why an answer was wrong, in one of six classes, by people; hints from the trace are suggestions.
+"""Reviews by people of why an answer was wrong, in six classes; hints from the trace are suggestions.
 
-    hints_of(trace)                     machine hints, each naming the class it points to and the events it read
+    hints_of(trace)                     machine hints, each with the class it suggests and the events it read
     add_review(trace path, review)      checks a review and appends it to the trace
     agreement(run)                      two reviewers: share agreed and Cohen's kappa
 
-A wrong answer whose chain shows an open upstream signal is not called a composition error unless the reviewer says
-why the signal does not matter.
+A wrong answer with an open upstream signal in its chain can be classed as a composition error only if the
+reviewer says why the signal does not matter.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ CLASSES = {
     "retrieval dependency not closed": "Something the answer depends on was never fetched, or only in part.",
     COMPOSITION: "The chain before is basically right; the answer was put together or formatted wrongly.",
 }
-HIGH_ITEM_F1 = 0.8  # from here an answer with wrong rows is first checked for causes upstream
+HIGH_ITEM_F1 = 0.8  # from here on, an answer with wrong rows is first checked for upstream causes
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A suggestion. `upstream` hints keep composition error closed."""
+    """Suggestion of a class. `upstream` hints block the class composition error."""
 
     suggests: str
     text: str
@@ -50,7 +50,7 @@ class Hint:
 
 
 def hints_of(trace: Trace) -> list[Hint]:
-    """What in a trace points to a class, in the order of the classes' place in a chain."""
+    """Return hints from a trace, in the order of the classes in a chain."""
     answer, score = trace.last("answer"), trace.last("score")
     rows = (answer or {}).get("rows") or []
     metrics = (score or {}).get("metrics", {})
@@ -149,7 +149,7 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
 
 
 def _of_text(trace: Trace, answer: Event | None) -> list[Hint]:
-    """Of an answer that is no table. Its right value may have to be counted or summed, so it closes nothing."""
+    """Return hints for a text answer. A value never seen may have to be computed, so it blocks no class."""
     looked = [one for one in wanted(trace) if one.seen is not None]
     if not looked or answer is None:
         return []
@@ -170,7 +170,7 @@ def _events(places: list[dict[str, int]] | None) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One reviewer's judgement of one attempt; the members are those of a `review` event."""
+    """Reviewer's judgement of one attempt; the members are those of a `review` event."""
 
     reviewer: str
     primary: str
@@ -182,7 +182,7 @@ class Review:
     override: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Members of a `review` event."""
+        """Return the members of a `review` event."""
         return {
             "reviewer": self.reviewer,
             "class": self.primary,
@@ -196,7 +196,7 @@ class Review:
 
     @classmethod
     def from_mapping(cls, value: Mapping[str, Any]) -> Review:
-        """A review from a form or a JSON object. UsageError names the member that is missing or wrong."""
+        """Make a review from a form or a JSON object. Raise UsageError naming a missing or wrong member."""
         texts: dict[str, str] = {}
         for name in ("reviewer", "class", "cause", "evidence", "nearest_class", "why_not"):
             text = str(value.get(name) or "").strip()
@@ -219,7 +219,7 @@ class Review:
 
 
 def check_review(trace: Trace, review: Review) -> None:
-    """UsageError says what of a review does not hold against its trace."""
+    """Raise UsageError if a review contradicts its trace."""
     for name in (review.primary, review.nearest_class):
         if name not in CLASSES:
             raise UsageError(f"class: {name!r} is none of {', '.join(CLASSES)}")
@@ -238,9 +238,9 @@ def check_review(trace: Trace, review: Review) -> None:
 
 
 def add_review(path: Path, review: Review, *, of: str = "") -> int:
-    """Checks a review and appends it to the trace at `path`; returns the event's number.
+    """Check a review, append it to the trace at `path`, and return the event's number.
 
-    `of` is the hash of the trace that the reviewer saw, where that is known.
+    `of` is the hash of the trace that the reviewer saw, if known.
     """
     trace = read_trace(path)
     _same_attempt(trace, of)
@@ -249,7 +249,7 @@ def add_review(path: Path, review: Review, *, of: str = "") -> int:
 
 
 def _same_attempt(trace: Trace, of: str) -> None:
-    """UsageError if a review is of another trace: runs of one task set have attempts of the same names."""
+    """Raise UsageError if a review is of another trace: runs of one task set use the same attempt names."""
     if of and of != trace.hash:
         raise UsageError(
             f"{trace.task_id}/{trace.attempt} is not the attempt that was reviewed: that was another run's, or it was "
@@ -258,13 +258,13 @@ def _same_attempt(trace: Trace, of: str) -> None:
 
 
 def latest_reviews(trace: Trace) -> dict[str, Event]:
-    """Each reviewer's last review of an attempt."""
+    """Return each reviewer's last review of an attempt."""
     return {event["reviewer"]: event for event in trace.of("review")}
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Two reviewers over the attempts both judged. `kappa` is None where it is undefined (nothing in common)."""
+    """Agreement of two reviewers on the attempts both judged. `kappa` is None if they have none in common."""
 
     reviewers: tuple[str, str]
     both: int
@@ -274,9 +274,9 @@ class Agreement:
 
 
 def kappa(pairs: list[tuple[str, str]]) -> float | None:
-    """Cohen's kappa of two raters: (observed - expected) / (1 - expected), None without pairs.
+    """Return Cohen's kappa of two raters: (observed - expected) / (1 - expected), None without pairs.
 
-    Where expected agreement is 1 (both used one class alone) it is 1.0. Cohen, 1960.
+    If expected agreement is 1 (both used only one class) it is 1.0. Cohen, 1960.
     """
     if not pairs:
         return None
@@ -287,7 +287,7 @@ def kappa(pairs: list[tuple[str, str]]) -> float | None:
 
 
 def agreement(path: Path) -> list[Agreement]:
-    """Every two reviewers of a run, by name."""
+    """Return the agreement of every two reviewers of a run, by name."""
     judged: dict[str, dict[str, str]] = {}
     for _task, _number, trace in RunFiles(path).attempts():
         if trace is not None:
@@ -303,9 +303,9 @@ def agreement(path: Path) -> list[Agreement]:
 
 
 def import_reviews(path: Path, source: Path) -> int:
-    """Takes the reviews that a static page saved (JSON lines with task and attempt); returns how many.
+    """Import the reviews saved by a static page (JSON lines with task and attempt) and return their number.
 
-    DamagedInput and UsageError name file and line; nothing is taken before all lines hold.
+    DamagedInput and UsageError name file and line; no review is written unless all lines are valid.
     """
     files = RunFiles(path)
     ready: list[tuple[Path, Review]] = []
@@ -313,7 +313,7 @@ def import_reviews(path: Path, source: Path) -> int:
         text = source.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DamagedInput(f"{source}: not saved reviews: {not_utf8(error)}") from error
-    # Not splitlines(): what a person pasted may hold U+2028 and others that it would split at.
+    # Not splitlines(): pasted text may contain U+2028 and other characters that it splits at.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

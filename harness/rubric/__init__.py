@@ -1,4 +1,4 @@
-"""Rubric side-cars: a benchmark's scoring rules, written so that a program can follow them.
+"""Rubric side-cars: a benchmark's scoring rules in a form that a program can follow.
 
 compile_rubric(task) -> Rubric      by rule, from the English of the task's rubric
 load_rubrics / save_rubrics         the file that a person edits

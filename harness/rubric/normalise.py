@@ -1,6 +1,6 @@
-"""Cells made comparable: the clean-up of `spelling`, then the typed rules of a side-car.
+"""Normalisation of cells for comparison: the clean-up of `spelling`, then the typed rules of a side-car.
 
-Nothing here repairs a fact: it may only join spellings of the same value.
+Normalisation may only join spellings of the same value. It never corrects a fact.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ LONGEST_NUMBER = 1000  # characters; longer runs of digits are text
 _EXACT = Context(prec=20_000)  # products keep every digit
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
-# What follows a number at once is no more of it: 1.50.2 is a version, not 1.50 of something. An atomic group, or hostile
-# cells would take quadratic time.
+# A number must not continue: 1.50.2 is a version, not 1.50 of something. The atomic group keeps hostile cells
+# from taking quadratic time.
 _QUANTITY = re.compile(
     r"((?>[+\-\u2212]?(?:[0-9][0-9,]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?))"
     r"(?:\s++(?=\S)|(?=[^\s0-9.,]))(.*)"
@@ -26,7 +26,7 @@ _QUANTITY = re.compile(
 
 
 def normalise_cell(text: str, rule: FieldRule | None, fold_case: bool) -> str:
-    """A cell under its column's rule. Values the rule's type can't read stay text (they can still be equal)."""
+    """Return a cell normalised by its column's rule. Values that the rule's type can't parse stay text."""
     value = normalise_text(text)
     if rule is not None and value:
         value = _aliased(value, rule, fold_case)
@@ -44,7 +44,7 @@ def _aliased(value: str, rule: FieldRule, fold_case: bool) -> str:
 
 
 def _in_unit(value: str, rule: FieldRule, fold_case: bool) -> str:
-    """`5 mg/L` in the unit that the side-car names; a bare unit is renamed; anything else stays."""
+    """Return `5 mg/L` in the unit that the side-car names, a bare unit renamed, any other value unchanged."""
     table = rule.unit_table(fold_case)
     if (whole := table.get(rule.as_key(value, fold_case))) is not None:
         return whole[0]
@@ -55,13 +55,13 @@ def _in_unit(value: str, rule: FieldRule, fold_case: bool) -> str:
     number = found[1]
     if factor is not None:
         if (exact := as_decimal(number)) is None:
-            return value  # 1,5 may be 1.5 or a slip for 15; either way it is not converted
+            return value  # 1,5 may be 1.5 or a slip for 15; it is not converted
         number = decimal_text(_EXACT.multiply(exact, factor))
     return f"{number} {unit}".strip()
 
 
 def decimal_text(value: Decimal) -> str:
-    """The shortest plain spelling of an exact decimal: 1.50 -> 1.5, 1E+2 -> 100, -0 -> 0."""
+    """Return the shortest plain spelling of an exact decimal: 1.50 -> 1.5, 1E+2 -> 100, -0 -> 0."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return str(value)
@@ -78,7 +78,7 @@ def decimal_text(value: Decimal) -> str:
 
 
 def as_decimal(value: str) -> Decimal | None:
-    """The exact number a text says (thousands commas allowed), None if it isn't one."""
+    """Return the exact number that a text states (thousands commas allowed), or None."""
     text = value.replace("\u2212", "-")
     if len(text) > LONGEST_NUMBER:
         return None
@@ -131,7 +131,7 @@ _DMY = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?[ -]([A-Za-z]{3,9})\.?,?[ -]([0-
 
 
 def _date(value: str) -> str:
-    """ISO 8601 for dates that can be read in one way only; 03/04/2024 is left as it is."""
+    """Return unambiguous dates as ISO 8601, other text (e.g. 03/04/2024) unchanged."""
     if found := _YMD.fullmatch(value) or _CJK.fullmatch(value):
         year, month, day = int(found[1]), int(found[2]), int(found[3])
     elif found := _MDY.fullmatch(value):
@@ -147,7 +147,7 @@ def _date(value: str) -> str:
 
 
 def _id_list(value: str) -> str:
-    """Identifiers as a set: separators `,` and `;`, order and repetition don't matter."""
+    """Return identifiers as a sorted set: separators `,` and `;`, order and repetition don't matter."""
     parts = {part.strip() for part in re.split(r"[,;]", value)}
     return "; ".join(sorted(parts - {""}))
 

@@ -1,7 +1,7 @@
-"""Compiling a side-car by rule from the English of `rubric.normalization`.
+"""Compiler of side-cars, by rule, from the English of `rubric.normalization`.
 
-Each rule that fires leaves a link from what it set to the sentence it read. Sentences that no rule reads are
-kept in `unread`, values that had to be supposed in `assumed`: nothing is guessed in silence.
+Each rule that matches records the sentence it read. Sentences that no rule reads are kept in `unread`,
+supposed values in `assumed`, so that no guess is hidden.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNORDERED = re.compile(
     r"|\bsorting is (?:not (?:required|needed|necessary)|optional|unnecessary)\b",
     re.I,
 )
-_TIES = re.compile(r"\bt(?:ies?|ied)\b", re.I)  # what holds among rows that sort alike holds not for all
+_TIES = re.compile(r"\bt(?:ies?|ied)\b", re.I)  # a rule for tied rows does not hold for all rows
 _NEGATED = re.compile(r"\b(?:not|never|no|without|neither|nor|unless|except|don't|doesn't)\b", re.I)
 _TYPE_SAYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -61,20 +61,21 @@ _TURNS_INTO = re.compile(
 _WRITTEN_AS = re.compile(
     r"\b(?:may|can|could|might) (?:also )?be (?:written|given|spelled|abbreviated) as\b", re.I
 )
-# Read off a sentence whose quoted parts are "": a word for "the same" anywhere, or a sign of it between two of them.
+# Matched against a sentence with its quoted parts replaced by "": a word for "the same", or a sign for it
+# between two.
 _SAME = re.compile(
     r"\bequivalent\b|\binterchangeabl|\bsynonym|\bthe same as\b|\bare (?:the same|equal)\b"
     r"|\bboth\b.*\b(?:accept\w*|valid|allowed|correct|fine|right|ok|okay)\b|\baccept\w*\b.*\bboth\b"
     r"|\"\"\s*(?:=+|equals?|is equal to)\s*\"\"",
     re.I,
 )
-# Another unit is another number: a factor that is not known, or stands in words, makes no spelling of one unit.
+# A conversion is not a spelling: with an unknown factor, or one in words, another unit is another number.
 _CONVERTED = re.compile(r"\bconver|\d|\b(?:times|multipl\w*|divid\w*|thousand|hundred|million)\b", re.I)
 
 
 @dataclass
 class _Draft:
-    """What has been read so far."""
+    """State of the compiler: what has been read so far."""
 
     columns: tuple[str, ...]
     types: dict[str, str] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class _Draft:
     ordered: bool | None = None
 
     def fields(self) -> dict[str, FieldRule]:
-        """The rules of the columns that have any."""
+        """Return the rules of the columns that have any."""
         return {
             name: FieldRule(
                 self.types.get(name, "string"),
@@ -102,11 +103,11 @@ class _Draft:
 
 
 def compile_rubric(task: Task) -> Rubric:
-    """The side-car of one task, from `task.meta["rubric"]["normalization"]` (may be absent) and its reference.
+    """Return the side-car of a task, from `task.meta["rubric"]["normalization"]` and its reference.
 
-    One that the task brings along (`task.options["rubric"]`) is taken as it is. Otherwise:
-    A column set that is nowhere named becomes `column 1` …; a key that is nowhere named becomes the shortest
-    run of leading columns that tells the reference's rows apart. Both are then listed in `assumed`.
+    A side-car in `task.options["rubric"]` is taken as it is. Otherwise, columns that are never named become
+    `column 1` …, and a row key that is never named becomes the shortest run of leading columns that makes the
+    reference's rows distinct. Both are then listed in `assumed`.
     """
     if "rubric" in task.options:
         return as_rubric(task.options["rubric"])
@@ -151,9 +152,9 @@ def compile_rubric(task: Task) -> Rubric:
 
 
 def compile_rubrics(tasks: Iterable[Task]) -> dict[str, Rubric]:
-    """One side-car a base task, from its English constraint form where there is one, else its first form.
+    """Return one side-car per base task, from its English constraint form, else from its first form.
 
-    None for tasks that bring their own.
+    Tasks with a side-car of their own are skipped.
     """
     chosen: dict[str, Task] = {}
     for task in tasks:
@@ -227,7 +228,7 @@ def _header(value: Any) -> tuple[Literal["forbidden", "optional", "required"], s
 
 
 def _sentences(rules: Any, topic: str = "") -> Iterator[tuple[str, str]]:
-    """(topic, sentence) pairs; nested objects carry the innermost name that isn't a list index."""
+    """Yield (topic, sentence) pairs; the topic is the innermost name that isn't a list index."""
     if isinstance(rules, Mapping):
         for name, value in rules.items():
             if topic or name not in _SETTINGS:
@@ -245,7 +246,7 @@ def _sentences(rules: Any, topic: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The sentences of a text; a full stop inside quotes or after an abbreviation ends none."""
+    """Yield the sentences of a text; no sentence ends inside quotes or after an abbreviation."""
     quoted = [found.span() for found in _QUOTED.finditer(text)]
     start = 0
     for end in _SENTENCE_END.finditer(text):
@@ -257,7 +258,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _mentioned(columns: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """The columns a sentence names, in the order it names them; a longer name hides the shorter inside it."""
+    """Return the columns named in a sentence, in its order; a longer name hides a shorter one inside it."""
     found: list[tuple[int, str]] = []
     masked = text
     for name in sorted(columns, key=len, reverse=True):
@@ -309,7 +310,7 @@ def _read_order(draft: _Draft, topic: str, sentence: str) -> bool:
         return False
     unordered = bool(_UNORDERED.search(sentence)) or sentence.strip().lower() == "false"
     if not unordered and _NEGATED.search(sentence):
-        return False  # "do not sort": whatever it means, it does not say that the order counts
+        return False  # e.g. "do not sort": it does not say that the order counts
     if draft.ordered is None:
         draft.ordered = not unordered
         draft.sources["ordered"] = sentence
@@ -331,7 +332,10 @@ def _read_type(draft: _Draft, name: str, sentence: str) -> bool:
 
 
 def _read_variants(draft: _Draft, name: str, topic: str, sentence: str) -> bool:
-    """Quoted spellings that the sentence joins: the value they stand for and its variants."""
+    """Read the quoted spellings that a sentence joins: a value and its variants.
+
+    Return True if there are any.
+    """
     quoted = [text.strip() for text in _QUOTED.findall(sentence)]
     if len(quoted) < 2:
         return False

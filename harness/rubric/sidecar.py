@@ -1,4 +1,4 @@
-"""The compiled side-car of a task and the file it is kept in.
+"""Compiled side-car of a task, and the file format of side-cars.
 
 File format (version 1, JSON):
 {"version": 1, "rubrics": {base: {"columns": […], "row_key": […], "ordered": bool,
@@ -33,7 +33,7 @@ Unit = str | dict[str, str]
 
 @dataclass(frozen=True)
 class FieldRule:
-    """How values of one column are compared. Aliases and units map a variant to the value it stands for."""
+    """Rule for comparing the values of one column. Aliases and units map a variant to its value."""
 
     type: str = "string"
     uppercase: bool = False
@@ -41,27 +41,27 @@ class FieldRule:
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Tables are kept normalised as the cells are: NFKC turns U+00B5 into U+03BC on both sides or on none.
+        # The tables are normalised like the cells: NFKC turns U+00B5 into U+03BC on both sides.
         object.__setattr__(self, "_alias_tables", (_alias_table(self, False), _alias_table(self, True)))
         object.__setattr__(self, "_unit_tables", (_unit_table(self, False), _unit_table(self, True)))
 
     def alias_table(self, fold_case: bool) -> dict[str, str]:
-        """Normalised variant -> normalised value."""
+        """Return normalised variant -> normalised value."""
         tables: tuple[dict[str, str], dict[str, str]] = self._alias_tables  # type: ignore[attr-defined]
         return tables[fold_case]
 
     def unit_table(self, fold_case: bool) -> dict[str, tuple[str, Decimal | None]]:
-        """Normalised unit -> (unit, factor or None)."""
+        """Return normalised unit -> (unit, factor or None)."""
         tables: tuple[Any, Any] = self._unit_tables  # type: ignore[attr-defined]
         found: dict[str, tuple[str, Decimal | None]] = tables[fold_case]
         return found
 
     def as_key(self, text: str, fold_case: bool) -> str:
-        """How a normalised text is looked up in the tables: where all is made capitals, in any case."""
+        """Return the key under which a normalised text is in the tables, upper case if the rule says so."""
         return fold(text) if fold_case else text.upper() if self.uppercase else text
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; inverse of `from_json`."""
+        """Return a JSON object; inverse of `from_json`."""
         return {
             "type": self.type,
             "uppercase": self.uppercase,
@@ -71,7 +71,7 @@ class FieldRule:
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> FieldRule:
-        """A rule from its JSON object; DamagedInput names the member at fault."""
+        """Make a rule from its JSON object. Raise DamagedInput naming a wrong member."""
         _members(value, cls, where)
         if value.get("type", "string") not in FIELD_TYPES:
             raise DamagedInput(f"{where}.type: {value['type']!r} is none of {', '.join(FIELD_TYPES)}")
@@ -114,7 +114,7 @@ def _check_unit(target: Any, where: str) -> None:
         raise DamagedInput(f'{where}: must be a unit or {{"to": unit, "factor": number as text}}')
     factor = target.get("factor", "1")
     try:
-        # A JSON number with a point has been rounded by whoever read it; as text it is exact.
+        # A JSON number with a point may have been rounded by its reader; as text it is exact.
         found = Decimal(factor) if isinstance(factor, str) or type(factor) is int else None
     except InvalidOperation:
         found = None
@@ -124,7 +124,7 @@ def _check_unit(target: Any, where: str) -> None:
 
 @dataclass(frozen=True)
 class Rubric:
-    """How a base task's table is read and compared; see the module for the members."""
+    """Side-car: how a base task's table is read and compared. The module's docstring lists the members."""
 
     columns: tuple[str, ...]
     row_key: tuple[str, ...]
@@ -160,7 +160,7 @@ class Rubric:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of what decides a score: all members but sources, unread and origin."""
+        """SHA-256 (hex) of the members that decide a score: all but sources, unread and origin."""
         value = self.to_json()
         for name in ("sources", "unread", "origin"):
             del value[name]
@@ -168,7 +168,7 @@ class Rubric:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; inverse of `from_json`."""
+        """Return a JSON object; inverse of `from_json`."""
         return {
             "columns": list(self.columns),
             "row_key": list(self.row_key),
@@ -185,7 +185,10 @@ class Rubric:
 
     @classmethod
     def from_json(cls, value: Any, where: str = "rubric") -> Rubric:
-        """A side-car from its JSON object. DamagedInput names the member that is missing, unknown or wrong."""
+        """Make a side-car from its JSON object.
+
+        Raise DamagedInput naming a missing, unknown or wrong member.
+        """
         _members(value, cls, where)
         for name in ("columns", "row_key"):
             if not _texts(value.get(name)):
@@ -218,7 +221,7 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 
 def _members(value: Any, cls: type[Rubric] | type[FieldRule], where: str) -> None:
-    """Refuses what is no object, unknown members, and scalars of a wrong type."""
+    """Raise DamagedInput for a non-object, for unknown members, and for scalars of a wrong type."""
     if not isinstance(value, dict):
         raise DamagedInput(f"{where}: must be an object, not {type(value).__name__}")
     known = {f.name: str(f.type) for f in fields(cls)}
@@ -240,14 +243,14 @@ def _from_text(text: str) -> Rubric:
 
 
 def as_rubric(value: Rubric | Mapping[str, Any]) -> Rubric:
-    """A side-car given as such or as its JSON object."""
+    """Return a side-car, given as Rubric or as its JSON object, as Rubric."""
     if isinstance(value, Rubric):
         return value
     return _from_text(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
 def load_rubrics(path: str | Path) -> dict[str, Rubric]:
-    """The side-cars of a file, by base task. DamagedInput names file and member."""
+    """Return the side-cars of a file, by base task. Raise DamagedInput naming file and member."""
     try:
         document = strict_json(Path(path).read_text("utf-8-sig"))
     except ValueError as error:
@@ -261,7 +264,7 @@ def load_rubrics(path: str | Path) -> dict[str, Rubric]:
 
 
 def save_rubrics(path: str | Path, rubrics: Mapping[str, Rubric]) -> None:
-    """Writes side-cars so that `load_rubrics` gives them back; sorted by base task, indented for editing."""
+    """Write side-cars for `load_rubrics`, sorted by base task and indented for editing."""
     document = {"version": 1, "rubrics": {base: rubrics[base].to_json() for base in sorted(rubrics)}}
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     write_text(Path(path), text)

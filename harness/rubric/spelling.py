@@ -1,4 +1,4 @@
-"""Spellings of the same text made one: the narrow clean-up that every cell goes through."""
+"""Basic clean-up of every cell: joins spellings of the same text."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import unicodedata
 from functools import lru_cache
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)")
-# Emphasis as CommonMark pairs it, so that an asterisk inside a word (HLA-A*02:01) stays.
+# Emphasis in CommonMark pairs, so that an asterisk inside a word (HLA-A*02:01) stays.
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])(.+?)(?<=[^\s*])\1(?![\w*])")
 _CODE = re.compile(r"(`+)(.+?)\1")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:;/()\-+%&'=#@<>?$!\" ]*", re.ASCII)
 
-# Scripts that put no blanks between words (Han, kana), and letters and digits of all others: what a word can go on with.
+# UNSPACED: scripts without blanks between words (Han, kana). IN_WORD: letters and digits of all others.
 UNSPACED = "\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 IN_WORD = rf"[^\W{UNSPACED}]"
 
-LONGEST = 4000  # characters of a cell whose marks are looked for; pairing them takes quadratic time
+LONGEST = 4000  # characters of a cell in which marks are paired, which takes quadratic time
 
 
 @lru_cache(maxsize=65536)
 def normalise_text(text: str) -> str:
-    """NFKC, trimmed, a markdown link as its text, emphasis and code marks removed, white space collapsed.
+    """Return the text in NFKC, trimmed, without link, emphasis and code marks, with single blanks.
 
     Idempotent. Source: SGR-Bench's answer canonicalisation; case is kept (see `fold`).
     """
@@ -44,10 +44,10 @@ def _clean_once(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def name_form(text: str) -> str:
-    """A column name without case, spaces, dashes and underscores, to recognise a header."""
+    """Return a column name without case, spaces, dashes and underscores, to recognise a header."""
     return re.sub(r"[\s_\-]+", "", normalise_text(text)).casefold()
 
 
 def fold(text: str) -> str:
-    """Case folded; NFKC again because folding can compose."""
+    """Return the text case-folded, in NFKC again because folding can compose."""
     return unicodedata.normalize("NFKC", text.casefold())

@@ -1,4 +1,4 @@
-"""Other common spellings of a number or a date, by which a value is found in a text."""
+"""Common spellings of a number or a date, for finding a value in a text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MONTHS = [
 
 
 def spellings(value: str) -> Iterator[str]:
-    """A value and other common spellings of the same number or date; never another value."""
+    """Yield a value and other common spellings of the same number or date; never another value."""
     text = normalise_text(value)
     yield text
     number = as_decimal(text)
@@ -54,7 +54,7 @@ def spellings(value: str) -> Iterator[str]:
         )
         yield from (f"{short}. {d}, {year}", f"{name} {d:02d}, {year}", f"{short} {d:02d}, {year}")
         yield from (f"{year}/{found[2]}/{found[3]}", f"{year}年{day.month}月{d}日")
-        if d > 12 or d == day.month:  # else another day to half of the readers
+        if d > 12 or d == day.month:  # otherwise half of the readers take it for another day
             yield from (
                 f"{day.month}/{d}/{year}",
                 f"{found[2]}/{found[3]}/{year}",

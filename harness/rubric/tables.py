@@ -1,4 +1,4 @@
-"""Reading a table out of an answer: pipes, a markdown table, TSV, or CSV that shows its header.
+"""Parser of tables in answers: pipes, a markdown table, TSV, or CSV with its header.
 
 Three ways of reading, from strict to forgiving:
 - `raw`: the required form and nothing else; every line that isn't blank is a row.
@@ -37,12 +37,12 @@ class Table:
 
 
 def is_none(text: str) -> bool:
-    """Whether an answer says that there are no rows: nothing at all, or NONE."""
+    """Return True if an answer says that there are no rows: it is empty or NONE."""
     return normalise_text(_unfenced(text)).rstrip(".").casefold() in ("", "none")
 
 
 def parse_table(text: str, rubric: Rubric, level: Level) -> Table | None:
-    """The table an answer holds, None when it holds none that this level can read."""
+    """Return the table in an answer, or None if this level can't read one."""
     if level == "raw":
         if text.strip() in ("", "NONE"):
             return Table((), "none")
@@ -56,9 +56,10 @@ def parse_table(text: str, rubric: Rubric, level: Level) -> Table | None:
 
 
 def parse_reference(text: str, rubric: Rubric) -> Table | None:
-    """The table of a reference, of which no line may go missing: one that is no row is a row of one cell.
+    """Return the table of a reference, keeping every line: a line that is no row becomes a row of one cell.
 
-    In an answer such lines before and after the rows are prose; here they are rows that lost their marks.
+    In an answer, such lines before and after the rows are prose. In a reference they are rows that lost their
+    separators.
     """
     table = parse_table(text, rubric, "canonical")
     if table is None or table.form in ("none", "csv") or len(rubric.columns) == 1:
@@ -71,7 +72,7 @@ def parse_reference(text: str, rubric: Rubric) -> Table | None:
 
 
 def _unfenced(text: str) -> str:
-    """What stands in the fence around a whole text; the text where there is none."""
+    """Return the content of a fence around the whole text, or the text if there is none."""
     whole = text.strip()
     opening = _FENCE.match(whole)
     if opening is None or not whole.endswith(opening[1]) or len(whole) < opening.end() + len(opening[1]):
@@ -97,7 +98,7 @@ def _raw(text: str, rubric: Rubric) -> Table | None:
 
 
 def _delimited(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
-    """Rows split at the rubric's separator, else at pipes, else at tabs."""
+    """Return the rows split at the rubric's separator, else at pipes, else at tabs."""
     if len(rubric.columns) == 1:
         return _single(lines, rubric)
     for separator in dict.fromkeys((rubric.field_separator, "|", "\t")):
@@ -128,7 +129,7 @@ def _split(line: str, separator: str, form: str, width: int) -> tuple[str, ...]:
         return tuple(cell.strip() for cell in line.split(separator))
     text = line.strip()
     parts = [part.strip().replace("\\|", "|") for part in _UNESCAPED_PIPE.split(text)]
-    # Outer bars are marks of a markdown row; where they are not needed for the width they may be empty cells.
+    # Outer bars are marks of a markdown row; in other forms they may be empty cells if the width needs them.
     if (form == "markdown" or len(parts) > width) and len(parts) > 1:
         if not parts[0]:
             parts = parts[1:]
@@ -138,7 +139,7 @@ def _split(line: str, separator: str, form: str, width: int) -> tuple[str, ...]:
 
 
 def _is_rule(line: str) -> bool:
-    """The line under a markdown header: |---|:--:|."""
+    """Return True for the line under a markdown header: |---|:--:|."""
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     return all(_RULE_CELL.fullmatch(cell) for cell in cells) and "-" in line and "|" in line
 
@@ -151,7 +152,7 @@ def _without_header(
     for index, row in enumerate(rows):
         if form == "markdown" and _is_rule(block[index]):
             if len(kept) == 1 and header is None:
-                header = kept.pop()  # what stands over the rule is the header, whatever it says
+                header = kept.pop()  # the row above the rule is the header, whatever it says
             continue
         if header is None and not kept and _is_header(row, rubric):
             header = row
@@ -166,12 +167,12 @@ def _without_header(
 
 
 def _is_header(row: tuple[str, ...], rubric: Rubric) -> bool:
-    """Whether a row names the columns, in any order."""
+    """Return True if a row names the columns, in any order."""
     return sorted(map(name_form, row)) == sorted(map(name_form, rubric.columns))
 
 
 def _order(header: tuple[str, ...], rubric: Rubric) -> list[int] | None:
-    """For each column its place in the header; None when the header is in order or isn't ours."""
+    """Return each column's position in the header, or None if the header is in order or has other names."""
     names = [name_form(name) for name in header]
     wanted = [name_form(name) for name in rubric.columns]
     if names == wanted or sorted(names) != sorted(wanted) or len(set(names)) != len(names):
@@ -180,9 +181,11 @@ def _order(header: tuple[str, ...], rubric: Rubric) -> list[int] | None:
 
 
 def _csv(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
-    """CSV only under its header: commas are common inside cells of other forms.
+    """Return the rows of CSV under its header.
 
-    The rows end before a blank or closing prose: lines of one cell, after which no row follows.
+    Without a header, commas are common inside cells of other forms.
+
+    The rows end before blank lines or closing prose: lines of one cell without a row after them.
     """
     for start, line in enumerate(lines):
         header = tuple(next(iter(_csv_rows([line])), ()))
@@ -201,10 +204,10 @@ def _csv(lines: list[str], rubric: Rubric, level: Level) -> Table | None:
 
 
 def _csv_rows(lines: list[str]) -> list[tuple[str, ...]]:
-    """The rows up to one that is none (a cell of more than 128 Ki characters)."""
+    """Return the rows up to a malformed one (a cell of more than 128 Ki characters)."""
     rows: list[tuple[str, ...]] = []
     with contextlib.suppress(csv.Error):
-        # With its line break again: a quoted cell may go on in the next line.
+        # with its line break: a quoted cell may continue in the next line
         for row in csv.reader((f"{line}\n" for line in lines), skipinitialspace=True):
             rows.append(tuple(cell.strip() for cell in row))
     return rows

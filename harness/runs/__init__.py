@@ -1,1 +1,1 @@
-"""Runs: a run's files, what it needs, attempts played in parallel here or on a cluster, and what is shown meanwhile."""
+"""Runs: their files, preflight checks, parallel attempts (local or on a cluster) and progress display."""

@@ -1,7 +1,7 @@
-"""Attempts on a Ray cluster (optional), and the choice of an engine by its name.
+"""Attempts on a Ray cluster (optional), and the choice of an engine by name.
 
-A job, which is plain data, goes to a Ray worker that opens the run's directory for itself, so the directory must be on
-storage that all nodes share.
+A job is plain data. The Ray worker that gets it opens the run's directory by itself, so the directory must be
+on storage that all nodes share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ STOP_SECONDS = 60.0
 
 
 class RayEngine:
-    """Jobs on a Ray cluster. `work` is not used: a worker makes its own from the run's directory; the job says the rest."""
+    """Engine that runs jobs on a Ray cluster.
+
+    `work` is not used: each worker opens the run's directory and calls `run_one` on the job.
+    """
 
     def __init__(self, run_path: Path, parallel: int = 4) -> None:
         self._ray: Any = require("ray")
@@ -32,11 +35,11 @@ class RayEngine:
         self.parallel = parallel
 
     async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
-        """See Engine."""
         ray = self._ray
         ours = not ray.is_initialized()
         if ours:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers of each start
+            # Ray would report every start to its makers
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             ray.init(log_to_driver=False, include_dashboard=False, logging_level="ERROR")
         remote = ray.remote(run_job)
         waiting, running = iter(jobs), set()
@@ -50,7 +53,7 @@ class RayEngine:
         finally:
             for reference in running:
                 ray.cancel(reference)
-            if running:  # what they have recorded is whole when they have ended
+            if running:  # wait for the cancelled jobs to write out what they recorded
                 await asyncio.to_thread(
                     ray.wait, list(running), num_returns=len(running), timeout=STOP_SECONDS
                 )
@@ -67,7 +70,10 @@ class RayEngine:
 
 
 def run_job(run_path: str, job: Job) -> Outcome:
-    """Makes one attempt of a run in this process, from its directory alone. Model calls go to a part of the tape."""
+    """Make one attempt of a run in this process and return its outcome.
+
+    Everything but the job is read from the run's directory. Model calls go to a part of the tape.
+    """
 
     async def once() -> Outcome:
         shop = Workshop.open(Path(run_path))
@@ -80,7 +86,7 @@ def run_job(run_path: str, job: Job) -> Outcome:
 
 
 def make_engine(name: str, run_path: Path, parallel: int) -> Engine:
-    """The engine of that name: `local` or `ray`."""
+    """Return the engine called `name`: `local` or `ray`. Raise UsageError for another name."""
     if name == "local":
         return LocalEngine(parallel)
     if name == "ray":

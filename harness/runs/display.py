@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a live table on a terminal, a line for each attempt elsewhere."""
+"""Progress of a run: a live table on a terminal, one line per attempt elsewhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
 
 
-QUIET_SECONDS = 60.0  # after which lines say what is still running
+QUIET_SECONDS = 60.0  # without a finished attempt, until a line names the running ones
 MOST_NAMED = 5
 
 
 class Display(Protocol):
-    """A context manager that is told what happens; `changed` also when an attempt begins."""
+    """Context manager that is told of the attempts of a run.
+
+    `changed` is also called when an attempt begins.
+    """
 
     def __enter__(self) -> Any: ...
     def __exit__(
@@ -42,7 +45,7 @@ class Totals:
         self.statuses: Counter[str] = Counter()
 
     def add(self, outcome: Outcome) -> None:
-        """Takes one attempt in."""
+        """Add the figures of one attempt."""
         self.done += 1
         self.statuses[outcome.status] += 1
         self.tokens += outcome.tokens
@@ -51,7 +54,7 @@ class Totals:
         self.cost = None if self.cost is None or outcome.cost is None else self.cost + outcome.cost
 
     def line(self) -> str:
-        """All sums in a line."""
+        """Return all sums on one line."""
         parts = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
         cost = "cost unknown" if self.cost is None else f"cost {self.cost:.4f}"
         return (
@@ -61,7 +64,7 @@ class Totals:
 
 
 def describe(outcome: Outcome) -> str:
-    """One attempt in a line: its name, status, metrics, and the answer or what went wrong."""
+    """Return one attempt on one line: name, status, metrics, and the answer or the error."""
     names = [name for name in outcome.metrics if not name.startswith(("raw_", "forgiven_"))]
     shown = [f"{name} {_number(outcome.metrics[name])}" for name in names[:4]]
     if outcome.misses:
@@ -77,12 +80,12 @@ def describe(outcome: Outcome) -> str:
 
 
 def one_line(text: str, most: int = 240) -> str:
-    """What went wrong, on one line: of a traceback its last line, which says it; of other texts all lines, up to `most`."""
+    """Return an error text on one line, cut after `most` characters; of a traceback only its last line."""
     before, trace, after = text.partition("Traceback (most recent call last):")
     if trace:
         lines = [
             line.strip(" |+-") for line in after.splitlines()
-        ]  # those of an exception group stand behind bars
+        ]  # the lines of an exception group begin with bars
         after = next((line for line in reversed(lines) if line), "")
     line = " ".join(f"{before} {after}".replace("### Error\n", "").split())
     return line if len(line) <= most else line[:most] + "…"
@@ -93,7 +96,10 @@ def _number(value: float | None) -> str:
 
 
 class PlainDisplay:
-    """Lines on a stream (standard error): one an attempt, and one each `quiet` seconds in which none ended."""
+    """Display that prints lines to a stream (standard error).
+
+    It prints one line per attempt, and one after every `quiet` seconds in which no attempt ended.
+    """
 
     def __init__(
         self, stream: TextIO | None = None, *, each: bool = True, quiet: float = QUIET_SECONDS
@@ -124,19 +130,19 @@ class PlainDisplay:
             self._say(self.totals.line())
 
     def begin(self, total: int) -> None:
-        """How many attempts are owed."""
+        """Set the number of attempts to make."""
         self.totals.total = total
 
     def changed(self, attempt: Attempt) -> None:
-        """Named among those still running."""
+        """Add an attempt to those named as still running."""
         self._running[attempt.session] = attempt
 
     def left(self, attempt: Attempt, seconds: float) -> None:
-        """Named no more."""
+        """Remove an attempt from those named as still running."""
         self._running.pop(attempt.session, None)
 
     def finished(self, outcome: Outcome) -> None:
-        """A line."""
+        """Count an attempt that ended and print its line."""
         self.totals.add(outcome)
         self._note()
         if self._each:
@@ -173,7 +179,7 @@ class PlainDisplay:
 
 
 class SilentDisplay(PlainDisplay):
-    """Counts and says nothing."""
+    """Display that counts the attempts and prints nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +189,7 @@ class SilentDisplay(PlainDisplay):
 
 
 class LiveDisplay(PlainDisplay):
-    """A table of the attempts under way, with sums below and the last that ended above."""
+    """Live table of the running attempts, with sums below it and lines of finished attempts above."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +211,7 @@ class LiveDisplay(PlainDisplay):
         super().__exit__(kind, error, trace)
 
     def finished(self, outcome: Outcome) -> None:
-        """A line above the table."""
+        """Count an attempt that ended and print its line above the table."""
         self.totals.add(outcome)
         self._live.console.print(describe(outcome), highlight=False, markup=False)
 
@@ -225,5 +231,5 @@ class LiveDisplay(PlainDisplay):
 
 
 def make_display() -> Display:
-    """A live table where standard error is a terminal, lines elsewhere."""
+    """Return a live table if standard error is a terminal, else a display of plain lines."""
     return LiveDisplay() if sys.stderr.isatty() else PlainDisplay()

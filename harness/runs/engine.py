@@ -1,6 +1,7 @@
-"""Engines: where attempts run. An engine maps jobs to outcomes and knows nothing else.
+"""Engines, which run jobs and report their outcomes.
 
-`LocalEngine` runs them in this process on one event loop; `stillweb.harness.runs.cluster` has the one for many machines.
+`LocalEngine` runs jobs in this process on one event loop; `stillweb.harness.runs.cluster` has an engine for
+many machines.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One attempt to make, and what is told of it beforehand: why no answer is there, what ended in an earlier run."""
+    """One attempt to make, with what is known beforehand.
+
+    `unsolvable` says why the snapshot holds no answer; `known` says how attempts of an earlier run ended.
+    """
 
     task_id: str
     attempt: int
@@ -27,13 +31,14 @@ class Job:
     known: Known | None = field(default=None, compare=False, repr=False)
     again: bool = field(
         default=False, compare=False
-    )  # it failed and is made again: what was refused is asked anew
-    judged: Path | None = field(default=None, compare=False)  # its trace, where only its judge is asked again
+    )  # the attempt failed before: refused requests are sent again
+    # the trace to take the agent's part from, when only its judge is asked again
+    judged: Path | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: `end` as in an answer event, `status` and `metrics` as in its score."""
+    """Result of an attempt: `end` as in an answer event, `status` and `metrics` as in its score."""
 
     job: Job
     end: str
@@ -53,15 +58,15 @@ Done = Callable[[Outcome], None]
 
 
 class Engine(Protocol):
-    """Runs every job once; `done` is called in the caller's thread as each ends, in any order."""
+    """Runner of jobs: runs each once and calls `done` in the caller's thread as it ends, in any order."""
 
     async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
-        """Returns when all are done. When cancelled, no job goes on."""
+        """Return when all jobs are done. When cancelled, end all jobs."""
         ...
 
 
 class LocalEngine:
-    """`parallel` attempts at a time on the running event loop."""
+    """Engine that runs `parallel` attempts at a time on the running event loop."""
 
     def __init__(self, parallel: int = 4) -> None:
         if parallel < 1:
@@ -69,14 +74,13 @@ class LocalEngine:
         self.parallel = parallel
 
     async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
-        """See Engine."""
         waiting = iter(jobs)
         caller = asyncio.current_task()
 
         async def worker() -> None:
-            for job in waiting:  # shared: each worker takes the next one
+            for job in waiting:  # the workers share this iterator
                 if caller is not None and caller.cancelling():
-                    raise asyncio.CancelledError  # a job may have swallowed its own
+                    raise asyncio.CancelledError  # the job may have swallowed its own cancellation
                 done(await work(job))
 
         async with asyncio.TaskGroup() as group:

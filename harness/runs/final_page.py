@@ -1,4 +1,4 @@
-"""The page an attempt ended on, for scorers that evaluate an expression in it."""
+"""The page that an attempt ended on, for scorers that evaluate an expression in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def _no_number(name: str) -> Any:
 
 
 def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any] | None:
-    """A function from a JavaScript expression to its JSON value, to be called from another thread than the loop's.
+    """Return a function that evaluates a JavaScript expression in the final page and returns its JSON value.
 
-    None where the session has no page. UsageError (when called) says why an expression has no value.
+    Call that function in another thread than the loop's. It raises UsageError for an expression without a
+    value. Return None if the session has no page.
     """
     own = getattr(tools, "evaluate", None)
     if own is None and not any(spec.name == _TOOL for spec in tools.list()):

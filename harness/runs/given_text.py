@@ -1,7 +1,7 @@
-"""What a program read in the answers it was given, as text: without it nobody can say whether it saw a value.
+"""Text of the responses that a program received, so that scorers can tell if it saw a value.
 
-Of a page all its words, those that its markup hides, too, since a program gets them; of a PDF its text; of JSON, CSV
-and other text what stands there. Of pictures, archives, styles and scripts nothing.
+Of HTML, all words count, hidden ones too, since a program reads the markup. PDF gives its extracted text;
+JSON, CSV and other text formats give their content. Images, archives, styles and scripts give no text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stillweb.snapshots.texts.text import HTML, PDF, READ, kind_of, unpacked
 if TYPE_CHECKING:
     from stillweb.harness.tools.store import Store
 
-MOST = 1_000_000  # characters of an answer that are kept in a trace
+MOST = 1_000_000  # characters of a response that are kept in a trace
 _TOLD = ("text/", "application/json", "application/xml", "application/csv", "application/x-ndjson")
 _CODE = ("text/css", "text/javascript", "text/ecmascript")
 _IN_PART = {"head", "range", "conditional"}
@@ -31,14 +31,14 @@ _HIDING = ("hidden", "aria-hidden", "style")
 
 
 class GivenText:
-    """The texts that the client of one ledger was given, and what stands for them."""
+    """Texts of the responses that the client of one ledger received, and the captures to cite for them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_path: dict[str, dict[tuple[str, int], Capture]] = {}
 
     def __call__(self, entry: Mapping[str, Any]) -> str:
-        """The text that an entry of the ledger gave to its client; "" where it gave none."""
+        """Return the text of the response in a ledger entry, "" if it has none."""
         derived = str(entry.get("derived") or "").split("+")
         if not entry.get("capture") or entry["method"] == "HEAD" or _IN_PART & set(derived):
             return ""
@@ -47,11 +47,11 @@ class GivenText:
             return ""
         try:
             return _text(self._store, capture)[:MOST]
-        except DamagedInput:  # it was answered with an error, and the ledger says so
+        except DamagedInput:  # the client got an error, as the ledger says
             return ""
 
     def evidence(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Where the first capture lies that says what an entry's answer says; None where it had no capture."""
+        """Return a reference to the first capture with the content of the entry's, or None."""
         named: Mapping[str, Any] | None = entry.get("capture")
         capture = self._capture(entry) if named else None
         if named is None or capture is None:
@@ -60,7 +60,10 @@ class GivenText:
         return {**named, "file": first.filename, "offset": first.offset}
 
     def _capture(self, entry: Mapping[str, Any]) -> Capture | None:
-        """The capture at the place that an entry names: nearly always one of the very URL, else one of its path."""
+        """Return the capture at the file and offset of an entry.
+
+        Look under its URL first, then under its path.
+        """
         place = entry["capture"]["file"], entry["capture"]["offset"]
         snapshot = self._store.snapshot
         near = snapshot.candidates(request_key(Request("GET", entry["url"])).urlkey)

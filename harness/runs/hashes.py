@@ -1,4 +1,4 @@
-"""Hashes of what a score stands on besides the snapshot and the tasks: code, evaluator, contracts, rubrics."""
+"""Hashes of the code, evaluator, contracts and rubrics that a score depends on."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _sources(folder: Path) -> list[Path]:
 
 @cache
 def evaluator_hash() -> str:
-    """SHA-256 over everything that turns an answer into a score."""
+    """Return the SHA-256 over all code that turns an answer into a score."""
     folders = ("scoring", "rubric", "sandbox")
     paths = [path for folder in folders for path in _sources(_HARNESS / folder)]
     return _hash_files(_HARNESS, [*paths, _HARNESS / "task.py"])
 
 
 def scoring_hashes(tasks: Iterable[Task]) -> dict[str, Any]:
-    """`evaluator`, and `scorers`: of each scorer of one's own the SHA-256 of its file ("" where there is none)."""
+    """Return the evaluator's hash and, per custom scorer, the SHA-256 of its file ("" without one)."""
     own = {task.scorer for task in tasks if not isinstance(SCORERS.get(task.scorer), str)}
     return {"evaluator": evaluator_hash(), "scorers": {name: _scorer_hash(name) for name in sorted(own)}}
 
@@ -54,13 +54,13 @@ def _scorer_hash(name: str) -> str:
 
 @cache
 def code_hash() -> str:
-    """SHA-256 over the source files of the three packages as they are installed (demo left out)."""
+    """Return the SHA-256 over the source files of the three installed packages, without the demo."""
     paths = [p for package in ("snapshots", "proxy", "harness") for p in _sources(_ROOT / package)]
     return _hash_files(_ROOT, [p for p in paths if "demo" not in p.relative_to(_ROOT).parts])
 
 
 def code_version() -> str:
-    """The distribution's version."""
+    """Return the version of the installed distribution, or `unknown`."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -70,16 +70,16 @@ def code_version() -> str:
 
 
 def contracts_hash(specs: Iterable[Any]) -> str:
-    """SHA-256 over the tools as a model is told of them: name, description, schema, contract."""
+    """Return the SHA-256 over the tools as shown to a model: name, description, schema, contract."""
     told = [[spec.name, spec.description, spec.input_schema, spec.contract] for spec in specs]
     return digest(sorted(told, key=lambda tool: json.dumps(tool, sort_keys=True)))
 
 
 def rubrics_hash(rubrics: Mapping[str, Any]) -> str:
-    """SHA-256 over compiled side-cars, by task or base task."""
+    """Return the SHA-256 over compiled side-cars, keyed by task or base task."""
     return digest({name: as_json(rubric) for name, rubric in rubrics.items()})
 
 
 def as_json(rubric: Any) -> Any:
-    """A side-car as JSON, whether it came as such or as a Rubric."""
+    """Return a side-car, a Rubric or already JSON, as JSON."""
     return rubric.to_json() if hasattr(rubric, "to_json") else rubric

@@ -1,4 +1,4 @@
-"""Where the snapshots of a run lie now: a run that was received from another machine names places of that machine."""
+"""Paths of the snapshots of a run that was copied from another machine and names paths there."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from stillweb.snapshots.opening import is_url
 
 
 def snapshots_now(run: Path, snapshots: Sequence[str]) -> tuple[str, ...]:
-    """The snapshots of a run by where they are: as it names them, else under the same name in the run's directory, beside
-    it, or in the working directory.
+    """Return the present paths of a run's snapshots.
 
-    One that is nowhere keeps its name, for what opens it to tell. That it is the run's own shows by its id, which whoever
-    opens it compares.
+    A snapshot that is not at its named path is looked for under the same name in the run's directory, beside
+    the run, and in the working directory. One that is not found keeps its name, so that opening it reports
+    the error. Callers compare snapshot ids to make sure that it is the run's own.
     """
     return tuple(_now(run, named) for named in snapshots)
 
 
 def snapshots_to_repeat(run: Path, snapshots: Sequence[str], told: Sequence[str]) -> tuple[str, ...]:
-    """The snapshots to repeat a run on: those that one tells, else where the run's lie now. UsageError for one that is nowhere."""
+    """Return the snapshots to repeat a run on: the given ones, else the run's own.
+
+    Raise UsageError for a snapshot that is not found.
+    """
     if told:
         return tuple(told)
     found = snapshots_now(run, snapshots)

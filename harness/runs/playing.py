@@ -1,4 +1,4 @@
-"""One attempt played and scored: the agent within its time, then the scorer, whatever either of them raises."""
+"""Playing and scoring of one attempt, whatever the agent or the scorer raises."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
 from stillweb.harness.trace import Trace
 from stillweb.snapshots.errors import MissingCapability, StillwebError
 
-Played = tuple[str | None, str, str | None]  # the answer, how the attempt ended, and what went wrong
+Played = tuple[str | None, str, str | None]  # answer, end, error
 
 
 async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> Played:
-    """Lets the agent run. MissingCapability, where the machine lacks something, is all that it raises."""
+    """Run the agent within its time limit.
+
+    Raises only MissingCapability, when the machine lacks something.
+    """
     limit = attempt.limits.seconds
     lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
     seconds = 3 * limit + 30 if lenient and limit else limit
@@ -36,24 +39,26 @@ async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> 
                 attempt.lanes.followed(),
             ):
                 text: Any = await shop.agent.run(attempt)
-            attempt.stop_as_before()  # quicker than the first time, it may have come to an answer
+            attempt.stop_as_before()  # a faster repetition may get further than the first run did
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # agents are foreign code; their failure is a result, told in full
+    # agents are foreign code: their failure is a result, recorded with its traceback
+    except BaseException as error:
         if isinstance(error, asyncio.CancelledError | SystemExit) and _cancelled() > cancelled:
-            raise  # the run is ended, not the agent by itself
+            raise  # the run was cancelled, not only the agent
         if shop.ending():
-            raise asyncio.CancelledError from error  # it made an error of that
+            raise asyncio.CancelledError from error  # the agent turned the cancellation into an error
         attempt.settle()
         return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
     finally:
         attempt.over = True
     attempt.settle()
     if shop.ending():
-        raise asyncio.CancelledError  # it took no notice
+        raise asyncio.CancelledError  # the agent swallowed the cancellation
     if attempt.lacking:
         raise attempt.lacking
-    if text is not None and not isinstance(text, str):  # foreign code: no trace could hold it
+    # foreign code may return anything; a trace holds text only
+    if text is not None and not isinstance(text, str):
         return None, "error", f"the agent's answer is no text but {type(text).__name__}"
     return text, "none" if text is None else "answered", None
 
@@ -64,7 +69,7 @@ def _cancelled() -> int:
 
 
 def _told_by(error: BaseException) -> BaseException:
-    """Of what tasks raised together that which says how the attempt ended."""
+    """Return the exception of a group that decides how the attempt ended."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     for kind in (MissingCapability, Stopped, Overdue, LimitReached, ModelError):
@@ -77,7 +82,7 @@ def _told_by(error: BaseException) -> BaseException:
 
 
 def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Played:
-    """How an attempt ended whose agent raised. MissingCapability is raised again."""
+    """Return the result of an attempt whose agent raised `error`. Raises MissingCapability again."""
     over = (None, "seconds", f"the limit of {attempt.limits.seconds or 0:g} seconds is used up")
     match error:
         case LimitReached():
@@ -91,7 +96,7 @@ def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Playe
         case Overdue():
             return over
         case MissingCapability():
-            raise error  # no browser, full disk: the machine's fault, which no attempt may be scored by
+            raise error  # no browser, full disk: the machine's fault, so the attempt is not scored
         case ModelError():
             attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
             return None, "error", str(error)
@@ -105,7 +110,7 @@ def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Playe
 
 
 def as_before(attempt: Attempt, before: Trace) -> Played:
-    """What the agent did the first time, when a judge alone is asked again."""
+    """Copy the agent's part from an earlier trace if only the judge is asked again; return its result."""
     take_over(attempt.trace, before)
     answer = before.last("answer")
     assert answer is not None
@@ -115,7 +120,7 @@ def as_before(attempt: Attempt, before: Trace) -> Played:
 async def score_attempt(
     shop: Workshop, attempt: Attempt, played: Played, tools: Any, known: Known | None
 ) -> Score:
-    """Scores in a thread (judges and sandboxes block), with the final page at hand where there is one."""
+    """Score an attempt in a thread (judges and sandboxes block), with the final page if there is one."""
     page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
     text, end, error = played
     aside: dict[str, Any] = {}
@@ -128,15 +133,15 @@ async def score_attempt(
     arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page, aside)
     try:
         if attempt.task.scorer in ("table", "exact"):
-            return conclude(*arguments)  # quick and blocking nothing: no thread for it
+            return conclude(*arguments)  # fast and not blocking: needs no thread
         with ended_together() as sandboxes:
             try:
                 return await asyncio.to_thread(conclude, *arguments)
             except asyncio.CancelledError:
-                sandboxes.end()  # the thread would wait for them, and the process for the thread
+                sandboxes.end()  # the thread would wait for the sandboxes, and the process for the thread
                 raise
     except MissingCapability:
-        raise  # as above: a sandbox or a judge's key that is missing is no fault of the answer
+        raise  # as above: a missing sandbox or judge's key is no fault of the answer
     except StillwebError as failure:
         before = known.unscored.get((attempt.task.id, attempt.number)) if known else None
         result = failed_scoring(attempt.task, before or failure)

@@ -1,4 +1,4 @@
-"""What a run needs of this machine, seen to before anyone is asked or paid."""
+"""Preflight checks: this machine has all that a run needs, before anything is asked or paid for."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import mask_value
 
-# These read their options before anything else, and have nothing to do where nothing was answered.
+# These scorers check their options first, and return at once when there is no answer.
 _OPTIONS_FIRST = ("exact", "judge", "page")
 
 
 def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
-    """Raises for the first thing that these tasks need and that isn't there.
+    """Raise an error for the first thing that the tasks need and this machine lacks.
 
-    MissingCapability: the environment or a fixture of a dry experiment, a means to confine its code or the agent's
-    program (unless the settings allow that), a judge's key (unless a tape that may answer is there). UsageError: a scorer that isn't there or has wrong options, a program
-    that isn't there, a judge's model that nobody named, a wrong limit, or one of money without the model's price.
+    MissingCapability: the environment or a fixture of a dry experiment, a means to confine its code or the
+    agent's program (unless the settings allow unconfined programs), a judge's key (unless there is a tape
+    that may answer).
+
+    UsageError: an unknown scorer or wrong options, a missing program, a judge without a named model, a wrong
+    limit, or a limit of money without the model's price.
     """
     tasks = list(tasks)
     _scorers(tasks)
@@ -76,7 +79,10 @@ def _prices(agent: Agent, settings: Settings) -> None:
 
 
 def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> None:
-    """As `check_ready`, of judges alone: their models and keys. `taped`: their answers may be there."""
+    """Check the judges alone, as `check_ready` does: their models and, unless `taped`, their keys.
+
+    `taped` says that a tape may hold the judges' answers.
+    """
     if (task := unnamed_judge(tasks, settings)) is not None:
         raise UsageError(f"task {task.id}: scorer {task.scorer!r} needs options.model or GRADER_MODEL")
     if taped:
@@ -96,7 +102,7 @@ def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> N
 
 
 def unnamed_judge(tasks: Iterable[Task], settings: Settings) -> Task | None:
-    """The first task that needs a judge which neither it nor GRADER_MODEL names."""
+    """Return the first task whose judge is named neither by its options nor by GRADER_MODEL, or None."""
     for task in tasks:
         named = task.options.get("model") or settings.env.get("GRADER_MODEL")
         if task.scorer in ("judge", "browsecomp") and not named:
@@ -109,7 +115,7 @@ def _judged(scorers: set[str]) -> set[str]:
 
 
 def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
-    """The environment's Python is started once, in the sandbox, as the tests of every answer will be."""
+    """Start the environment's Python once in the sandbox, as the tests of every answer do."""
     from stillweb.harness.scoring.sgi.settings import (
         check_fixtures,
         environment_of,

@@ -1,7 +1,7 @@
-"""What a repetition must be told, for it comes out of no tape: what the clock, an endpoint or the caller ended.
+"""Ends of attempts that no tape can reproduce: those caused by the clock, an endpoint or the caller.
 
-Told where an attempt ended the first time, a repetition ends there too, however quick it is; all before and after
-is made anew and compared.
+A repetition is told where an attempt ended the first time and ends there too, however fast it is. Everything
+before and after is made anew and compared.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring.judging import scoring_failed
 
 Key = tuple[str, int]  # task id, attempt
-ENDPOINT_FAILED = "the model's endpoint did not answer"  # the note that marks such an attempt in its trace
+ENDPOINT_FAILED = "the model's endpoint did not answer"  # note that marks such an attempt in its trace
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Of the first run: tasks that were unsolvable, attempts that were stopped, scorings that failed (the reason)."""
+    """Ends known from the first run: unsolvable tasks, stopped attempts and failed scorings, with reasons."""
 
     unsolvable: Mapping[str, str] = field(default_factory=dict)
     stops: Mapping[Key, Stop] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Known:
 
     @classmethod
     def of_run(cls, files: RunFiles) -> Known:
-        """Reads it off the traces of a run."""
+        """Read the ends from the traces of a run."""
         unsolvable: dict[str, str] = {}
         stops: dict[Key, Stop] = {}
         unscored: dict[Key, str] = {}
@@ -48,7 +48,7 @@ class Known:
         return cls(unsolvable, stops, unscored)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; inverse of `from_json`."""
+        """Return a JSON object; inverse of `from_json`."""
         return {
             "unsolvable": dict(self.unsolvable),
             "stops": [[*key, s.steps, s.calls, s.end, s.error] for key, s in self.stops.items()],
@@ -57,7 +57,7 @@ class Known:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Known:
-        """From its JSON object."""
+        """Make the object from its JSON form."""
         return cls(
             value["unsolvable"],
             {(task, n): Stop(*rest) for task, n, *rest in value["stops"]},

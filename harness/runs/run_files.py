@@ -1,11 +1,11 @@
 """The files of a run.
 
-run.json            settings and what the run stands on (no clock, no key; pseudonyms for secrets among the settings)
-.secrets            those settings as they were given, encrypted with this user's key, for whoever goes on with the run
+run.json            settings and hashes of what the run depends on (no clock, no key, pseudonyms for secrets)
+.secrets            the settings with their secrets, encrypted with this user's key, for continuing the run
 tasks.jsonl         the tasks, as they were when the run began
 traces/NAME.jsonl   one finished attempt each (see stillweb.harness.trace)
 traces/NAME.jsonl.part   an attempt under way; after a crash the next start moves it to interrupted/
-uploads/            files that attempts may give to pages, where the run has any
+uploads/            files that attempts may upload to pages, if the run has any
 failed/             attempts that ended in an error and were made again
 tape/               model calls, in the snapshot's format (unless the tape lies elsewhere)
 certificate.json    written when every attempt is accounted for
@@ -42,14 +42,14 @@ TapeMode = Literal["record", "replay", "auto", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What decides a run, and where its parts lie. Paths are of this machine and never hashed.
+    """Settings that decide a run, and the paths of its parts. Paths are of this machine and never hashed.
 
-    `source` is where the tasks came from. `allow_unconfined`: programs and model-written code are run also where the
-    machine lacks a means to confine them.
-    `contracts` names tool contracts; `epochs` is how often each task is attempted; `env` holds the documented
-    variables that scorers read (never keys); `prices` maps a model to money per million tokens
-    {"input", "output", "cached"}; `directory` is the working directory, from which the agent's files are named.
-    `uploads` are the files of each attempt's workspace: path in it -> `sha256:…`.
+    `source` is where the tasks came from. `allow_unconfined` runs programs and model-written code even if the
+    machine lacks a means to confine them. `contracts` names tool contracts. `epochs` is how often each task
+    is attempted. `env` holds the documented variables that scorers read (never keys). `prices` maps a model
+    to money per million tokens {"input", "output", "cached"}. `directory` is the working directory, to which
+    the agent's files are relative. `uploads` are the files of each attempt's workspace: path in it ->
+    `sha256:…`.
     """
 
     agent: str
@@ -73,13 +73,13 @@ class Settings:
     allow_unconfined: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; inverse of `from_json`."""
+        """Return a JSON object; inverse of `from_json`."""
         value = asdict(self)
         return {**value, "snapshots": list(self.snapshots), "contracts": list(self.contracts)}
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> Settings:
-        """Settings from a JSON object; DamagedInput names an unknown or missing member."""
+        """Make settings from a JSON object. Raise DamagedInput naming an unknown or missing member."""
         if not isinstance(value, dict) or "agent" not in value:
             raise DamagedInput(f"{where}: settings need the member 'agent'")
         known = {f.name for f in fields(cls)}
@@ -101,15 +101,15 @@ class Settings:
             raise DamagedInput(f"{where}: limits: {error}") from error
         return cls(**ready)
 
-    # How many model answers come from where, and where files lie, change no result that is a result.
+    # Left out of the hash: neither the places of files nor the use of a tape changes a score.
     PLACES = ("snapshots", "tape", "tape_path", "agent", "directory", "source")
     PLACE_VARIABLES = re.compile(r"\w*(_BASE_URL(_\d+)?|_DIR|_CONDA_ENV)")  # those of judges are numbered
 
     def deciding(self) -> dict[str, Any]:
-        """The members that take part in the certificate."""
+        """Return the members that the certificate depends on."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
-        if not self.uploads:  # as certificates were before there were any
+        if not self.uploads:  # keeps the hash of runs from before uploads existed
             del value["uploads"]
         return {name: mask_value(member) for name, member in value.items()}
 
@@ -130,7 +130,7 @@ _SECRETS = ".secrets"
 
 
 def _filled(value: Any, whole: Any) -> Any:
-    """Return a JSON value in which a text with a pseudonym is the one that stands in the same place of another value."""
+    """Return `value`, each text with a pseudonym replaced by the text at the same place in `whole`."""
     if isinstance(value, str):
         return whole if PREFIX in value and isinstance(whole, str) else value
     if isinstance(value, dict) and isinstance(whole, dict):
@@ -141,7 +141,7 @@ def _filled(value: Any, whole: Any) -> Any:
 
 
 def trace_name(task_id: str, attempt: int) -> str:
-    """A file name for an attempt: readable, safe, and different for different tasks."""
+    """Return a file name for an attempt: readable, safe, and different for different tasks."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", task_id)[:80]
     if plain != task_id or plain.startswith("."):
         plain = f"{plain.lstrip('.')}-{sha256(task_id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -150,30 +150,30 @@ def trace_name(task_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """A run's directory."""
+    """Directory of a run."""
 
     path: Path
 
     @property
     def traces(self) -> Path:
-        """Where traces lie."""
+        """Directory of the traces."""
         return self.path / "traces"
 
     @property
     def uploads(self) -> Path:
-        """Where the files lie that attempts may give to pages."""
+        """Directory of the files that attempts may upload to pages."""
         return self.path / "uploads"
 
     def trace_path(self, task_id: str, attempt: int) -> Path:
-        """Where the trace of an attempt is or will be."""
+        """Return the path of an attempt's trace, which may not exist yet."""
         return self.traces / trace_name(task_id, attempt)
 
     def tape(self, settings: Settings) -> Path:
-        """Where the run's model calls lie or will lie."""
+        """Return the path of the run's tape, which may not exist yet."""
         return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
 
     def hidden(self, settings: Settings) -> list[str]:
-        """Return the places that no program of an attempt may see."""
+        """Return the local paths that no program of an attempt may see."""
         places = [
             str(self.path.absolute()),
             *settings.snapshots,
@@ -183,7 +183,7 @@ class RunFiles:
         return [place for place in places if place and "://" not in place]
 
     def claim(self) -> None:
-        """Makes the directory; UsageError where it is full of other things, which a run's files would lie among or replace."""
+        """Make the directory. Raise UsageError if it holds other files, which a run could overwrite."""
         if not (self.path / "run.json").exists() and self.path.exists():
             if not self.path.is_dir():
                 raise UsageError(f"{self.path}: is no directory; name another one with -o")
@@ -199,18 +199,18 @@ class RunFiles:
                 raise UsageError(f"{self.path}: is not empty and no run; name another directory with -o")
         self.traces.mkdir(
             parents=True, exist_ok=True
-        )  # first of all: by it one is known that was killed next
+        )  # first: this folder marks the directory as a run's even if the process is killed next
 
     def forget_unbegun(self) -> None:
-        """Removes the files of a run of which nothing was made: what was misnamed is named anew, in the same place.
+        """Remove the files of a run without any attempt, so that it can be started with other settings.
 
-        UsageError while another process is about to begin.
+        Raise UsageError while another process is about to begin.
         """
         names = (
             "run.json",
             "tasks.jsonl",
             "rubrics.json",
-        )  # in this order: without the first there is no run
+        )  # in this order: without run.json there is no run
         if not (self.path / "run.json").exists() or any(self.traces.glob("*")):
             return
         if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name, self.uploads.name}:
@@ -221,9 +221,9 @@ class RunFiles:
                     shutil.rmtree(self.uploads)
 
     def create(self, settings: Settings, tasks: Iterable[Task], hashes: Mapping[str, Any]) -> None:
-        """Writes a new run's files, or checks that the ones there are of the same run.
+        """Write the files of a new run, or check that existing ones belong to the same run.
 
-        UsageError names what differs: a run is finished as it was begun, or begun elsewhere.
+        Raise UsageError naming what differs: a run must be finished with the settings that it began with.
         """
         lines = [json_line(task.to_json()) for task in tasks]
         if (self.path / "run.json").exists():
@@ -234,7 +234,7 @@ class RunFiles:
         self.write_manifest(settings, hashes)
 
     def write_manifest(self, settings: Settings, hashes: Mapping[str, Any]) -> None:
-        """Writes run.json."""
+        """Write run.json."""
         manifest = {
             "schema": "stillweb-run",
             "version": VERSION,
@@ -244,7 +244,7 @@ class RunFiles:
         _write(self.path / "run.json", _json(manifest, indent=1) + "\n")
 
     def _without_secrets(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return settings with pseudonyms for secrets; the whole ones are kept aside, encrypted."""
+        """Return settings with pseudonyms for secrets. The full settings go, encrypted, to `.secrets`."""
         probe = Redactor(b"")
         probe.value(value)
         if not probe.secrets:
@@ -257,7 +257,10 @@ class RunFiles:
         return shown
 
     def with_secrets(self, settings: Settings) -> Settings:
-        """Return settings as they were given. UsageError where a secret of the agent's can't be read by this user."""
+        """Return settings with their secrets.
+
+        Raise UsageError if this user can't decrypt a secret of the agent's.
+        """
         value = settings.to_json()
         if PREFIX not in json.dumps(value):
             return settings
@@ -295,7 +298,7 @@ class RunFiles:
             )
 
     def manifest(self) -> tuple[Settings, dict[str, Any]]:
-        """Return the settings, without secrets (see `with_secrets`), and the hashes of what the run stands on."""
+        """Return the settings without secrets (see `with_secrets`) and the hashes in `stands_on`."""
         path = self.path / "run.json"
         try:
             value = read_json(path.read_text(encoding="utf-8"))
@@ -313,7 +316,7 @@ class RunFiles:
         return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:
-        """The tasks of the run. DamagedInput where they are not those that it began with."""
+        """Return the tasks of the run. Raise DamagedInput if they differ from those it began with."""
         path = self.path / "tasks.jsonl"
         found: list[Task] = []
         with path.open("rb") as file:
@@ -329,9 +332,9 @@ class RunFiles:
         return found
 
     def attempts(self) -> Iterator[tuple[Task, int, Trace | None]]:
-        """Every attempt the run owes, in task order, with its trace or None where it is not finished.
+        """Yield every attempt of the run, in task order, with its trace or None if it is not finished.
 
-        DamagedInput for the trace of another attempt, which would be counted twice.
+        Raise DamagedInput for a trace of another attempt, which would be counted twice.
         """
         settings, _ = self.manifest()
         for task in self.tasks():
@@ -346,8 +349,11 @@ class RunFiles:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps other processes of this machine from making attempts of the run; UsageError while one does."""
-        self.manifest()  # says what is wrong where there is no run
+        """Keep other processes of this machine from making attempts of the run.
+
+        Raise UsageError while another process works on it.
+        """
+        self.manifest()  # reports a directory that is no run
         handle = lock_directory(self.path, "another process works on this run; wait until it has ended")
         try:
             yield
@@ -356,25 +362,25 @@ class RunFiles:
                 os.close(handle)
 
     def set_aside_interrupted(self) -> int:
-        """Moves what a killed run left unfinished to interrupted/ (nothing is lost); returns how many."""
+        """Move the unfinished traces of a killed run to interrupted/ and return their number."""
         parts = sorted(self.traces.glob("*.part"))
         for part in parts:
             self._set_aside(part, part.name.removesuffix(".jsonl.part"), "interrupted")
         return len(parts)
 
     def set_aside_failed(self, task_id: str, attempt: int) -> Path:
-        """Moves the trace of an attempt that is made again to failed/, where it is counted; returns where it lies."""
+        """Move the trace of an attempt that will be made again to failed/, and return its new path."""
         path = self.trace_path(task_id, attempt)
         return self._set_aside(path, path.name.removesuffix(".jsonl"), "failed")
 
     def last_failed(self, task_id: str, attempt: int) -> Path | None:
-        """The trace in failed/ of an attempt, the last if it was made again several times; None where there is none."""
+        """Return the path of an attempt's last trace in failed/, or None."""
         name = trace_name(task_id, attempt).removesuffix(".jsonl")
         found = (self.path / "failed").glob(f"{name}.failed-*.jsonl")
         return max(found, key=lambda path: int(path.stem.rpartition("-")[2]), default=None)
 
     def made_again(self) -> int:
-        """How many attempts had failed and were made again."""
+        """Return how many attempts failed and were made again."""
         return sum(1 for _ in (self.path / "failed").glob("*.failed-*.jsonl"))
 
     def _set_aside(self, path: Path, name: str, why: str) -> Path:
@@ -387,7 +393,7 @@ class RunFiles:
 
 
 def json_line(value: Any) -> str:
-    """A value as JSON in one line, for a file in UTF-8."""
+    """Return a value as JSON on one line, for a file in UTF-8."""
     return _json(value)
 
 
@@ -395,7 +401,8 @@ def _json(value: Any, indent: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair, a path not in UTF-8: only as an escape
+    # half a surrogate pair (e.g. a path not in UTF-8) can only be written as an escape
+    except UnicodeEncodeError:
         return json.dumps(value, indent=indent)
     return text
 

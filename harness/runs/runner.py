@@ -1,6 +1,6 @@
-"""Runs: attempts in parallel, each with its own session and trace; what was done is never done twice.
+"""Runs: attempts in parallel, each with its own session and trace. No finished attempt is made twice.
 
-start_run(path, settings, tasks, rubrics=…)     makes the directory, or takes up the run that is there
+start_run(path, settings, tasks, rubrics=…)     makes the directory, or continues an existing run
 run_attempts(path, engine=…)                    makes every attempt that is not finished yet
 run_one(workshop, job)                          one attempt
 """
@@ -43,23 +43,23 @@ from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.machine.signals import SIGNALS
 from stillweb.snapshots.words import meant
 
-SCORING = ("evaluator", "scorers")  # what run.json says of who scored
-_BY_SIGNAL = {128 + number for number in SIGNALS}  # the codes with which the command line then ends
+SCORING = ("evaluator", "scorers")  # members of run.json that identify the scoring code
+_BY_SIGNAL = {128 + number for number in SIGNALS}  # exit codes of the command line after a signal
 
 
 class NoTools:
-    """The session of a run without tools."""
+    """Tool session of a run without tools."""
 
     def list(self) -> Sequence[Any]:
-        """None."""
+        """Return no tools."""
         return ()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """UsageError: there is nothing to call."""
+        """Raise UsageError: there is no tool to call."""
         raise UsageError(f"tool {name!r} was called, but the run has no tools; give it a snapshot")
 
     async def close(self) -> None:
-        """Nothing."""
+        pass
 
 
 def start_run(
@@ -73,13 +73,13 @@ def start_run(
     refused: int = 0,
     uploads: Path | None = None,
 ) -> RunFiles:
-    """Makes a run's directory, or checks that the one there is the same run.
+    """Make a run's directory, or check that an existing one holds the same run.
 
-    `uploads` is a folder of files that attempts may give to pages; the run keeps copies.
+    `uploads` is a folder of files that attempts may upload to pages; the run keeps copies.
 
-    `limit` takes the first tasks, `only` those with these ids (UsageError names one that isn't there); that the run is a
-    part of its set is told with its scores. `refused` is how many records of the set could not be read; it is told with
-    the scores of a run of the whole set.
+    `limit` takes the first tasks, `only` those with these ids (UsageError names an unknown id). Scores of a
+    run then say that it is a part of its set. `refused` is how many records of the set could not be read; it
+    is reported with the scores of a run of the whole set.
     """
     chosen = choose(tasks, limit, only)
     if not chosen:
@@ -112,15 +112,15 @@ def start_run(
         },
     )
     if not fresh:
-        with files.alone():  # who works on it reads its settings once more
+        with files.alone():  # another process that works on the run may read its settings again
             _move(files, settings)
     return files
 
 
 def _move(files: RunFiles, settings: Settings) -> None:
-    """Takes agent, snapshots and tape from where they lie now; UsageError where they are not those of the run.
+    """Update the paths of agent, snapshots and tape. Raise UsageError if they are not those of the run.
 
-    Also when every attempt is made: old scores must not pass for those of another agent.
+    Checked even if every attempt is made: old scores must not pass for those of another agent.
     """
     _, stands_on = files.manifest()
     now: dict[str, Any] = {}
@@ -131,7 +131,7 @@ def _move(files: RunFiles, settings: Settings) -> None:
             now["snapshot"] = snapshot.id
     _same(files, stands_on, now)
     for name in sorted({task.scorer for task in files.tasks() if ":" in task.scorer}):
-        find_scorer(name)  # one that is not found from here leaves the run where it was begun
+        find_scorer(name)  # a scorer that is not found here leaves run.json as it was
     files.write_manifest(settings, stands_on)
 
 
@@ -144,7 +144,7 @@ def _same(files: RunFiles, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 
 def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> list[Task]:
-    """The tasks that a run takes, in their order; ids must be different."""
+    """Return the tasks that a run takes, in their order. Raise UsageError for a repeated id."""
     known = [task.id for task in tasks]
     if len(set(known)) != len(known):
         twice = next(name for i, name in enumerate(known) if name in known[:i])
@@ -158,7 +158,10 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
 
 
 def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
-    """The attempts still to be made: those without a trace and, on request, those that failed or that a judge did."""
+    """Return the attempts still to make: those without a trace.
+
+    `retry_failed` adds those that failed or whose judge failed.
+    """
     settings, _ = files.manifest()
     jobs: list[Job] = []
     for number in range(1, settings.epochs + 1):
@@ -174,7 +177,10 @@ def _to_retry(trace: Trace) -> str:
 
 
 def _only_judged(path: Path) -> bool:
-    """Whether all that failed was a judge, so that the agent's part stands. A page that was scored is not kept."""
+    """Return True if only the judge failed, so that the agent's part can be kept.
+
+    An attempt scored on its final page is made again, since the page is gone.
+    """
     trace = read_trace(path)
     return not failure(trace) and not any(event["kind"] == "page" for event in trace.of("evidence"))
 
@@ -190,25 +196,29 @@ def run_attempts(
     known: Known | None = None,
     embedder: Any = None,
 ) -> int:
-    """Makes the attempts still owed; returns how many were made. KeyboardInterrupt leaves whole files only.
+    """Make the missing attempts and return how many were made.
 
-    `order` rearranges the jobs; `unsolvable` maps task ids to why the snapshot can't answer them: they are
-    counted without a model being paid. `known` is for repetitions: what ended attempts of the first run. UsageError
-    while another process works on the run: its attempts under way would be taken for interrupted ones.
+    After KeyboardInterrupt all files are complete.
+
+    `order` rearranges the jobs. `unsolvable` maps task ids to why the snapshot can't answer them; these
+    attempts are counted without paying a model. `known`, for repetitions, holds the ends of attempts of the
+    first run. Raise UsageError while another process works on the run, whose running attempts would be taken
+    for interrupted ones.
     """
     files = RunFiles(path)
     with files.alone():
         files.set_aside_interrupted()
         jobs = owed(files, retry_failed=retry_failed)
-        judged: dict[Job, Path | None] = {}  # of the attempts that are made again
+        # attempts made again, each with the trace to keep the agent's part from
+        judged: dict[Job, Path | None] = {}
         for job in jobs:
             if files.trace_path(job.task_id, job.attempt).exists():
                 files.set_aside_failed(job.task_id, job.attempt)
-            # also one that was set aside by a process that was killed before it had made it again
+            # also finds one set aside by a process that was killed before it could make it again
             if there := files.last_failed(job.task_id, job.attempt):
                 judged[job] = there if _only_judged(there) else None
         if jobs:
-            (path / "certificate.json").unlink(missing_ok=True)  # it is of the traces before
+            (path / "certificate.json").unlink(missing_ok=True)  # it describes the old traces
         told = unsolvable or {}
         jobs = [
             replace(
@@ -230,7 +240,7 @@ def _make(
     shown: Display,
     embedder: Any,
 ) -> int:
-    files = RunFiles(files.path.absolute())  # an agent may go to another directory
+    files = RunFiles(files.path.absolute())  # an agent may change the working directory
     made = 0
 
     def done(outcome: Outcome) -> None:
@@ -249,7 +259,7 @@ def _make(
         settings, _ = files.manifest()
         wanted = {job.task_id for job in jobs}
         tape = files.tape(settings)
-        gather(tape)  # of an earlier run on several machines that was killed
+        gather(tape)  # left by an earlier run on several machines that was killed
         check_ready([task for task in files.tasks() if task.id in wanted], settings, tape)
     with shown, chdir("."):
         shown.begin(len(jobs))
@@ -276,9 +286,11 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def note_foundations(shop: Workshop) -> None:
-    """Writes into run.json what the run stands on; UsageError when a resumed run stands on something else.
+    """Write what the run depends on into run.json.
 
-    Who scored the attempts that are there stays in it: see stillweb.harness.results.certificate.
+    Raise UsageError if a resumed run depends on something else.
+
+    The scoring hashes of earlier attempts stay in it: see stillweb.harness.results.certificate.
     """
     settings, before = shop.files.manifest()
     specs = shop.tools.session("stillweb-contracts").list() if shop.tools else ()
@@ -297,7 +309,7 @@ def note_foundations(shop: Workshop) -> None:
 
 
 async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -> Outcome:
-    """Makes one attempt, scores it and leaves its trace under its final name."""
+    """Make one attempt, score it and give its trace its final name."""
     task, known = shop.tasks[job.task_id], job.known
     session = session_of(f"{task.id}/{job.attempt}")
     begin = time.perf_counter()
@@ -306,7 +318,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         shop.tape.ask_again(f"{session}/judge", everything=job.judged is not None)
     played: Played
     async with AsyncExitStack() as stack:
-        # what a program leaves there may not let itself be removed
+        # a program may leave files there that can't be removed
         folder = TemporaryDirectory(prefix="stillweb-workspace-", ignore_cleanup_errors=True)
         workspace = Path(stack.enter_context(folder))
         copy_uploads(shop.files.uploads, workspace, shop.settings.uploads)
@@ -340,7 +352,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
             played = (None, "unsolvable", str(reason))
         else:
             if (prepare := getattr(tools, "prepare", None)) is not None:
-                prepare()  # while the agent thinks of its first call
+                prepare()  # starts while the agent thinks about its first call
             played = await play(shop, attempt, repeating=known is not None)
         score = await score_attempt(shop, attempt, played, tools, known)
         trace.finish()
@@ -364,7 +376,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
 
 
 def _reason(score: Score) -> str | None:
-    """Why an attempt whose agent met no error has no real score."""
+    """Return why an attempt has no real score although its agent raised no error, or None."""
     problems = score.detail.get("problems")
     return str(problems[0]) if score.status != "scored" and problems else None
 

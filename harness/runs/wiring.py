@@ -1,4 +1,4 @@
-"""Joining a run to the tools and, for programs, to the gateway."""
+"""Connections from a run to its tools and, for programs, to the gateway."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Access = tuple[Mapping[str, str], Callable[[], list[dict[str, Any]]]]  # environ
 
 
 def make_toolset(snapshot: Any, settings: Settings) -> Any:
-    """The tools of the contracts that the settings name."""
+    """Return the tools of the contracts that the settings name."""
     from stillweb.harness.tools import Toolset
 
     return Toolset(
@@ -29,11 +29,13 @@ def make_toolset(snapshot: Any, settings: Settings) -> Any:
 async def program_access(
     snapshot: Any, settings: Settings, session: str, toolset: Any = None, tools: Any = None
 ) -> AsyncIterator[Access]:
-    """A replay gateway for the program of one attempt: its environment, and what it has asked for so far.
+    """Run a replay gateway for the program of one attempt.
 
-    Each attempt has its own gateway and ledger, so that both are gone when it ends. The HTTP interfaces of the
-    run's tools (Serper's, …) answer at their real addresses; the tools themselves, in the attempt's session
-    `tools`, at the MCP server that STILLWEB_MCP_URL names.
+    Yields its environment and a function for its requests.
+
+    Each attempt has its own gateway and ledger, which end with it. The HTTP APIs of the run's tools
+    (Serper's, …) answer at their real addresses. The tools themselves, in the attempt's session `tools`, are
+    served by the MCP server that STILLWEB_MCP_URL names.
     """
     from stillweb.harness.runs.given_text import GivenText
     from stillweb.harness.servers.program import serve_program
@@ -74,11 +76,11 @@ def request_events(
     text_of: Callable[[Mapping[str, Any]], str] = lambda entry: "",
     evidence: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda entry: entry.get("capture"),
 ) -> list[dict[str, Any]]:
-    """Ledger entries as members of tool calls, with the text that each gave and the capture that is named for it.
+    """Return ledger entries as members of tool calls, each with its response text and the capture to cite.
 
-    A program may ask for several things at once, in an order that no two runs share; so they are written in the
-    order of what was asked, and the order in which it happened goes aside. So does what is irrelevant (a browser's
-    errands, an icon, telemetry), beside the last of the others: whether and when it is asked for hangs on the machine.
+    A program may send several requests at once, in an order that no two runs share. So they are sorted by
+    request, and the real order goes into `aside`. Irrelevant requests (a browser's errands, icons,
+    telemetry), which depend on the machine, go into the `aside` of the last other request.
     """
     from stillweb.proxy.serving.ledger import settled
 

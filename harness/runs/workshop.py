@@ -1,4 +1,4 @@
-"""A workshop: what attempts of one run share in one process, opened from the run's directory alone."""
+"""Resources that all attempts of a run share in one process, opened from the run's directory alone."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from stillweb.harness.models.tape import Tape
 
 
-Requests = Callable[[], list[dict[str, Any]]]  # members of tool calls: what a program asked the gateway
+Requests = Callable[[], list[dict[str, Any]]]  # members of tool calls: a program's requests to the gateway
 
 
 class Tools(Protocol):
-    """Makes tool sessions (stillweb.harness.tools.Toolset, or a factory of one's own)."""
+    """Factory of tool sessions (stillweb.harness.tools.Toolset or a custom one)."""
 
     def session(self, name: str) -> ToolSession: ...
 
 
 @dataclass(slots=True)
 class Workshop:
-    """Snapshot, tools, agent, models and evaluator of a run; an async context manager."""
+    """Snapshot, tools, agent, models and evaluator of a run, as an async context manager."""
 
     files: RunFiles
     settings: Settings
@@ -50,16 +50,17 @@ class Workshop:
     models: ModelClient | None = None
     tape: Tape | None = None
     snapshot: Any = None
-    repeats: bool = False  # a run that was made before
+    repeats: bool = False  # a repetition of an earlier run
     tape_part: Path | None = None  # where this process records, when others record too
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _task: asyncio.Task[Any] | None = None  # who opened it
+    _task: asyncio.Task[Any] | None = None  # the task that opened it
 
     @classmethod
     def open(cls, run_path: Path, *, embedder: Any = None, repeats: bool = False) -> Workshop:
-        """Reads the run's files; entering the workshop opens the rest.
+        """Read the run's files. Entering the workshop opens everything else.
 
-        The embedder that a task needs is the packaged one where none is given; MissingCapability without it.
+        Without `embedder`, a task that needs one gets the packaged one; raise MissingCapability if that is
+        missing.
         """
         files = RunFiles(run_path)
         settings = files.with_secrets(files.manifest()[0])
@@ -92,7 +93,7 @@ class Workshop:
         await self._stack.aclose()
 
     def open_session(self, name: str, folder: Path) -> ToolSession | None:
-        """The tools of an attempt, which read no files but those of `folder`; None where the run has no tools."""
+        """Return the tools of an attempt (which read only files in `folder`), or None without tools."""
         from stillweb.harness.tools.toolset import Toolset
 
         if isinstance(self.tools, Toolset):
@@ -100,9 +101,10 @@ class Workshop:
         return self.tools.session(name) if self.tools else None
 
     def ending(self) -> bool:
-        """Whether who opened it is being cancelled, and with it the attempts in tasks of their own.
+        """Return True if another task than this one opened the workshop and is being cancelled.
 
-        Their own tasks can't tell: a TaskGroup of an agent's leaves its task counted as cancelled when it fails.
+        An attempt's own task can't tell: a TaskGroup of an agent's leaves its task counted as cancelled when
+        it fails.
         """
         task = self._task
         return task is not None and task is not asyncio.current_task() and task.cancelling() > 0
@@ -144,7 +146,7 @@ class Workshop:
     async def program_access(
         self, session: str, tools: ToolSession | None = None
     ) -> AsyncIterator[tuple[Mapping[str, str], Requests | None]]:
-        """The environment for the program of an attempt, and what it asked for; empty for other agents."""
+        """Yield the environment and requests of an attempt's program; ({}, None) for other agents."""
         if self.snapshot is None or not getattr(self.agent, "needs_gateway", False):
             yield {}, None
             return
@@ -161,12 +163,12 @@ async def _maybe_await(close: Callable[[], Any]) -> None:
 
 
 def agent_of(settings: Settings) -> Agent:
-    """The agent of a run. UsageError as `load_agent`."""
+    """Return the agent of a run. Raises UsageError as `load_agent` does."""
     return load_agent(settings.agent, **settings.agent_options)
 
 
 def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
-    """The tools of a run: the named contracts, or `module:factory` called with snapshot and options."""
+    """Return a run's tools: those of its contracts, or from `module:factory(snapshot, **options)`."""
     factory = _factory(settings)
     if factory is not None:
         made: Tools = factory(snapshot, **dict(settings.tool_options))
@@ -180,7 +182,10 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
 
 
 def _factory(settings: Settings) -> Callable[..., Tools] | None:
-    """What makes all tools of a run: it stands alone. A tool of one's own, which a toolset makes, brings a contract."""
+    """Return the custom factory of all of a run's tools, or None if a toolset makes them.
+
+    Such a factory is the only contract of its run. A custom tool for a toolset has a `contract` attribute.
+    """
     alone = settings.contracts[0] if len(settings.contracts) == 1 else ""
     if ":" not in alone:
         return None
@@ -196,15 +201,16 @@ _JUDGES = re.compile(
 
 
 def judge_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that say which models judge, and where; no keys."""
+    """Return the variables that name the judges' models and endpoints; no keys."""
     return {name: value for name, value in sorted(environment.items()) if _JUDGES.fullmatch(name)}
 
 
 def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, str]]:
-    """Judge model -> {base_url, key variable}; None is for every other model. {} when no task needs a judge.
+    """Return judge model (None: all others) -> {base_url, key_variable}; {} if no task is judged.
 
-    SGI_JUDGE_MODEL_n go with SGI_JUDGE_BASE_URL_n and SGI_JUDGE_API_KEY_n; all others with GRADER_BASE_URL and
-    GRADER_API_KEY, else OPENAI_BASE_URL and OPENAI_API_KEY. Raises UsageError for a model at two endpoints.
+    SGI_JUDGE_MODEL_n go with SGI_JUDGE_BASE_URL_n and SGI_JUDGE_API_KEY_n; all others with GRADER_BASE_URL
+    and GRADER_API_KEY, else OPENAI_BASE_URL and OPENAI_API_KEY. Raise UsageError for a model at two
+    endpoints.
     """
     judged = {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
     if not any(task.scorer in judged for task in tasks):
@@ -221,12 +227,12 @@ def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str
                     raise UsageError(f"{name}: {model} is another judge, too, at another endpoint")
                 found[model] = {"base_url": url, "key_variable": f"SGI_JUDGE_API_KEY_{n}"}
         if len(found) == 4 and not any(task.scorer in judged - {"sgi-idea-generation"} for task in tasks):
-            del found[None]  # nobody else is asked
+            del found[None]  # no other judge is asked
     return found
 
 
 def read_rubrics(files: RunFiles) -> dict[str, Any]:
-    """The side-cars kept with a run (rubrics.json: name -> side-car), {} where there are none."""
+    """Return the side-cars kept with a run (rubrics.json: name -> side-car), {} if there are none."""
     path = files.path / "rubrics.json"
     if not path.exists():
         return {}

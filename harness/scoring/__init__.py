@@ -1,9 +1,9 @@
-"""Scores: a task, an answer, and what a scorer needs go in; metrics, a status and the reasons come out.
+"""Scores: a scorer turns a task and an answer into metrics, a status and reasons.
 
     score(task, answer, context) -> Score        dispatches on task.scorer
 
-Scorers are plain functions `(Task, str | None, Context) -> Score`, registered by name in `SCORERS` or named by
-an import path `module:function`. They are loaded when first used.
+Scorers are plain functions `(Task, str | None, Context) -> Score`, registered by name in `SCORERS` or named
+by an import path `module:function`. They are loaded when first used.
 """
 
 from __future__ import annotations
@@ -20,37 +20,40 @@ from stillweb.snapshots.errors import StillwebError, UsageError
 
 Status = Literal["scored", "zero", "unparsable", "timeout", "unsolvable"]
 STATUSES: tuple[Status, ...] = ("scored", "zero", "unparsable", "timeout", "unsolvable")
-FAULTS = ("judge", "reference", "scorer")  # whose it can be that an answer has no score, besides its own
+FAULTS = ("judge", "reference", "scorer")  # causes of a missing score other than the answer
 Message = Mapping[str, Any]  # a Chat Completions message: {"role": …, "content": …}
 
 
 class Judge(Protocol):
-    """A model that judges. The harness supplies a taped client; tests a function in its place."""
+    """Model that judges. The harness supplies a taped client, tests a function."""
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
-        """The text of the model's answer. Raises on a transport error, which the scorer reports as a problem."""
+        """Return the text of the model's answer.
+
+        Raises on a transport error, which the scorer reports as a problem.
+        """
         ...
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of unit length (so that a dot product is a cosine)."""
+    """Model that turns texts into vectors of unit length, so that a dot product is a cosine."""
 
     name: str
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text, all of one length."""
+        """Return one vector per text, all of one length."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What an answer is worth.
+    """Score of an answer.
 
-    `metrics`: name -> value, None where it was not scored. `status`: `scored`; `zero`, nothing was answered;
-    `unparsable`, something was answered that can't be read (metrics None); `timeout`; `unsolvable` in this
-    snapshot. `detail` is JSON; for tables it holds `cells`: a list of rows of
-    {column, value, normalised, reference, right}, and `problems`: list of sentences when something went wrong;
-    `fault` is one of FAULTS where it was not the answer's that there is no score, or not all of it.
+    `metrics` maps names to values, None if not scored. `status`: `scored`; `zero`, nothing was answered;
+    `unparsable`, the answer can't be read (metrics None); `timeout`; `unsolvable` in this snapshot. `detail`
+    is JSON. For tables it holds `cells`, a list of rows of {column, value, normalised, reference, right}.
+    `problems` is a list of sentences on what went wrong. `fault` is one of FAULTS if a score, or part of it,
+    is missing for another reason than the answer.
     """
 
     metrics: dict[str, float | None]
@@ -58,10 +61,10 @@ class Score:
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; inverse of `from_json`.
+        """Return a JSON object; inverse of `from_json`.
 
-        What was measured on this machine (MEASURED metrics, `detail["measured"]`) stands under `aside`, which no
-        hash covers; the member is absent where nothing was.
+        Measurements of this machine (MEASURED metrics, `detail["measured"]`) are in `aside`, which no hash
+        covers. The member is absent if there are none.
         """
         measured = {name: value for name, value in self.metrics.items() if name in MEASURED}
         aside = {"metrics": measured} if measured else {}
@@ -76,7 +79,7 @@ class Score:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Score:
-        """A score from its JSON object."""
+        """Make a score from its JSON object."""
         aside = value.get("aside", {})
         detail = dict(value.get("detail", {}))
         if "measured" in aside:
@@ -86,11 +89,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What scorers may use besides task and answer; each says clearly when something it needs is missing.
+    """Resources of scorers besides task and answer.
 
-    `rubrics`: compiled side-cars by base task (see stillweb.harness.rubric). `page`: evaluates a JavaScript expression
-    in the attempt's final page (None when there is none) and raises a StillwebError where the expression fails. `mode`: "faithful" or "fixed" (SGI-Bench). `env`
-    holds the documented variables; scorers never read os.environ themselves.
+    A scorer reports clearly when one that it needs is missing.
+
+    `rubrics` are compiled side-cars by base task (see stillweb.harness.rubric). `page` evaluates a JavaScript
+    expression in the attempt's final page (None without one) and raises a StillwebError if the expression
+    fails. `mode` is "faithful" or "fixed" (SGI-Bench). `env` holds the documented variables; scorers never
+    read os.environ.
     """
 
     rubrics: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +123,7 @@ SCORERS: dict[str, str | Scorer] = {
     "sgi-wet-experiment": "stillweb.harness.scoring.sgi.wet:score_wet",
 }
 
-# The metrics each built-in scorer gives, the one that ranks runs first.
+# The metrics of each built-in scorer; the first one ranks runs.
 METRICS: dict[str, tuple[str, ...]] = {
     "table": tuple(
         level + name
@@ -134,27 +140,27 @@ METRICS: dict[str, tuple[str, ...]] = {
     "sgi-wet-experiment": ("final", "sequence_similarity", "parameter_accuracy"),
 }
 
-# What the metrics of a scorer can be at most, where that is not 1.
+# Highest value of a scorer's metrics if it is not 1.
 BEST: dict[str, float] = {"sgi-idea-generation": 100.0}
 
 
 def scale_of(scorer: str) -> tuple[float, str]:
-    """What the metrics of a scorer can be at most, and whose measure that is: of a scorer that never said, its own."""
+    """Return the highest value of a scorer's metrics, and the scorer if its scale is unknown, else ""."""
     return BEST.get(scorer, 1.0), "" if scorer in METRICS else scorer
 
 
-# Metrics that are measured on this machine and differ from run to run; they belong in no hash.
+# Metrics measured on this machine; they differ from run to run, so no hash covers them.
 MEASURED = frozenset({"aet"})
 
 
 def register(name: str, scorer: Scorer, metrics: Iterable[str]) -> None:
-    """Adds (or replaces) a scorer under a name, with the names of the metrics it gives."""
+    """Add (or replace) a scorer under a name, with the names of its metrics."""
     SCORERS[name] = scorer
     METRICS[name] = tuple(metrics)
 
 
 def find_scorer(name: str) -> Scorer:
-    """The scorer of that name or import path. UsageError names what is missing."""
+    """Return the scorer of that name or import path. Raise UsageError naming what is missing."""
     entry: str | Scorer = SCORERS.get(name, name)
     if not isinstance(entry, str):
         return entry
@@ -169,9 +175,10 @@ def find_scorer(name: str) -> Scorer:
 
 
 def score(task: Task, answer: str | None, context: Context | None = None) -> Score:
-    """Scores one answer with the task's scorer. `answer` None: the attempt ended without one.
+    """Score one answer with the task's scorer. `answer` is None if the attempt ended without one.
 
-    UsageError where a scorer raises something else, or gives what is no score: the attempt is not scored then.
+    Raise UsageError if a scorer raises another error or returns no valid score: the attempt is then not
+    scored.
     """
     scorer = find_scorer(task.scorer)
     try:
@@ -179,13 +186,17 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
         return found if isinstance(SCORERS.get(task.scorer), str) else _as_read_back(found)
     except StillwebError:
         raise
-    # foreign code (which may even end the process) or odd texts: the failure is told and counted, the rest goes on
+    # foreign code (which may even exit) or odd texts: the failure is reported and counted, and the run
+    # continues
     except (Exception, SystemExit) as error:
         raise UsageError(f"scorer {task.scorer}: {type(error).__name__}: {error}") from error
 
 
 def _sound(found: Score) -> Score:
-    """The score, if it is one whose numbers and detail a trace can hold. Raises ValueError or TypeError."""
+    """Return the score if a trace can hold its numbers and detail.
+
+    Raise ValueError or TypeError otherwise.
+    """
     if not isinstance(found, Score) or found.status not in STATUSES:
         raise TypeError(f"gave no score: {found!r:.200}")
     for name, value in found.metrics.items():
@@ -196,7 +207,7 @@ def _sound(found: Score) -> Score:
 
 
 def _as_read_back(found: Score) -> Score:
-    """A score of a scorer of one's own as a trace gives it back: true is 1, a number as a key its text. Raises TypeError."""
+    """Return a custom scorer's score as read back from a trace: true is 1, keys are text. Raise TypeError."""
     for name in ("problems", "columns", "cells"):
         if not isinstance(found.detail.get(name, []), list | tuple):
             raise TypeError(f"detail[{name!r}] is no list")
@@ -209,13 +220,14 @@ def _as_read_back(found: Score) -> Score:
 
 
 def unscored(task: Task, status: Status, reason: str, *, fault: str | None = None) -> Score:
-    """The score of an attempt that has no answer to judge.
+    """Return the score of an attempt without an answer to judge.
 
-    A `timeout` or `zero` earns 0 in every metric of its scorer; `unparsable` and `unsolvable` are null. `fault` (see
-    FAULTS) says that it is no failure of the agent, so that a comparison of agents leaves it out.
+    `timeout` and `zero` earn 0 in every metric of the scorer; for `unparsable` and `unsolvable` metrics are
+    None. `fault` (see FAULTS) says that the agent did not fail, so that a comparison of agents leaves the
+    attempt out.
     """
     value: float | None = 0.0 if status in ("timeout", "zero") else None
     metrics: dict[str, float | None] = dict.fromkeys(METRICS.get(task.scorer, ()), value)
     for name in MEASURED & metrics.keys():
-        metrics[name] = None  # a time, so that 0 would be the best there is
+        metrics[name] = None  # a time, of which 0 would be the best
     return Score(metrics, status, {"problems": [reason], **({"fault": fault} if fault else {})})

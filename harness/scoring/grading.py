@@ -1,4 +1,4 @@
-"""The grader of BrowseComp: a prompt, and an answer whose fields are read, not matched as a whole."""
+"""BrowseComp's grader: its prompt, and a parser for the fields of its answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stillweb.snapshots.errors import UsageError
 
 
 class GradeError(Exception):
-    """The grader's answer can't be read; says why and shows its beginning."""
+    """Error for a grader's answer that can't be read; says why and shows its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What the grader wrote. `confidence` is 0..100, None where it gave no number."""
+    """Grader's verdict. `confidence` is 0..100, None if no number was given."""
 
     correct: bool
     extracted_final_answer: str
@@ -28,15 +28,15 @@ class Grade:
     confidence: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of the four fields."""
+        """Return a JSON object of the four fields."""
         return asdict(self)
 
 
-# Marks of emphasis and list items around a name, as models write them.
+# Emphasis and list markers around a field name, as models write them.
 _MARKS, _ITEM = r"[*_`\"]{0,3}", r"(?:(?:[-*#>]+|[0-9]{1,2}[.)])[ \t]*)?"
 _FIELD = r"^[ \t]*" + _ITEM + _MARKS + "%s" + _MARKS + r"[ \t]*:[ \t]*" + _MARKS + r"[ \t]*"
 _CORRECT = re.compile(_FIELD % "correct" + r"(?P<said>.*)", re.I | re.M)
-# "yes/no", "yes or no", and the prompt's own "yes if they mean the same, …" choose nothing.
+# "yes/no", "yes or no", and the prompt's own "yes if they mean the same, …" are no verdict.
 _VERDICT = re.compile(r"(yes|no)\b(?!\W*?[/|]|\W+(?:or|if)\b)", re.I)
 _NAMES = ("extracted_final_answer", "reasoning", "correct", "confidence")
 _NEXT = r"(?=" + "|".join(_FIELD % name for name in _NAMES) + r"|\Z)"
@@ -44,21 +44,24 @@ _NEXT = r"(?=" + "|".join(_FIELD % name for name in _NAMES) + r"|\Z)"
 
 @lru_cache(maxsize=1)
 def grader_template() -> dict[str, str]:
-    """The packaged prompt: `template`, its `version` and `source`."""
+    """Return the packaged prompt: `template`, its `version` and `source`."""
     text = resources.files("stillweb.harness.scoring").joinpath("grader.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 
 
 def grader_prompt(question: str, response: str, correct_answer: str, template: str | None = None) -> str:
-    """The grader's prompt. Braces in the texts stay as they are."""
+    """Return the grader's prompt. Braces in the texts are kept."""
     text = template or grader_template()["template"]
     values = {"question": question, "response": response, "correct_answer": correct_answer}
     return re.sub(r"\{(question|response|correct_answer)\}", lambda found: values[found[1]], text)
 
 
 def own_template(task: Task) -> str | None:
-    """The task's own prompt, `options.template`; UsageError where it has no place for an answer or its reference."""
+    """Return the task's own prompt, `options.template`, or None.
+
+    Raise UsageError if it has no placeholder for the answer or the reference.
+    """
     own = task.options.get("template")
     if own is None:
         return None
@@ -70,7 +73,10 @@ def own_template(task: Task) -> str | None:
 
 
 def parse_grade(text: str) -> Grade:
-    """Reads `correct: yes|no` by its group; the last line of that name counts. GradeError if it is none, or says both."""
+    """Parse the grader's answer; the last `correct:` line counts.
+
+    Raise GradeError if it is no clear yes or no.
+    """
     said = [found["said"] for found in _CORRECT.finditer(text)]
     verdict = _VERDICT.match(said[-1]) if said else None
     if verdict is None:
@@ -91,7 +97,10 @@ def _field(text: str, name: str) -> str:
 
 
 def grader_of(task: Task, context: Context) -> tuple[Judge, str]:
-    """The judge and the model for a task: `options.model`, else the variable GRADER_MODEL. UsageError without them."""
+    """Return judge and model for a task: `options.model`, else GRADER_MODEL.
+
+    Raise UsageError without them.
+    """
     model = task.options.get("model") or context.env.get("GRADER_MODEL")
     if context.judge is None or not model:
         missing = "a judge" if context.judge is None else "options.model or GRADER_MODEL"
@@ -108,6 +117,6 @@ def grade(
     *,
     template: str | None = None,
 ) -> Grade:
-    """Asks the judge at temperature 0. GradeError when its answer can't be read."""
+    """Ask the judge at temperature 0. Raise GradeError if its answer can't be read."""
     prompt = grader_prompt(question, response, correct_answer, template)
     return parse_grade(judge.complete([{"role": "user", "content": prompt}], model, 0.0))

@@ -1,7 +1,7 @@
-"""From an answer to its score, once at the end of an attempt and again from the trace alone.
+"""Scoring of an attempt: once at its end, and again from the trace alone.
 
-Whatever a scorer needs from outside (a judge's words, an expression's value in the final page) is an event of
-the trace, so that scoring again asks nobody.
+External inputs of a scorer (a judge's answer, an expression's value in the final page) are events of the
+trace, so that scoring again asks nobody.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stillweb.snapshots.errors import MissingCapability, StillwebError
 Message = Mapping[str, Any]
 Page = Callable[[str], Any]
 
-# How an attempt ended when it gave no answer -> why its score is what it is.
+# End of an attempt without an answer -> reason for its score.
 _REASONS = {
     "none": "the attempt ended without an answer",
     "steps": "the limit of model calls was reached before an answer",
@@ -35,20 +35,20 @@ _FAILED = "scoring failed: "
 
 
 class NotHeld(StillwebError):
-    """A judge is asked what a trace holds no answer to."""
+    """Error for a question to a judge whose answer the trace does not hold."""
 
 
 class AskedJudge(Protocol):
-    """A judge that also says what its answer used (stillweb.harness.models.client.Judge)."""
+    """Judge that also reports the usage of its answer (stillweb.harness.models.client.Judge)."""
 
     def ask(self, messages: Sequence[Message], model: str, temperature: float, session: str) -> Event:
-        """Members of a `model` event: reply, usage, cost, served, aside."""
+        """Return members of a `model` event: reply, usage, cost, served, aside."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """The settings of scoring that hold for a whole run."""
+    """Settings of scoring for a whole run."""
 
     rubrics: Mapping[str, Any] = field(default_factory=dict)  # by base task
     judge: AskedJudge | None = None
@@ -59,11 +59,11 @@ class Evaluator:
     allow_unconfined: bool = False
 
     def rubric(self, task: Task) -> Any:
-        """The compiled side-car of a task, or None."""
+        """Return the compiled side-car of a task, or None."""
         return self.rubrics.get(task.id, self.rubrics.get(task.base or task.id))
 
     def settings(self) -> dict[str, Any]:
-        """What belongs in a trace's header and in the certificate (keys and addresses of judges do not)."""
+        """Return the settings for trace headers and the certificate, without judges' keys and addresses."""
         models = {name: value for name, value in self.env.items() if "MODEL" in name}
         embedder = self.embedder.name if self.embedder else None
         return {
@@ -74,7 +74,7 @@ class Evaluator:
         }
 
     def context(self, task: Task, *, judge: Any, page: Page | None) -> Context:
-        """What the scorer of one task gets."""
+        """Return the context for the scorer of one task."""
         rubric = self.rubric(task)
         rubrics = {} if rubric is None else {task.base or task.id: rubric, task.id: rubric}
         return Context(
@@ -94,7 +94,7 @@ class _TracingJudge:
 
 
 class _Noted:
-    """Stands for a trace's writer while a judge is asked for one that is there already."""
+    """Writer that collects events in memory, for a judge that is asked about an existing trace."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -104,7 +104,10 @@ class _Noted:
 
 
 class _RecordedJudge:
-    """Answers from the `model` events of a trace (`used`); the same question twice gets the two answers in order."""
+    """Judge that answers from the `model` events of a trace (`used`).
+
+    A question that was asked twice gets the two answers in order.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._path = trace.path
@@ -169,7 +172,7 @@ def conclude(
     page: Page | None = None,
     aside: Event | None = None,
 ) -> Score:
-    """Scores an attempt and writes its last two events, `answer` (with `aside`, which no hash covers) and `score`."""
+    """Score an attempt and write its last events: `answer` (with the unhashed `aside`) and `score`."""
     judge = _TracingJudge(evaluator.judge, trace, session) if evaluator.judge else None
     context = evaluator.context(task, judge=judge, page=page and _tracing_page(page, trace))
     result = _score(task, text, end, error, context)
@@ -187,9 +190,9 @@ def conclude(
 
 
 def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
-    """The trace's lines with `answer` and `score` computed anew from the trace alone, header first.
+    """Return the trace's lines, header first, with `answer` and `score` computed again from the trace alone.
 
-    A scoring that failed once and fails again is what it was. Raises what any other scoring raises.
+    A scoring that failed and fails again keeps its old events. Raises what any other scoring raises.
     """
     task = Task.from_json(trace.header["task"])
     answer = trace.last("answer")
@@ -213,10 +216,11 @@ def rescore(trace: Trace, evaluator: Evaluator) -> list[Event]:
 
 
 def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], None]) -> list[Event]:
-    """As `rescore`, of a trace whose header has another task or other settings than its attempt was scored by.
+    """Score a trace whose header has another task or other settings than before; return its lines.
 
-    The evaluator's judge, if it has one, is asked all of its questions where the trace lacks the answer to one; `anew` is
-    told the session before. A judge that then fails is told in the score. Only what judges said for this score is kept.
+    The recorded answers of judges are used if they suffice. Otherwise the evaluator's judge, if any, is asked
+    all questions again, and `anew` is called with the session before. A judge's failure is recorded in the
+    score. Only the judges' answers for this score are kept.
     """
     task, answer = Task.from_json(trace.header["task"]), trace.last("answer")
     assert answer is not None
@@ -248,7 +252,7 @@ def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], No
 
 
 def _with_rows(answer: Event, rows: Any) -> Event:
-    """An answer event with the rows that were read out of it this time, if any were."""
+    """Return an answer event with the rows read from it this time, if any."""
     changed = {name: member for name, member in answer.items() if name != "rows"}
     return changed if rows is None else {**changed, "rows": rows}
 
@@ -264,18 +268,18 @@ def _from_trace(trace: Trace, task: Task, answer: Event, evaluator: Evaluator, j
 
 
 def failed_scoring(task: Task, failure: StillwebError | str) -> Score:
-    """The score of an attempt that could not be scored, with the reason."""
+    """Return the score of an attempt that could not be scored, with the reason."""
     return unscored(task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED), fault="scorer")
 
 
 def scoring_failed(score: Event | None) -> bool:
-    """Whether a score event says that the attempt could not be scored."""
+    """Return True if a score event says that the attempt could not be scored."""
     problems = (score or {}).get("detail", {}).get("problems") or [""]
     return str(problems[0]).startswith(_FAILED)
 
 
 def failure(trace: Trace) -> str:
-    """Why an attempt failed: its agent ended in an error, or its scorer did. "" for one that did not, however wrong it is."""
+    """Return why the agent or the scorer of an attempt failed, or "". A wrong answer is no failure."""
     answer, score = trace.last("answer"), trace.last("score")
     if answer is not None and answer["end"] == "error":
         return str(answer.get("error") or "the agent ended in an error")
@@ -285,7 +289,10 @@ def failure(trace: Trace) -> str:
 
 
 def unjudged(trace: Trace) -> str:
-    """What a judge of this attempt gave that can't be read, "" where all could be: it may be asked again."""
+    """Return what was unreadable in a judge's answer for this attempt, "" if nothing was.
+
+    The judge may be asked again.
+    """
     detail = (trace.last("score") or {}).get("detail", {})
     if detail.get("fault") != "judge":
         return ""
@@ -295,7 +302,7 @@ def unjudged(trace: Trace) -> str:
 
 
 def take_over(trace: TraceWriter, before: Trace) -> None:
-    """Writes what the agent of an earlier attempt did into a new trace, for a judge to be asked again."""
+    """Write the agent's events of an earlier attempt into a new trace, so that a judge can be asked again."""
     for event in before.events:
         if event["event"] not in ("answer", "score", "review") and event.get("purpose") != "judge":
             trace.write(
@@ -315,7 +322,7 @@ def _score(task: Task, text: str | None, end: str, error: str | None, context: C
 
 
 def _split_cells(result: Score, events: Sequence[Event]) -> tuple[list[list[Event]] | None, Score]:
-    """Takes the cells out of a score's detail and says of each where its value and the right one were seen."""
+    """Move the cells out of a score's detail, and add where each value and reference was seen."""
     cells = result.detail.get("cells")
     if cells is None:
         return None, result

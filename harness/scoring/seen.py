@@ -1,4 +1,4 @@
-"""Where a value was seen: in the outputs of an attempt's tool calls, as whole words, after normalisation."""
+"""Search for values in the outputs of an attempt's tool calls, as whole words, after normalisation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Place = dict[str, int]  # {"event": n, "at": code points into that event's outpu
 
 
 class Seen:
-    """An index over the tool outputs of one trace. Each value is looked up once.
+    """Index over the tool outputs of one trace. Each value is searched once.
 
-    Comparison folds case, width (NFKC of single characters, so that offsets stay true) and thousands separators
-    in numbers, and takes white space as one blank. Among Han and kana, which have no blanks, a word may stand anywhere.
+    Comparison folds case, width (NFKC of single characters, so that offsets stay true) and thousands
+    separators in numbers, and takes white space as one blank. Among Han and kana, which have no blanks, a
+    word may stand anywhere.
     """
 
     def __init__(self, events: Iterable[dict[str, Any]]) -> None:
@@ -29,7 +30,7 @@ class Seen:
         self._found: dict[str, list[Place]] = {}
 
     def places(self, value: str | None, most: int = 3) -> list[Place]:
-        """The first places of a value, the earliest event first; [] for an empty or never-seen one."""
+        """Return the first places of a value, the earliest event first; [] for an empty or unseen value."""
         wanted = " ".join(_fold(value or "").split())
         if not wanted:
             return []
@@ -38,7 +39,7 @@ class Seen:
         return self._found[wanted]
 
     def anywhere(self, value: str | None) -> list[Place]:
-        """Where a value was seen as it is written, else in another spelling: what a page says otherwise was seen, too."""
+        """Return where a value was seen as it is written, else where another spelling of it was seen."""
         found = self.places(value)
         others = iter(()) if found or not value else spellings(value)
         return next(filter(None, map(self.places, others)), found)
@@ -47,7 +48,7 @@ class Seen:
         forms = [r"\s+".join(map(re.escape, wanted.split()))]
         parts = [
             max(wanted.split(), key=len)
-        ]  # without one of these no form can be there: quicker than a pattern
+        ]  # a text without any of these parts can't match: faster than the pattern
         if re.fullmatch(r"[1-9]\d{3,40}(\.\d+)?", wanted):
             whole, dot, rest = wanted.partition(".")
             parts.append(re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole) + dot + rest)
@@ -58,7 +59,7 @@ class Seen:
         likely = [(n, text) for n, text in self._texts if any(part in text for part in parts)]
         if not likely:
             return []
-        # Digits may not go on: 12 is not seen in 312, in 12.5 or in 1,012.
+        # Digits must not continue: 12 is not seen in 312, in 12.5 or in 1,012.
         pattern = re.compile(
             rf"(?<!{IN_WORD})(?<!\d[.,])(?:" + "|".join(forms) + rf")(?!{IN_WORD})(?![.,]\d)"
         )

@@ -1,4 +1,4 @@
-"""Scorers for sets of one's own: exact text, a judge, and an expression in the final page."""
+"""Scorers for custom task sets: exact text, a judge, and an expression in the final page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stillweb.snapshots.errors import StillwebError, UsageError
 
 
 def score_exact(task: Task, answer: str | None, context: Context) -> Score:
-    """Right if the answer equals the reference, or one of a list of them, after the common clean-up.
+    """Score an answer as right if it equals the reference, or one of a list, after the common clean-up.
 
-    Options: `fold_case` (default true), `numeric` (default false: compare as exact numbers), `tolerance` (with
-    numeric: largest absolute difference, as text), `last_line` (default false: judge only the last line that
-    isn't blank). Metric: `exact`.
+    Options: `fold_case` (default true), `numeric` (default false: compare as exact numbers), `tolerance`
+    (with numeric: largest absolute difference, as text), `last_line` (default false: judge only the last line
+    that isn't blank). Metric: `exact`.
     """
     options = _options(task, fold_case=True, numeric=False, tolerance="0", last_line=False)
     if "tolerance" in task.options and not options["numeric"]:
@@ -41,10 +41,10 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
 
 
 def score_judged(task: Task, answer: str | None, context: Context) -> Score:
-    """Right if a judge says so, by BrowseComp's grader contract.
+    """Score an answer as right if a judge says so, by BrowseComp's grader contract.
 
-    Options: `model` (else the variable GRADER_MODEL), `template` (in place of the packaged prompt). Metrics:
-    `correct`. A judge that returns nonsense makes the score `unparsable`, never wrong.
+    Options: `model` (else the variable GRADER_MODEL), `template` (replaces the packaged prompt). Metric:
+    `correct`. An unreadable answer of the judge makes the score `unparsable`, never wrong.
     """
     _options(task, model=None, template=None)
     if answer is None or not answer.strip():
@@ -59,10 +59,11 @@ def score_judged(task: Task, answer: str | None, context: Context) -> Score:
 
 
 def score_page(task: Task, answer: str | None, context: Context) -> Score:
-    """Right if a JavaScript expression holds in the attempt's final page (`options.expression`).
+    """Score an attempt as right if a JavaScript expression holds in its final page (`options.expression`).
 
     With a `reference` other than null the expression's value must equal it as JSON; without, it must be true.
-    No final page: status `zero`. An expression that throws: `unparsable`, with the message.
+    Without a final page the status is `zero`. An expression that throws makes it `unparsable`, with the
+    message.
     """
     expression = _options(task, expression=None)["expression"]
     if not isinstance(expression, str) or not expression.strip():
@@ -115,7 +116,7 @@ def _json(value: Any) -> str:
 
 
 def _numbers(value: Any) -> Any:
-    """The value with each number as JavaScript knows it: 5.0 is 5."""
+    """Return the value with numbers as JavaScript knows them: 5.0 is 5."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The table scorer of SGR-Bench (arXiv 2605.22219), exact in fractions.
+"""Table scorer of SGR-Bench (arXiv 2605.22219), exact in fractions.
 
 item_f1 = 2·C_item / (N_gold + N_pred), N_gold = rows·k, N_pred = Σ max(k, len(row))
 row_f1  = 2·C_row / (R_gold + R_pred)
@@ -28,7 +28,7 @@ Row = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class TableScore:
-    """The four metrics and the counts they come from. `pairs[j]` is the gold row that predicted row j is."""
+    """The four metrics and their counts. `pairs[j]` is the gold row of predicted row j, or None."""
 
     item_f1: Fraction
     row_f1: Fraction
@@ -45,7 +45,7 @@ class TableScore:
     pairs: tuple[int | None, ...]
 
     def metrics(self) -> dict[str, float | None]:
-        """The metrics as floats."""
+        """Return the metrics as floats."""
         return {
             "em": float(self.em),
             "item_f1": float(self.item_f1),
@@ -57,10 +57,10 @@ class TableScore:
 def compare_tables(
     gold: Sequence[Row], predicted: Sequence[Row], key: Sequence[int], ordered: bool
 ) -> TableScore:
-    """Scores rows of cells that are already comparable by `==`.
+    """Score rows of cells that are already comparable by `==`.
 
-    `key`: the columns (from 0) that identify a row. An empty cell is never right. Gold rows have one width k;
-    predicted rows may have any.
+    `key` are the columns (from 0) that identify a row. An empty cell is never right. Gold rows have one
+    width k; predicted rows may have any.
     """
     width = len(gold[0]) if gold else max((len(row) for row in predicted), default=0)
     pairs = _align(gold, predicted, key)
@@ -95,7 +95,7 @@ def compare_tables(
 
 
 def _ordered_pairs(places: Sequence[int]) -> int:
-    """Pairs of which the smaller place comes first, not counted pair by pair: 10,000 rows have 50 million."""
+    """Return the number of pairs in ascending order, by bisection: 10,000 rows have 50 million pairs."""
     before: list[int] = []
     ordered = 0
     for place in places:
@@ -106,12 +106,12 @@ def _ordered_pairs(places: Sequence[int]) -> int:
 
 
 def _f1(right: int, gold: int, predicted: int) -> Fraction:
-    # Nothing asked for and nothing given is right.
+    # An empty answer to an empty reference is right.
     return Fraction(2 * right, gold + predicted) if gold + predicted else Fraction(1)
 
 
 def _align(gold: Sequence[Row], predicted: Sequence[Row], key: Sequence[int]) -> list[int | None]:
-    """The n-th predicted row with a key goes to the n-th gold row with it; a key with no content to none."""
+    """Match the n-th predicted row with a key to the n-th gold row with it; an empty key matches no row."""
     places: defaultdict[tuple[str, ...], deque[int]] = defaultdict(deque)
     for place, row in enumerate(gold):
         places[tuple(row[i] for i in key)].append(place)
@@ -124,7 +124,7 @@ def _align(gold: Sequence[Row], predicted: Sequence[Row], key: Sequence[int]) ->
 
 
 def normalise_rows(rows: Sequence[Row], rubric: Rubric, fold_case: bool) -> list[tuple[str, ...]]:
-    """Each cell under its column's rule; cells beyond the columns under none."""
+    """Return the rows with each cell normalised by its column's rule; extra cells have no rule."""
     rules = [rubric.fields.get(name) for name in rubric.columns]
     width = len(rules)
     return [
@@ -134,11 +134,11 @@ def normalise_rows(rows: Sequence[Row], rubric: Rubric, fold_case: bool) -> list
 
 
 def score_table(task: Task, answer: str | None, context: Context) -> Score:
-    """Scores a table answer three ways; the plain metric names are the canonicalised ones.
+    """Score a table answer at three levels; the plain metric names are the canonical level.
 
     `task.reference` is the oracle's text in the required form. The side-car comes from `context.rubrics` by
-    base (or id), else `task.options["rubric"]`, else is compiled from `task.meta`. `fold_case` of the context
-    is recorded in the detail; the forgiven level always folds.
+    id or base, else from `task.options["rubric"]`, else it is compiled from `task.meta`. `fold_case` of the
+    context is recorded in the detail; the forgiven level always folds.
     """
     rubric = rubric_of(task, context)
     reference = task.reference if isinstance(task.reference, str) else ""
@@ -153,7 +153,8 @@ def score_table(task: Task, answer: str | None, context: Context) -> Score:
     if answer is None:
         return _empty(0.0, "zero", {"problems": ["no answer"]})
 
-    metrics: dict[str, float | None] = dict.fromkeys(TABLE_METRICS)  # in this order: the first ranks runs
+    # in this order: the first metric ranks runs
+    metrics: dict[str, float | None] = dict.fromkeys(TABLE_METRICS)
     exact: dict[str, dict[str, str] | None] = {}
     detail: dict[str, Any] = {
         "fold_case": context.fold_case,
@@ -183,7 +184,7 @@ TABLE_METRICS = (*_NAMES, *(f"raw_{name}" for name in _NAMES), *(f"forgiven_{nam
 
 
 def rubric_of(task: Task, context: Context) -> Rubric:
-    """The side-car in force for a task."""
+    """Return the side-car of a task."""
     for name in (task.id, task.base):
         if name is not None and name in context.rubrics:
             return as_rubric(context.rubrics[name])
@@ -215,7 +216,7 @@ def _explain(
     rubric: Rubric,
     fold_case: bool,
 ) -> dict[str, Any]:
-    """The cells, row by row: first the answer's rows, then the gold rows that it lacks."""
+    """Return details with the cells row by row: the answer's rows, then the gold rows missing from it."""
     reference = normalise_rows(gold.rows, rubric, fold_case)
     cells: list[list[dict[str, Any]]] = []
     places: list[dict[str, Any]] = []

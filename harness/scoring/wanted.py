@@ -1,4 +1,4 @@
-"""What a text answer should have been, and where that was seen: what the cells of a table say of themselves."""
+"""Expected answers of text tasks, and where they were seen; the counterpart of a table's cells."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from stillweb.harness.scoring import BEST
 from stillweb.harness.scoring.seen import Place, Seen
 from stillweb.harness.trace import Trace
 
-_MOST = 100  # characters; a longer text is no value that a page shows word for word
+_MOST = 100  # characters; a page doesn't show a longer text word for word
 _SET_AGAINST = (
     "exact",
     "judge",
     "browsecomp",
-)  # scorers that set the answer as a whole against the reference
+)  # scorers that compare the answer as a whole with the reference
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An accepted answer. `seen`: where it stands in tools' outputs, None where nobody looked (right, or a long text).
+    """Accepted answer. `seen` are its places in tools' outputs, None if not searched.
 
-    `asked`: it stands in the question, as in a prompt that holds the pages; then nobody looks elsewhere.
+    Outputs are not searched for a right answer, a long text, or an answer that the question holds (`asked`).
     """
 
     text: str
@@ -31,7 +31,7 @@ class Wanted:
 
 
 def wanted(trace: Trace) -> list[Wanted]:
-    """The accepted answers of a task whose answer is no table; [] where none can be told as text."""
+    """Return the accepted answers of a task whose answer is no table; [] if they are not text."""
     task: dict[str, Any] = trace.header["task"]
     answer, score = trace.last("answer") or {}, trace.last("score") or {}
     reference = task.get("reference")
@@ -57,9 +57,10 @@ def _as_output(text: str) -> dict[str, Any]:
 
 
 def is_right(trace: Trace) -> bool:
-    """Whether every metric of an attempt is the best that there is, but for raw and forgiven forms and the order.
+    """Return True if all metrics have their best value, except raw and forgiven ones and the order.
 
-    In the required order is part of em; the share of ordered pairs is 0 for one row, and free where none is asked for.
+    The required order is part of em. The share of ordered pairs is 0 for one row, and arbitrary if no order
+    is required.
     """
     score = trace.last("score")
     if score is None or score["status"] != "scored":

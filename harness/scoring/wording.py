@@ -1,4 +1,4 @@
-"""Whose words the judges were asked with: the packaged prompts, which are our own, or those that a record brought."""
+"""Wording of the judges' prompts: the packaged ones of this project, or those of a task's record."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _GRADED = ("judge", "browsecomp")
 
 
 def judges_wording(tasks: Iterable[Task]) -> dict[str, list[dict[str, str]]]:
-    """Scorer -> its wordings, each {"wording", "sha256"}; {} where nobody is judged.
+    """Return scorer -> its wordings, each {"wording", "sha256"}; {} if no task is judged.
 
-    `wording` is the version of the packaged prompt (`stillweb-…`, our own after the benchmark's contract), or
-    `options.template` where the record's own took its place; the digest is that of the prompts' texts.
+    `wording` is the version of the packaged prompt (`stillweb-…`, written here after the benchmark's
+    contract), or `options.template` if the record's prompt replaces it; the digest is that of the prompts'
+    texts.
     """
     found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     for task in tasks:

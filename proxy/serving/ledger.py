@@ -299,8 +299,8 @@ def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:
     """Return the hex SHA-256 of a ledger: the requests and answers of each session, without times.
 
     The interleaving of sessions does not matter. With `ordered` false the order within a session does not
-    matter either, as for a browser, which sends requests in parallel: only the entries and their numbers of
-    occurrence do.
+    matter either, as for a browser, which sends requests in parallel. Only the entries count, and how often
+    each occurs.
     """
     lines: list[tuple[str, int, str]] = []
     for entry in entries:

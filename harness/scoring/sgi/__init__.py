@@ -1,1 +1,1 @@
-"""The four scorers of SGI-Bench, each as its authors compute it (`faithful`, quirks included) and as it was meant (`fixed`)."""
+"""Scorers of SGI-Bench, each as its authors compute it (`faithful`) and as intended (`fixed`)."""

@@ -1,7 +1,7 @@
-"""What the four SGI-Bench scorers share: the answer tag, the documented variables, judges asked again.
+"""Helpers of the four SGI-Bench scorers: answer tag, documented variables, prompts of judges.
 
-Two modes: `faithful`, the official result with its quirks, and `fixed`. Both are computed; the context's mode
-decides the metrics, and `detail["differs"]` lists where the two part, with the reason.
+Two modes: `faithful`, the official result with its quirks, and `fixed`. Both are computed. The context's mode
+decides the metrics, and `detail["differs"]` lists the differences with their reasons.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def variable(context: Context, name: str) -> str:
-    """A documented variable of the context, else its default."""
+    """Return a documented variable of the context, or its default."""
     return context.env.get(name) or DEFAULTS[name]
 
 
 def extract_final_answer(text: str) -> str | None:
-    """What stands between the last `<answer>` and the first `</answer>` after it, stripped; None without both."""
+    """Return the stripped text between the last `<answer>` and the next `</answer>`, None without both."""
     start = text.rfind("<answer>")
     end = text.find("</answer>", start) if start >= 0 else -1
     return text[start + len("<answer>") : end].strip() if end >= 0 else None
 
 
 def need_judge(task: Task, context: Context) -> Judge:
-    """The context's judge; UsageError if it has none."""
+    """Return the context's judge. Raise UsageError without one."""
     if context.judge is None:
         raise UsageError(
             f"task {task.id}: scorer {task.scorer!r} needs a judge (GRADER_BASE_URL, GRADER_API_KEY)"
@@ -55,7 +55,7 @@ def need_judge(task: Task, context: Context) -> Judge:
 
 
 def ask(judge: Judge, prompt: str, model: str, temperature: float, system: str | None = None) -> str:
-    """One question to a judge."""
+    """Ask a judge one question."""
     messages = [{"role": "user", "content": prompt}]
     if system is not None:
         messages.insert(0, {"role": "system", "content": system})
@@ -64,16 +64,16 @@ def ask(judge: Judge, prompt: str, model: str, temperature: float, system: str |
 
 @lru_cache(maxsize=1)
 def packaged_prompts() -> dict[str, str]:
-    """The packaged prompts by scorer, that of the `parser`, their `version` and `source`."""
+    """Return the packaged prompts: by scorer, of the `parser`, and their `version` and `source`."""
     text = resources.files("stillweb.harness.scoring.sgi").joinpath("prompts.json").read_text("utf-8")
     value: dict[str, str] = json.loads(text)
     return value
 
 
 def template_of(task: Task, name: str = "judge") -> str | None:
-    """The task's own prompt: `options.template`, a text (the judge's) or an object of `judge` and `parser`.
+    """Return a task's prompt in `options.template`: a text (the judge's) or {judge, parser}; or None.
 
-    UsageError when it is neither, or holds none of the places that the packaged prompt has.
+    Raise UsageError if it is neither, or has none of the packaged prompt's placeholders.
     """
     given = task.options.get("template")
     if given is None or isinstance(given, str):
@@ -90,14 +90,14 @@ def template_of(task: Task, name: str = "judge") -> str | None:
 
 
 def prompt(task: Task, name: str, values: Mapping[str, str]) -> str:
-    """The prompt `judge` or `parser` for a task, its places filled in; braces in the texts stay as they are."""
+    """Return the prompt `judge` or `parser` of a task with its placeholders filled. Other braces are kept."""
     text = template_of(task, name) or packaged_prompts()[task.scorer if name == "judge" else name]
     places = "|".join(map(re.escape, values))
     return re.sub(rf"\{{({places})\}}", lambda found: values[found[1]], text)
 
 
 def parse_answer(task: Task, judge: Judge, model: str, text: str, example: str) -> str:
-    """The parser model's rewriting of an answer, given an example of the form and never the reference (T = 0)."""
+    """Return the answer rewritten by the parser model (T = 0), which never sees the reference."""
     return ask(
         judge,
         f"Text:\n{text}\n",
@@ -108,9 +108,11 @@ def parse_answer(task: Task, judge: Judge, model: str, text: str, example: str) 
 
 
 def json_part(text: str, opening: str, closing: str) -> Any:
-    """The JSON between the first `opening` and the last `closing` bracket. ValueError if there is none.
+    """Return the JSON between the first `opening` and the last `closing` bracket.
 
-    Trailing commas are forgiven, for models write them; NaN and Infinity become texts; nothing is ever evaluated.
+    Raise ValueError if there is none.
+
+    Trailing commas, which models write, are allowed; NaN and Infinity become texts; nothing is evaluated.
     """
     start, end = text.find(opening), text.rfind(closing)
     if start < 0 or end < start:
@@ -127,7 +129,7 @@ def json_part(text: str, opening: str, closing: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """A metric in both modes, and why they differ where they do."""
+    """Metric in both modes, with the reason for a difference."""
 
     faithful: float | None
     fixed: float | None
@@ -137,9 +139,9 @@ class Both:
 def score_of(
     metrics: Mapping[str, Both], context: Context, status: Status, detail: dict[str, Any], problems: list[str]
 ) -> Score:
-    """The score in the context's mode. A metric that neither mode could give leaves the status `unparsable`.
+    """Return the score in the context's mode, `unparsable` if no metric has a value.
 
-    Where the modes part in what is measured (seconds), it is listed under `measured`: it differs each time.
+    Differences in measured metrics (seconds), which change each time, are listed under `measured`.
     """
     differs: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     for name, both in metrics.items():

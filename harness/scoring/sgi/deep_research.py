@@ -1,4 +1,4 @@
-"""SGI-Bench, deep research: exact match of the answer, and the share of steps a judge finds correct."""
+"""Scorer of SGI-Bench's deep research: exact match, and the share of steps that a judge finds correct."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ NUMBER_EXAMPLE, TEXT_EXAMPLE = "0.25", "T cell and B cell"
 
 
 def score_deep_research(task: Task, answer: str | None, context: Context) -> Score:
-    """Metrics em (0 or 1) and step_accuracy (share of the judged steps, None when the judge can't be read;
-    a judgement that is another word is none, and to the official scorer, so faithful, incorrect).
+    """Score with the metrics em (0 or 1) and step_accuracy (share of steps judged correct).
+
+    step_accuracy is None if the judge can't be read. A judgement other than correct or incorrect is no
+    judgement; the official scorer, and so faithful, counts it as incorrect.
 
     Models: SGI_PARSER_MODEL rewrites the answer (it sees an example of the form, never the reference),
-    SGI_DR_GRADER_MODEL judges the steps; both at temperature 0. Faithful: without an answer tag the whole text is
-    the answer, and equality is to the letter. Fixed: no tag is no answer; spelling and exact numbers are equal.
+    SGI_DR_GRADER_MODEL judges the steps; both at temperature 0. Faithful: without an answer tag the whole
+    text is the answer, and texts are equal only to the letter. Fixed: without a tag there is no answer;
+    spellings and numbers of equal value are equal.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -81,7 +84,7 @@ def _judged_steps(text: str) -> list[dict[str, Any]]:
 
 
 def _is_number(text: str) -> bool:
-    """What Python's float() reads, as the official scorer asks."""
+    """Return True if Python's float() reads the text, as in the official scorer."""
     try:
         float(text)
     except ValueError:

@@ -1,9 +1,10 @@
-"""SGI-Bench, dry experiment: a model completes a program's functions; five tests compare what it prints.
+"""Scorer of SGI-Bench's dry experiment: a model completes a program, and five tests check its output.
 
-Each test has a folder with its own data_en.py, run first (10 minutes), and the program, run after (300 s). Output =
-stderr, newline, stdout, stripped; right if equal to the reference or judged equal (2 % on losses).
-PassAll@5 all, @3 at least three, @1 at least one; SER = zero exits / 5; AET = mean seconds, a timeout counting the
-limit. AET, and `detail["measured"]`, differ from run to run: they belong in no hash (see stillweb.harness.scoring.MEASURED).
+Each test has a folder with its own data_en.py, run first (10 minutes), and the program, run after it (300 s).
+The output is stderr, newline, stdout, stripped. It is right if it equals the reference or is judged equal (2
+% on losses). PassAll@5 needs all tests, @3 at least three, @1 at least one; SER = zero exits / 5; AET = mean
+seconds, a timeout counting as the limit. AET and `detail["measured"]` differ from run to run, so no hash
+covers them (see stillweb.harness.scoring.MEASURED).
 """
 
 from __future__ import annotations
@@ -44,13 +45,15 @@ _CODE_EXAMPLE = "\ndef add(a, b):\n    return a+b\n\ndef minus(a, b):\n    retur
 
 
 def score_dry(task: Task, answer: str | None, context: Context) -> Score:
-    """Metrics passall5, passall3, passall1 (0 or 1), ser (0..1), aet (seconds).
+    """Score with the metrics passall5, passall3, passall1 (0 or 1), ser (0..1) and aet (seconds).
 
-    Environment: SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
-    SGI_DRY_EXPERIMENT_DATA_DIR. Missing ones raise MissingCapability (seen to before a
-    run by `stillweb.harness.runs.ready`). Faithful: functions that can't be put in stay as they were in the incomplete
-    program, whose tests are run. Fixed: fenced blocks are tried too; a test whose data failed is named. A test that a
-    judge gave no judgment on has failed; fixed gives no value to what it could have passed.
+    SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
+    SGI_DRY_EXPERIMENT_DATA_DIR. Raise MissingCapability if one is missing (`stillweb.harness.runs.ready`
+    checks this before a run).
+
+    Faithful: functions that can't be replaced stay as in the incomplete program, and its tests are run.
+    Fixed: fenced blocks are tried, too, and a test whose data failed is named. A test without a judge's
+    judgment has failed; fixed gives no value to a metric that it could have changed.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -90,7 +93,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
 
 
 def pass_all(passed: int, tests: int = 5) -> dict[str, float]:
-    """PassAll@5, @3, @1 for a number of passed tests."""
+    """Return PassAll@5, @3, @1 for a number of passed tests."""
     return {
         "passall5": float(passed == tests),
         "passall3": float(passed >= 3),
@@ -111,7 +114,7 @@ def _metrics(tests: list[dict[str, Any]], faithful: bool) -> dict[str, float | N
 
 
 def _program(task: Task, answer: str, context: Context, faithful: bool, problems: list[str]) -> str:
-    """The incomplete program with each function that some reading of the answer has."""
+    """Return the incomplete program with each function that a reading of the answer contains."""
     inside = extract_final_answer(answer)
     text = answer if inside is None else inside
     readings = [text] if faithful else [text, *code_blocks(text), *code_blocks(answer)]
@@ -141,7 +144,7 @@ def _by_parser(
     if context.judge is not None and len(readings) < 50:
         parsed = parse_answer(task, context.judge, variable(context, "SGI_PARSER_MODEL"), text, _CODE_EXAMPLE)
         candidates = [parsed] if faithful else [parsed, *code_blocks(parsed)]
-        readings += candidates  # asked once; the next function is looked for in it first
+        readings += candidates  # asked once; the next function is looked for here first
         for code in candidates:
             try:
                 return replace_function(program, code, name, faithful=faithful)
@@ -190,7 +193,7 @@ def _run_one(
         problems.append(
             f"main_en.py of {place.name} was ended: it used more {result.exceeded} than the limit"
         )
-    # Tracebacks name the folder, which has another name where namespaces are missing.
+    # Tracebacks name the folder, which differs where namespaces are missing.
     output = f"{result.stderr}\n{result.stdout}".strip().replace(result.folder or str(place), ".")
     told: dict[str, Any] = {
         "returncode": result.returncode,
@@ -201,7 +204,7 @@ def _run_one(
         "held": result.held,
         "missing": result.missing,
     }
-    if result.timed_out:  # whatever it printed before: the official runner puts its own words in the place
+    if result.timed_out:  # whatever was printed: the official runner replaces the output by its own message
         return told | {"passed": False, "reason": "timed out"}
     if told["exact"]:
         return told | {"passed": True, "reason": "equal"}

@@ -1,4 +1,7 @@
-"""Putting a model's functions into a program, by the line ranges of its syntax tree. Nothing is run here."""
+"""Replacement of a program's functions by a model's, by line ranges of the syntax tree.
+
+No code is run here.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import re
 
 
 def functions(code: str) -> dict[str, tuple[int, int]]:
-    """Top-level function -> (first, last line), from 1; decorators are outside, as in the official scorer.
+    """Return top-level function -> (first, last line), from 1, without decorators, as in the official scorer.
 
-    SyntaxError if the code is none. Of two functions with one name the last counts.
+    Raise SyntaxError if the text is not code. Of two functions with one name the last counts.
     """
     try:
         tree = ast.parse(code)
-    except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes, or nested beyond reason
+    except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes, or nested too deeply
         raise SyntaxError(str(error)) from error
     return {
         node.name: (node.lineno, node.end_lineno or node.lineno)
@@ -23,17 +26,17 @@ def functions(code: str) -> dict[str, tuple[int, int]]:
 
 
 def replace_function(program: str, code: str, name: str, *, faithful: bool = False) -> str:
-    """`program` with its function `name` as `code` has it. SyntaxError or KeyError says why it can't be.
+    """Return `program` with its function `name` as in `code`. Raise SyntaxError or KeyError if that fails.
 
-    Faithful: as the official scorer cuts lines (a form feed ends one, too) and puts them in: where `code` ends without
-    a line break, the program's next line goes on in the function's last.
+    Faithful: lines are split (also at form feeds) and inserted as in the official scorer: if `code` ends
+    without a line break, the program's next line is appended to the function's last.
     """
     first, last = functions(program)[name]
     start, end = functions(code)[name]
     lines, given = (text.splitlines(keepends=True) if faithful else _lines(text) for text in (program, code))
     body = given[start - 1 : end]
     if not faithful and body and not body[-1].endswith("\n"):
-        body[-1] += "\n"  # without it the next line of the program would be joined on
+        body[-1] += "\n"  # otherwise the next line of the program would be appended
     lines[first - 1 : last] = body
     result = "".join(lines)
     functions(result)
@@ -41,7 +44,7 @@ def replace_function(program: str, code: str, name: str, *, faithful: bool = Fal
 
 
 def same_program(one: str, other: str) -> bool:
-    """Whether two programs differ in blank lines and comments at most."""
+    """Return True if two programs differ at most in blank lines and comments."""
     if one == other:
         return True
     try:
@@ -51,11 +54,11 @@ def same_program(one: str, other: str) -> bool:
 
 
 def _lines(code: str) -> list[str]:
-    """The lines as the syntax tree counts them: a form feed or U+2028 ends none, as splitlines() has it."""
+    """Return the lines as the syntax tree counts them: no form feed or U+2028 ends a line."""
     return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", code)
 
 
 def code_blocks(text: str) -> list[str]:
-    """The contents of fenced blocks, longest first."""
+    """Return the contents of fenced blocks, longest first."""
     blocks = re.findall(r"```[^\n`]*\n(.*?)```", text, re.S)
     return sorted(blocks, key=len, reverse=True)

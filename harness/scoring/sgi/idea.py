@@ -1,4 +1,4 @@
-"""SGI-Bench, idea generation: objective formulas by embeddings, and six votes of three judges a dimension."""
+"""Scorer of SGI-Bench's idea generation: objective formulas by embeddings, and six votes of three judges."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from stillweb.harness.scoring.sgi.idea_formulas import DIMENSIONS
 from stillweb.harness.scoring.sgi.idea_text import official_reading
 from stillweb.harness.task import Task
 
-ATTEMPTS = 5  # how often a judge is asked again whose answer can't be read
+ATTEMPTS = 5  # tries per judge until an answer can be read
 _VOTED = (*DIMENSIONS, "overall")
-_NO_CHOICE = re.compile(r"\bWin\s*A\W+or\W+Win\s*B\b", re.I)  # the prompt's own words, given back
+_NO_CHOICE = re.compile(r"\bWin\s*A\W+or\W+Win\s*B\b", re.I)  # the prompt's own words, repeated
 
 
 def parse_idea(text: str) -> dict[str, Any] | None:
-    """The idea's JSON object: in a fence, the whole text, or between the outer braces. None if there is none."""
+    """Return the idea's JSON object: from a fence, the whole text, or between the outer braces.
+
+    None without one.
+    """
     fenced = re.search(r"```(?:json)?\s*(.*?)```", text, re.S)
     for part in ([fenced[1]] if fenced else []) + [text]:
         try:
@@ -34,9 +37,10 @@ def parse_idea(text: str) -> dict[str, Any] | None:
 
 
 def parse_votes(text: str) -> dict[str, str] | None:
-    """Dimension -> "A" or "B"; None unless all five can be read.
+    """Return dimension -> "A" or "B", or None unless all five votes can be read.
 
-    A dimension's vote stands behind its name, at the start of a line or with a colon: the reasons name the others too.
+    A vote follows the name of its dimension, at the start of a line or with a colon: the reasons name the
+    other dimensions, too.
     """
     votes: dict[str, str] = {}
     text = _NO_CHOICE.sub("", text)
@@ -45,7 +49,7 @@ def parse_votes(text: str) -> dict[str, str] | None:
         begins = rf"^(?:[^\w\n]|[\d_])*{name}\b"
         found = (
             re.search(rf"{begins}\W*{win}", text, re.I | re.M)
-            # Amid a sentence "win a prize" is no vote.
+            # Within a sentence "win a prize" is no vote.
             or re.search(rf"{begins}[^\n]*?\bWin\s*((?-i:[AB]))\b", text, re.I | re.M)
             or re.search(rf"\b{name}\W*:\W*{win}", text, re.I)
         )
@@ -56,12 +60,12 @@ def parse_votes(text: str) -> dict[str, str] | None:
 
 
 def score_idea(task: Task, answer: str | None, context: Context) -> Score:
-    """Metrics final and the four dimensions, each 0..100: (objective·10 + subjective)/2, final their mean.
+    """Score each dimension 0..100 as (objective·10 + subjective)/2, and `final` as their mean.
 
-    Subjective is 100 for a win, else 0, by SGI_JUDGE_MODEL_1..3 at temperature 0.1, each asked in both positions.
-    Faithful reads an answer that is not JSON as the official scorer does, by its sections; the judges see what the mode
-    reads. A vote that stays unreadable after five askings is not cast, and named; fixed gives no value to a dimension that
-    the missing votes could have won.
+    Subjective is 100 for a win, else 0, by SGI_JUDGE_MODEL_1..3 at temperature 0.1, each asked in both
+    positions. Faithful reads an answer that is not JSON as the official scorer does, by its sections; the
+    judges see what the mode reads. A vote that is unreadable after five tries is not cast, and named; fixed
+    gives no value to a dimension that the missing votes could have won.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -121,7 +125,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     }
     if missing and (
         idea is not None or context.mode == "faithful"
-    ):  # fixed gives nothing to no idea, whoever votes
+    ):  # in fixed mode there is no value without an idea, whatever the votes
         detail["fault"] = "judge"
     return score_of(metrics, context, "scored", detail, problems)
 
@@ -141,12 +145,12 @@ def _objective(
     kept = "_raw" if faithful else ""
     steps, gold_steps = idea.get("ImplementationSteps"), record["implementation_steps"]
     order = idea.get("ImplementationOrder")
-    if faithful:  # a text gives its characters; what raises in the official scorer counts 0 there
+    if faithful:  # iterating a text gives its characters; what raises in the official scorer counts 0 there
         items = list(order) if isinstance(order, list | str | Mapping) else []
         order = items if isinstance(steps, Mapping) and all(isinstance(item, str) for item in items) else []
     edge = formulas.distance(embedder, text, recent)
     if faithful and not recent:
-        edge = 10.0  # numpy's mean of nothing is NaN, which the official scorer clips to the most there is
+        edge = 10.0  # numpy's mean of an empty list is NaN, which the official scorer clips to the maximum
     novelty = 0.5 * formulas.distance(embedder, text, known) + 0.5 * edge
     return {
         "effectiveness": formulas.effectiveness(embedder, record["keywords" + kept], text),
@@ -184,7 +188,7 @@ def _vote(
     record: Mapping[str, Any],
     problems: list[str],
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Votes for the generated idea by dimension, and the ballots."""
+    """Return the votes for the generated idea by dimension, and the ballots."""
     names = ("challenge", "limitation", "motivation", "task_objective", "related_work", "existing_solutions")
     background = _paragraphs((name, record[name]) for name in names)
     original = _paragraphs(

@@ -1,4 +1,4 @@
-"""The objective formulas of SGI-Bench's idea generation, each 0..10, and the votes."""
+"""Objective formulas of SGI-Bench's idea generation, each 0..10, and the verdict of the votes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ DIMENSIONS = ("effectiveness", "novelty", "detailedness", "feasibility")
 
 
 def clip(value: float) -> float:
-    """Into 0..10."""
+    """Return the value limited to 0..10."""
     return max(0.0, min(10.0, value))
 
 
 def effectiveness(embedder: Embedder, keywords: Iterable[Any], idea: str) -> float:
-    """clip(cos(keywords, idea)·10)."""
+    """Return clip(cos(keywords, idea)·10)."""
     a, b = embedder.embed([", ".join(str(word) for word in keywords), idea])
     return clip(cosine(a, b) * 10)
 
 
 def distance(embedder: Embedder, idea: str, others: Sequence[str]) -> float:
-    """clip((1 - mean cos(idea, other))·10); 0 with nothing to compare with."""
+    """Return clip((1 - mean cos(idea, other))·10), 0 without others."""
     if not others:
         return 0.0
     mine, *vectors = embedder.embed([idea, *others])
@@ -41,23 +41,26 @@ def distance(embedder: Embedder, idea: str, others: Sequence[str]) -> float:
 
 
 def completeness(sections: Mapping[str, Any]) -> float:
-    """Sections with content, of six, ·10. `Dataset` is read as `Data`."""
+    """Return the share of the six sections that have content, ·10. `Dataset` is read as `Data`."""
     return sum(bool(section(sections, name)) for name in SECTIONS) / len(SECTIONS) * 10
 
 
 def completeness_official(sections: Mapping[str, Any]) -> float:
-    """10 whatever is missing or empty: only sections that are given as null are not counted."""
+    """Return the official completeness: 10, reduced only by null sections, not by missing or empty ones."""
     names = ("Dataset" if name == "Data" else name for name in SECTIONS)
     return sum(sections.get(name, "") is not None for name in names) / len(SECTIONS) * 10
 
 
 def section(sections: Mapping[str, Any], name: str) -> Any:
-    """A section of an idea under its name; the prompt of the set says Dataset where its text says Data."""
+    """Return a section of an idea by name; the prompt of the set says Dataset where its text says Data."""
     return sections.get(name) or (sections.get("Dataset") if name == "Data" else None)
 
 
 def repetition(embedder: Embedder, idea: str) -> float:
-    """clip((mean cosine of pairs of sentences over 10 characters - 0.2)·10); 0 below two sentences."""
+    """Return clip((mean cosine of pairs of sentences - 0.2)·10), for sentences over 10 characters.
+
+    Return 0 below two sentences.
+    """
     sentences = [part.strip() for part in re.split(r"[.!?。！？]", idea) if len(part.strip()) > 10]
     if len(sentences) < 2:
         return 0.0
@@ -66,22 +69,22 @@ def repetition(embedder: Embedder, idea: str) -> float:
 
 
 def length_penalty(characters: int) -> float:
-    """(n-700)/100 over 700 characters, (300-n)/100 below 300, at most 10; 0 for nothing."""
+    """Return (n-700)/100 over 700 characters, (300-n)/100 below 300, at most 10; 0 for an empty text."""
     if characters == 0:
         return 0.0
     return min(max(characters - 700, 300 - characters, 0) / 100, 10.0)
 
 
 def detailedness(complete: float, repeated: float, long: float) -> float:
-    """0.2·completeness + 0.4·(10 - repetition) + 0.4·(10 - length)."""
+    """Return 0.2·completeness + 0.4·(10 - repetition) + 0.4·(10 - length)."""
     return 0.2 * complete + 0.4 * (10 - repeated) + 0.4 * (10 - long)
 
 
 def edges(steps: Mapping[str, Any], order: Sequence[Any], *, faithful: bool) -> set[tuple[str, str]]:
-    """The graph of steps: `a-b` items are edges; a list of step numbers, or nothing usable, is a sequence.
+    """Return the edges between steps: items `a-b`, or the sequence of the steps listed, else of all steps.
 
-    Faithful: numbers are sorted as text and their order is ignored, and so are the steps of a fallback. Fixed:
-    the order given, and steps sorted as numbers.
+    Faithful: numbers are sorted as text and their order is ignored, also for the fallback to all steps.
+    Fixed: the given order is used, and the steps of the fallback are sorted as numbers.
     """
     names = [str(name) for name in steps]
     items = [str(item) for item in order]
@@ -102,7 +105,7 @@ def _natural(name: str) -> tuple[int, str]:
 
 
 def jaccard(a: set[Any], b: set[Any]) -> float:
-    """Shared of all, 1 for two empty sets."""
+    """Return the Jaccard index of two sets, 1 if both are empty."""
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
@@ -114,9 +117,10 @@ def feasibility(
     *,
     faithful: bool,
 ) -> float:
-    """10·(0.6·Jaccard of edges + 0.4·Jaccard of the steps' words); 0 if either has no steps or no order.
+    """Return 10·(0.6·Jaccard of edges + 0.4·Jaccard of words), 0 if either side lacks steps or order.
 
-    With one step there are no edges: faithful, the words alone count; and none do where a step is no text.
+    With one step there are no edges. Faithful: then only the words count, and no words count if a step is not
+    text.
     """
     if not (steps and order and gold_steps and gold_order):
         return 0.0
@@ -137,7 +141,7 @@ def _words(steps: Mapping[str, Any], faithful: bool) -> set[str]:
 
 
 def verdict(dimension: str, votes: int) -> Literal["win", "tie", "lose"]:
-    """Of six votes: over 4 win novelty, over 3 the others; 2 or fewer lose."""
+    """Return the verdict of six votes: over 4 win novelty, over 3 the others; 2 or fewer lose."""
     if votes > (4 if dimension == "novelty" else 3):
         return "win"
     return "lose" if votes <= 2 else "tie"

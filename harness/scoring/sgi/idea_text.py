@@ -1,8 +1,8 @@
-"""What the official scorer of SGI-Bench's idea generation reads of an answer: strict JSON, else scraps of it.
+"""Official reading of an idea by SGI-Bench's scorer: strict JSON, else sections found by patterns.
 
-Where neither the first fence nor the whole answer is JSON (prose around it, a backslash of a formula, a text cut off),
-each section is looked for by itself: under its name with quotes, up to the next quote of any kind; else as a numbered
-heading, up to the next one.
+If neither the first fence nor the whole answer is JSON (prose around it, a backslash of a formula, a
+truncated text), each section is searched separately: under its quoted name, up to the next quote of any kind;
+else as a numbered heading, up to the next one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOW = re.S | re.I
 
 
 def official_reading(answer: str) -> Any:
-    """The JSON of an answer, of any type; where there is none, an object of the sections that were found in it."""
+    """Return the JSON of an answer, of any type, or else an object of the sections found in it."""
     fenced = _FENCE.search(answer)
     for text in ([fenced[1].strip()] if fenced else []) + [answer]:
         try:
@@ -34,13 +34,13 @@ def official_reading(answer: str) -> Any:
 
 
 def _places(answer: str, named: str, heading: str, following: str) -> Iterator[str]:
-    """The text of a section by each of the two patterns."""
+    """Yield the text of a section by each of the two patterns."""
     if quoted := re.search(named, answer, _HOW):
         yield quoted[1].strip()
     begun = re.search(rf"{heading}([:\s-]+)", answer, _HOW)
     if begun is None:
         return
-    # The last line break before the next heading: an earlier one leaves the same text, stripped.
+    # The last line break before the next heading; an earlier one gives the same text after strip().
     next_one = re.compile(rf"\n[^\S\n]*(?:{following})" if following else r"\Z", re.I)
     ended = next_one.search(answer, begun.end()) or next_one.search(answer, begun.start(1) + 1)
     if ended:
@@ -63,9 +63,9 @@ def _metrics(text: str) -> dict[str, str] | None:
 
 _TEXT = r"[\"']?\s*:\s*[\"'](.*?)[\"']"
 _ENTRIES = r"[\"']?\s*:\s*\{(.*?)\}"
-_MORE = r"(?=\s*,\s*[\"'])"  # a further member, or the pattern goes on to a later end
+_MORE = r"(?=\s*,\s*[\"'])"  # a further member; otherwise the pattern continues to a later end
 
-# Section -> its pattern by name, its numbered heading, what follows that, and how its text is read.
+# Section -> pattern by name, numbered heading, what follows that, and the parser of its text.
 _SECTIONS: dict[str, tuple[str, str, str, Callable[[str], Any]]] = {
     "Idea": ("Idea" + _TEXT, r"1\.\s*Idea", r"2\.|Implementation", str),
     "ImplementationSteps": (

@@ -1,4 +1,4 @@
-"""SGI-Bench's run file, for scripts that start runs from one: models, data sets, and how to run."""
+"""Run file of SGI-Bench, for scripts that start runs from one: models, data sets, and run options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATASETS = {
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the run file. `api_key` is the name of a variable, never a key."""
+    """Model of the run file. `api_key` is the name of a variable, never a key."""
 
     name: str
     api_model_name: str
@@ -33,7 +33,7 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class DatasetEntry:
-    """A data set of the run file."""
+    """Data set of the run file."""
 
     dataset_id: str
     splits: tuple[str, ...] = ("test",)
@@ -41,7 +41,7 @@ class DatasetEntry:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """The run file of the guide: models, data sets, and how to run. `limit` is None unless demo_mode."""
+    """Run file of SGI-Bench's guide. `limit` is None unless demo_mode is set."""
 
     models: tuple[ModelEntry, ...]
     datasets: tuple[DatasetEntry, ...]
@@ -52,12 +52,12 @@ class RunFile:
 
     @property
     def limit(self) -> int | None:
-        """How many samples of each set to run."""
+        """Number of samples to run of each set, None for all."""
         return self.demo_limit if self.demo_mode else None
 
 
 def load_run_file(path: str | Path) -> RunFile:
-    """Reads and checks a run file (YAML). DamagedInput names the member that is missing, unknown or wrong."""
+    """Read and check a run file (YAML). Raise DamagedInput naming a missing, unknown or wrong member."""
     try:
         document = yaml.safe_load(Path(path).read_text("utf-8-sig"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The environment and fixtures of SGI-Bench's dry experiments (stillweb.harness.runs.ready asks for them)."""
+"""Environment and fixtures of SGI-Bench's dry experiments (checked by stillweb.harness.runs.ready)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
-# Number of the sample -> folder below data/ into which its fixture goes.
+# Number of the sample -> folder below data/ for its fixture.
 FIXTURES = {"0200": ".", "0206": "mnist_raw", "0236": "em_3d_user_study"}
 
 
 def find_environment(name: str) -> Path:
-    """The Python of a conda environment of that name, or of an environment (conda or virtual) in that folder."""
+    """Return the Python of the conda environment `name`, or of the environment in that folder."""
     folder = Path(name).expanduser()
     if "/" in name or folder.is_dir():
         return _python(folder, name)
@@ -41,17 +41,17 @@ def _python(folder: Path, name: str) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         raise MissingCapability(f"SGI_CONDA_ENV {name!r}: no {python}")
-    return python.absolute()  # not resolve(): the link's own place is what makes it that environment
+    return python.absolute()  # not resolve(): the path of the link is what selects the environment
 
 
 def environment_of(python: Path) -> dict[str, str]:
-    """What activating the environment would set: its programs come first."""
+    """Return the variables that activating the environment would set, with its programs first in PATH."""
     prefix = python.parent.parent
     return {"PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(prefix)}
 
 
 def execution_seconds(text: str) -> float:
-    """The limit SGI_EXECUTION_TIMEOUT in seconds; UsageError where it is none."""
+    """Return SGI_EXECUTION_TIMEOUT in seconds. Raise UsageError if it is not a number of seconds."""
     try:
         seconds = float(text)
     except ValueError:
@@ -62,7 +62,10 @@ def execution_seconds(text: str) -> float:
 
 
 def check_fixtures(tasks: Iterable[Task], env: Mapping[str, str]) -> None:
-    """MissingCapability for the first dry experiment whose data files are not where SGI_DRY_EXPERIMENT_DATA_DIR says."""
+    """Raise MissingCapability for the first dry experiment without its data files.
+
+    They are expected in SGI_DRY_EXPERIMENT_DATA_DIR.
+    """
     folder = env.get("SGI_DRY_EXPERIMENT_DATA_DIR", "")
     for number in sorted({task.id[-4:] for task in tasks} & set(FIXTURES)):
         place = Path(folder or "/nonexistent") / f"SGI_DryExperiment_{number}"

@@ -1,8 +1,9 @@
-"""SGI-Bench, wet experiment: a protocol in pseudo-code against a reference protocol. No judge.
+"""Scorer of SGI-Bench's wet experiment: compares a protocol in pseudo-code with a reference. No judge.
 
-Sequence similarity = 1 - inversions / (n(n-1)/2), parameter accuracy = 1 - errors / max(len), final = their mean.
-Official: action names are compared as text at the same positions, so ABC against XYZ is 1; unequal lengths give 0; a
-step without parameters is read with the one after it. Fixed: by the actions' ranks in the reference; actions that one side lacks cost the pairs they would be in.
+Sequence similarity = 1 - inversions / (n(n-1)/2), parameter accuracy = 1 - errors / max(len), final = their
+mean. Official: action names at the same positions are compared as text, so ABC against XYZ is 1; unequal
+lengths give 0; a step without parameters is read together with the next one. Fixed: actions are compared by
+their ranks in the reference; missing actions cost the pairs that they would be in.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PARAMETER = re.compile(r"(\w+)\s*=\s*(.*)", re.S)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`output = <action>(key=value, …)`; values without their quotes."""
+    """Step `output = <action>(key=value, …)` of a protocol; values without their quotes."""
 
     output: str
     action: str
@@ -31,17 +32,18 @@ class Step:
 
 
 def parse_steps(text: str, *, faithful: bool = False) -> list[Step]:
-    """The steps of a protocol, in order. What isn't a step is passed over; a step never closed is none.
+    """Return the steps of a protocol, in order. Other text is skipped, and so is a step that is never closed.
 
-    Faithful: a step without parameters goes on to the next one's bracket, as the official pattern reads it.
+    Faithful: a step without parameters extends to the next one's bracket, as the official pattern reads it.
     """
     steps: list[Step] = []
     place = 0
     while head := _HEAD.search(text, place):
-        # The official pattern takes all white space behind the head first, the line break of its own bracket too.
+        # The official pattern first takes all white space after the head, including the line break before a
+        # bracket.
         end = (_END.search(text, head.end()) if faithful else None) or _END.search(text, head.start(3))
         if end is None:
-            # None of the heads from here on is closed.
+            # No head from here on is closed.
             break
         inputs: dict[str, str] = {}
         for line in text[head.start(3) : end.start()].split("\n"):
@@ -58,7 +60,7 @@ def parse_steps(text: str, *, faithful: bool = False) -> list[Step]:
 
 
 def sequence_official(gold: list[str], predicted: list[str]) -> float:
-    """The official similarity: pairs whose names compare the other way round at the same positions."""
+    """Return the official similarity, with inversions by names compared as text at the same positions."""
     if len(gold) != len(predicted):
         return 0.0
     n = len(gold)
@@ -73,9 +75,10 @@ def sequence_official(gold: list[str], predicted: list[str]) -> float:
 
 
 def sequence_fixed(gold: list[str], predicted: list[str]) -> float:
-    """Pairs of shared actions in the reference's order, of all pairs of the longer protocol.
+    """Return the share of action pairs in the reference's order, of all pairs of the longer protocol.
 
-    The n-th action of a name goes to the n-th of that name in the reference. One step or none: 1 if equal.
+    The n-th action of a name is matched with the n-th of that name in the reference. Protocols of at most one
+    step: 1 if equal.
     """
     n = max(len(gold), len(predicted))
     if n <= 1:
@@ -89,11 +92,11 @@ def sequence_fixed(gold: list[str], predicted: list[str]) -> float:
 
 
 def parameter_accuracy(gold: list[Step], predicted: list[Step]) -> float:
-    """1 - steps with an error / steps of the longer protocol.
+    """Return 1 - (steps with an error / steps of the longer protocol).
 
-    A step is in error if at its position the action or the set of keys differs, or an input that another step
-    made is matched with one that isn't, or is made by a step that isn't the counterpart. Literals may differ.
-    ZeroDivisionError when both are empty, as in the official scorer.
+    A step is in error if the action or the set of keys at its position differs, or if an input made by
+    another step is matched with a literal or with the output of a step that isn't its counterpart. Literals
+    may differ. Raises ZeroDivisionError when both are empty, as in the official scorer.
     """
     made_gold = {step.output for step in gold}
     made_predicted = {step.output for step in predicted}
@@ -118,9 +121,9 @@ def parameter_accuracy(gold: list[Step], predicted: list[Step]) -> float:
 
 
 def score_wet(task: Task, answer: str | None, context: Context) -> Score:
-    """Metrics final, sequence_similarity, parameter_accuracy, each 0..1.
+    """Score with the metrics final, sequence_similarity and parameter_accuracy, each 0..1.
 
-    Without an answer tag the whole text is read, as the official scorer does.
+    Without an answer tag the whole text is read, as in the official scorer.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")

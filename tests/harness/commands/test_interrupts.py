@@ -200,16 +200,17 @@ def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
 def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
     program = tmp_path / "agent.sh"
-    program.write_text("#!/bin/sh\n[ -e slow ] || { echo A page; exit; }\necho $$ >> began\nsleep 600\n")
+    program.write_text('#!/bin/sh\n[ "$SLOW" ] || { echo A page; exit; }\nsleep 600\n')
     program.chmod(0o755)
-    words[words.index("--agent") + 1] = f"command:{program}"
-    (tmp_path / "slow").touch()
-    started = Started(*words, cwd=tmp_path)
-    until((tmp_path / "began").exists, started)
+    agent = {"agent": "command", "command": [str(program)], "pass_env": ["SLOW"]}
+    (tmp_path / "agent.yaml").write_text(json.dumps(agent))
+    words[words.index("--agent") + 1] = str(tmp_path / "agent.yaml")
+    started = Started(*words, cwd=tmp_path, env={"SLOW": "yes"})
+    until(lambda: bool(waiting.running(f"sh\0{program}")), started)
     started.interrupt()
     done = started.end()
     assert (done.code, done.said) == (130, INTERRUPTED)
-    (tmp_path / "slow").unlink()
+    assert not waiting.running(f"sh\0{program}")
     again = stillweb(*words, "--json", cwd=tmp_path)
     assert again.code == 0, again
     assert json.loads(again.out)["statuses"]["scored"] == 1
@@ -218,14 +219,14 @@ def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
 def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
     """Programs of attempts, which have sessions of their own, went on for ever."""
     program = tmp_path / "agent.sh"
-    program.write_text("#!/bin/sh\ntouch began\nsleep 600\n")
+    program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
     words[words.index("--agent") + 1] = f"command:{program}"
     server = ["replay", make(tmp_path / "served")]
     # said, as this process may itself run under nohup
     hears, deaf = (partial(signal.signal, signal.SIGHUP, how) for how in (signal.SIG_DFL, signal.SIG_IGN))
-    for command, begun in ((words, (tmp_path / "began").exists), (server, None)):
+    for command, begun in ((words, lambda: bool(waiting.running(f"sh\0{program}"))), (server, None)):
         started = Started(*command, cwd=tmp_path, preexec_fn=hears)
         if begun:
             until(begun, started)

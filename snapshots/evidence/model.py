@@ -85,7 +85,7 @@ class Model:
     """What the recording of one site shows of which events decide which answers."""
 
     def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]]) -> None:
-        """`recorded`: session, event, answer and parts of the request, in order."""
+        """Learn from `recorded`: session, event, answer and parts of each request, in order."""
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)

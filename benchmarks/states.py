@@ -16,7 +16,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 from urllib.parse import urljoin
 
@@ -30,7 +29,6 @@ from stillweb.snapshots.matching.ladder import Matcher, Store
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded
 
-HERE = Path(__file__).parent
 RECORDED, RANDOM = "as recorded", "random"
 CHANGED = ("shuffled", "left out", "repeated", "swapped", "mixed")  # how a recorded walk is changed
 FOLLOWED = 0.2  # confidence from which the measured client goes on with an answer
@@ -151,12 +149,14 @@ class Client:
     def __init__(self, clock: int) -> None:
         self._jar: dict[str, str] = {}
         self._hidden: dict[str, str] = {}
-        self._clock = 1735689600000 + clock * 86_400_000
+        self._clock = (
+            1735689600000 + clock * 1000
+        )  # as the store dates its captures: from 2025-01-01, a second each
 
     def request(self, template: Request) -> Request:
         """Return the request that this client makes of a template."""
         if b"__" in template.body or "__" in template.url:
-            self._clock += 1717
+            self._clock += 717
             known = {**self._hidden, "clock": str(self._clock)}
             body = PLACE.sub(lambda m: known.get(m[1], "none"), template.body.decode())
             url = PLACE.sub(lambda m: known.get(m[1], "none"), template.url)
@@ -409,13 +409,6 @@ def _recorded(name: str, steps: list[Step], threshold: float) -> str:
     )
 
 
-ABOUT = """# States: servers that remember
-
-Written by `python -m benchmarks.states --keep`.
-
-"""
-
-
 @click.command()
 @click.option("--engine", default="states", show_default=True, help="An engine by name, or MODULE:NAME.")
 @click.option("--seeds", default=12, show_default=True, help="Recordings of each server.")
@@ -427,7 +420,6 @@ Written by `python -m benchmarks.states --keep`.
 @click.option("--each", is_flag=True, help="Print a row for each server.")
 @click.option("--threshold", default=DEFAULT, show_default=True, help="The least confidence that is served.")
 @click.option("--wrong", is_flag=True, help="List the served wrong answers by request.")
-@click.option("--keep", is_flag=True, help="Write STATES.md.")
 def main(
     engine: str,
     seeds: int,
@@ -437,7 +429,6 @@ def main(
     each: bool,
     threshold: float,
     wrong: bool,
-    keep: bool,
 ) -> None:
     """Measure an engine on servers that remember, and print the tables."""
     made = engine_named(engine)
@@ -461,8 +452,6 @@ def main(
         )  # fmt: skip
         for (server, what), count in worst.most_common(60):
             click.echo(f"{count:4d} {server}: {what}")
-    if keep:
-        (HERE / "STATES.md").write_text(ABOUT + text + "\n")
 
 
 if __name__ == "__main__":

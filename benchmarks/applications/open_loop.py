@@ -20,8 +20,8 @@ from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import decode
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.keystore import state_dir
 from stillweb.snapshots.secrets.redact import Redactor
-from stillweb.snapshots.secrets.redaction_key import state_dir
 from stillweb.snapshots.snapshot import Snapshot
 
 ASSET = re.compile(r"javascript|text/css|image/|font|wasm|octet-stream")

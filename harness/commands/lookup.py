@@ -68,7 +68,7 @@ def command(
         else:
             entry, capture = _told(snapshot, request, accept)
     answer: dict[str, Any] = {name: entry[name] for name in ("verdict", "ambiguous", "state")}
-    answer |= {name: entry[name] for name in ("derived", "why") if name in entry}
+    answer |= {name: entry[name] for name in ("confidence", "grounds", "derived", "why") if name in entry}
     if capture is not None:
         answer["capture"] = {
             "url": capture.url,
@@ -84,9 +84,11 @@ def command(
         print_json(answer)
     else:
         click.echo(f"{answer['verdict']}{' (ambiguous)' if answer['ambiguous'] else ''}")
-        for name in ("derived", "why"):
+        for name in ("confidence", "derived", "why"):
             if name in answer:
                 click.echo(f"  {name}: {answer[name]}")
+        for ground in answer.get("grounds", ()):
+            click.echo(f"  ground: {ground}")
         if capture is not None:
             for name, value in answer["capture"].items():
                 click.echo(f"  {name}: {value}")
@@ -109,4 +111,8 @@ def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, 
     with Ledger() as ledger:
         answerer = Answerer(snapshot, ledger, accept=accept)
         reply = answerer.answer(request, answerer.line(DEFAULT_SESSION))
-        return ledger.entries()[0], reply.capture
+        entry = ledger.entries()[0]
+        likeliest = answerer.matcher.lookup(request, answerer.matcher.session(), accept=accept)
+        if likeliest.grounds is not None:
+            entry["confidence"], entry["grounds"] = likeliest.hundredths, likeliest.grounds()
+        return entry, reply.capture

@@ -39,6 +39,23 @@ class Event:
     parameters: Parameters
     ids: frozenset[str]  # the numbers of its path and the values that it sends
     said: int = 0
+    status: int = 0  # of the answer
+    fields: tuple[str, ...] = ()  # values of the header fields that an application made up
+
+    @property
+    def done(self) -> int:
+        """Return a number for what the request did: its key, and the fields that an application made up."""
+        return mix(self.key, self.fields) if self.fields else self.key
+
+    @property
+    def confirmed(self) -> bool:
+        """Return True for a write that is answered by a redirect."""
+        return 300 <= self.status < 400 and self.kind in ("write", "weak write")
+
+    @property
+    def away(self) -> bool:
+        """Return True if the answer sends its client away: to another page, or because of who it is."""
+        return (300 <= self.status < 400 and self.status != 304) or self.status in (401, 403)
 
     @property
     def safe(self) -> bool:
@@ -83,9 +100,8 @@ def event_of(
     if status >= 400 and request.method not in SAFE_METHODS:
         name, kind = name + " refused", "weak write"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
-    return Event(
-        name, kind, mix(key, request.header("if-match") or ""), values, frozenset(v for _, v in values), said
-    )
+    shown = frozenset(v for _, v in values)
+    return Event(name, kind, mix(key, request.header("if-match") or ""), values, shown, said, status)
 
 
 def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
@@ -135,8 +151,8 @@ class History:
         self._places.setdefault(event.type, []).append(len(self.events))
         self._keys.setdefault(event.key, []).append(len(self.events))
         chain = self._chains.setdefault(event.type, [0])
-        chain.append(hash((chain[-1], event.key)))
-        self.marks.append(hash((self.marks[-1], event.key)))
+        chain.append(hash((chain[-1], event.done)))
+        self.marks.append(hash((self.marks[-1], event.done)))
         self.events.append(event)
 
     def drop(self) -> None:
@@ -155,6 +171,11 @@ class History:
         """Return a number for the events of one type before `place`; equal where they are."""
         places = self._places.get(kind)
         return self._chains[kind][bisect_left(places, place)] if places else 0
+
+    def of(self, kind: str, place: int) -> list[Event]:
+        """Return the events of one type before `place`."""
+        places = self._places.get(kind, [])
+        return [self.events[p] for p in places[: bisect_left(places, place)]]
 
     def places(self, kinds: Iterable[str]) -> list[int]:
         """Return the places of the events of some types, in order."""

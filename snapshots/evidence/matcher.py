@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.equality import Equality
 from stillweb.snapshots.evidence.events import Event, History, event_of
+from stillweb.snapshots.evidence.explain import grounds
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
-from stillweb.snapshots.evidence.parts import CLOCKS, cookie_parts, header_parts, issued_in, rule_parts
+from stillweb.snapshots.evidence.parts import (
+    CLOCKS,
+    cookie_parts,
+    header_parts,
+    issued_in,
+    made_up,
+    rule_parts,
+)
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket, request_key
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, reduced
@@ -61,12 +70,15 @@ class SiteSession:
 class EvidenceSession(Session):
     """A session whose past is weighed by the model."""
 
-    __slots__ = ("_matcher", "noted", "past")
+    __slots__ = ("_matcher", "noted", "offered", "past")
 
     def __init__(self, name: str, matcher: EvidenceMatcher) -> None:
         super().__init__(name)
         self.past: dict[str, SiteSession] = defaultdict(SiteSession)
         self._matcher = matcher
+        self.offered: deque[Capture] = deque(
+            maxlen=REMEMBERED
+        )  # captures that lookups found, the latest last
         self.noted: str | None = None  # the site at which the last lookup noted a miss
 
     def answered(self, lookup: Answered) -> None:
@@ -130,7 +142,7 @@ class SiteEvidence:
                 if words:
                     asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
             recorded.append((session, asked.event, label, asked.parts))
-            keep_cookies(given[session], head, asked.event)
+            keep_cookies(given[session], head, asked)
         self.model = Model(recorded)
 
     def masked(self, request: Request) -> int:
@@ -166,9 +178,11 @@ class SiteEvidence:
         parts |= header_parts(request, self.vary.get(key, ()))
         parts |= cookie_parts(request, given)
         if response is None:
-            return Asked(event_of(request, normal), parts)
-        media, location = response.header("content-type") or "", response.header("location") or ""
-        return Asked(event_of(request, normal, response.status, media, location, said), parts)
+            event = event_of(request, normal)
+        else:
+            media, location = response.header("content-type") or "", response.header("location") or ""
+            event = event_of(request, normal, response.status, media, location, said)
+        return Asked(replace(event, fields=made_up(parts)), parts)
 
 
 def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:
@@ -178,12 +192,15 @@ def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
-def keep_cookies(given: dict[tuple[str, str], str], head: Response, event: Event) -> None:
-    """Note the cookies that an answer gives to its client."""
+def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
+    """Note which request made a site give its client a cookie; one that only reads renews what the client had."""
     for line in set_cookies(head.headers):
         name, equals, value = line.partition(";")[0].partition("=")
         if equals:
-            given[name.strip(), value.strip().strip('"')] = f"{event.key:x}"
+            giver = f"{asked.event.key:x}"
+            if asked.event.safe:
+                giver = asked.parts.get(f"~cookie given {name.strip()}", giver)
+            given[name.strip(), value.strip().strip('"')] = giver
 
 
 class EvidenceMatcher(Matcher):
@@ -288,13 +305,15 @@ class EvidenceMatcher(Matcher):
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
             lookup.capture, lookup.verdict, lookup.rule = None, MISS, None
             lookup.why = (*lookup.why, "ambiguous" if refused else "confidence")
-        if lookup.capture is None:
+        if lookup.capture is not None:
+            own.offered.append(lookup.capture)
+        else:
             failed = None if candidates else self.failing.find(request, key, accepted.level)
             if failed is not None:
                 lookup.failed, lookup.verdict = failed, failed.failure.verdict
             elif session is not None and not lookup.irrelevant:
                 own.strayed(site, request, key.canonical)
-                self._note(own, site, evidence.asked(request, key.canonical, past.given).event)
+                self._note(own, site, evidence.asked(request, key.canonical, past.given))
         return lookup
 
     def _chosen(
@@ -308,7 +327,7 @@ class EvidenceMatcher(Matcher):
         accepted: Accept,
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
-        asked = evidence.asked(request, key.canonical, past.given, served=session.served)
+        asked = evidence.asked(request, key.canonical, past.given, served=session.offered)
         told = session.told.get(site_of(request.url))
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
@@ -363,6 +382,9 @@ class EvidenceMatcher(Matcher):
                 doubts = (cut_short, no_fragment, other_kind, other_reader, other_type)
                 if now.unsure or any(doubt(capture, fit, now) for doubt in doubts):
                     lookup.confidence *= DOUBT
+                lookup.grounds = partial(
+                    grounds, evidence.model, event_key, answer, (past.history, len(past.history)), asked.parts
+                )
                 return lookup
         return missed
 
@@ -426,11 +448,13 @@ class EvidenceMatcher(Matcher):
         evidence, past = self.evidence(site), session.past[site]
         label = evidence.equality.label(capture)
         key = request_key(request).canonical
-        event = evidence.asked(request, key, past.given, response=head, said=label).event
-        self._note(session, site, event, head)
+        asked = evidence.asked(request, key, past.given, response=head, said=label)
+        self._note(session, site, asked, head)
 
     def note_live(self, session: EvidenceSession, request: Request, response: Response) -> None:
         """Note that a session was answered by a live server."""
+        if session.secrets is not None:
+            request = session.secrets.request(request)
         site = site_of(request.url)
         evidence, past = self.evidence(site), session.past[site]
         if session.noted == site:
@@ -438,15 +462,15 @@ class EvidenceMatcher(Matcher):
         session.noted = None
         label = evidence.equality.label_of(response)
         key = request_key(request).canonical
-        event = evidence.asked(request, key, past.given, response=response, said=label).event
-        self._note(session, site, event, response)
+        asked = evidence.asked(request, key, past.given, response=response, said=label)
+        self._note(session, site, asked, response)
         session.noted = None
 
-    def _note(self, session: EvidenceSession, site: str, event: Event, head: Response | None = None) -> None:
-        past = session.past[site]
+    def _note(self, session: EvidenceSession, site: str, asked: Asked, head: Response | None = None) -> None:
+        past, event = session.past[site], asked.event
         if event.kind != "beacon":
             past.history.add(event)
             session.noted = site if head is None else None
         if head is not None:
             past.last[event.key] = event.said
-            keep_cookies(past.given, head, event)
+            keep_cookies(past.given, head, asked)

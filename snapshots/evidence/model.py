@@ -8,6 +8,7 @@ contradict dies. The chance of an answer is the sum of the posteriors that predi
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,8 @@ NO_PARTS: Parts = {}
 PART = "~"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
+Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
+_WORD = re.compile(r"[a-z]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Observation:
     before: int | None
     capture: int  # its number in the order of the recording
     parts: Parts
+    away: bool = False  # whether the answer sent its client away
 
     def mark(self, t: str) -> int | str:
         """Return what a type or part was before this answer; equal where it is the same."""
@@ -81,7 +85,7 @@ class Model:
     """What the recording of one site shows of which events decide which answers."""
 
     def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]]) -> None:
-        """`recorded`: session, event, answer and parts of the request, in order."""
+        """Learn from `recorded`: session, event, answer and parts of each request, in order."""
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
@@ -90,7 +94,9 @@ class Model:
             history = self.histories[session]
             target = self.targets.setdefault(event.key, Target(event))
             target.observations.append(
-                Observation(history, len(history), answer, before.get((session, event.key)), number, parts)
+                Observation(
+                    history, len(history), answer, before.get((session, event.key)), number, parts, event.away
+                )
             )
             for part in parts:
                 self.kinds.setdefault(part, part)
@@ -107,8 +113,11 @@ class Model:
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
-        self.kind_decides = dict(priors.DECIDES)
-        self.decides = {t: self._of_kind(kind) for t, kind in self.kinds.items()}
+        self._words = _Words(
+            t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
+        )
+        self._kind_decides: dict[Related, float] = {}
+        self._decides: dict[Related, float] = {}
         self._learn_priors()
 
     # Priors
@@ -116,53 +125,57 @@ class Model:
     def _learn_priors(self) -> None:
         """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
         tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
-        for _ in range(priors.ROUNDS):
-            decided: dict[str, float] = defaultdict(float)
-            tested: dict[str, float] = defaultdict(float)
-            self._posteriors.clear()
-            self._candidates.clear()
-            for key in tested_keys:
-                found = self.posterior(key)
-                inclusion: dict[str, float] = defaultdict(float)
-                for h in found:
-                    for t, _ in h.types:
-                        inclusion[t] += h.probability
-                for first, members in self._candidates[key].groups.items():
-                    for t, share in members:
-                        tested[t] += share if len(members) > 1 else 1
-                        decided[t] += inclusion[first] * share
-            of_kind: dict[str, list[float]] = {k: [0.0, 0.0] for k in priors.KINDS}
-            for t, kind in self.kinds.items():
-                if tested[t] and kind in of_kind:  # each type counts once at most
-                    of_kind[kind][0] += decided[t] / max(1.0, tested[t])
-                    of_kind[kind][1] += min(1.0, tested[t])
-            self.kind_decides = {
-                k: (priors.KIND_STRENGTH * priors.DECIDES[k] + n) / (priors.KIND_STRENGTH + d)
-                for k, (n, d) in of_kind.items()
-            }
-            self.decides = {
-                t: _bounded((strength(t) * self._of_kind(kind) + decided[t]) / (strength(t) + tested[t]))
-                for t, kind in self.kinds.items()
-            }
+        decided: dict[Related, float] = defaultdict(float)
+        tested: dict[Related, float] = defaultdict(float)
+        for key in tested_keys:
+            found, about = self.posterior(key), self.targets[key].event.type
+            inclusion: dict[str, float] = defaultdict(float)
+            for h in found:
+                for t, _ in h.types:
+                    inclusion[t] += h.probability
+            for first, members in self._candidates[key].groups.items():
+                for t, share in members:
+                    tested[self._related(t, about)] += share if len(members) > 1 else 1
+                    decided[self._related(t, about)] += inclusion[first] * share
+        of_kind: dict[Related, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for (t, related), count in sorted(tested.items(), key=repr):
+            if not t.startswith(PART):  # each type counts once at most
+                sums = of_kind[self.kinds[t], related]
+                sums[0] += decided[t, related] / max(1.0, count)
+                sums[1] += min(1.0, count)
+        for (kind, related), (n, d) in of_kind.items():
+            prior = self._of_kind(kind, related)
+            self._kind_decides[kind, related] = (priors.KIND_STRENGTH * prior + n) / (
+                priors.KIND_STRENGTH + d
+            )
+        for (t, related), count in tested.items():
+            prior = self._of_kind(self.kinds[t], related)
+            self._decides[t, related] = _bounded(
+                (strength(t) * prior + decided[t, related]) / (strength(t) + count)
+            )
         self._posteriors.clear()
         self._candidates.clear()
 
-    def _of_kind(self, kind: str) -> float:
-        return priors.of_part(kind) if kind.startswith(PART) else self.kind_decides[kind]
+    def _related(self, t: str, target: str) -> Related:
+        return t, None if t.startswith(PART) else self._words.related(t, target)
 
-    def decides_of(self, t: str, kind: str) -> float:
-        """Return the chance that a type decides an answer; for one that was never recorded by its `kind`."""
-        found = self.decides.get(t)
-        if found is not None:
-            return found
-        return (
-            self._of_kind(kind) if kind.startswith(PART) else priors.UNSEEN.get(kind, self.kind_decides[kind])
-        )
+    def _of_kind(self, kind: str, related: bool | None) -> float:
+        """Return the chance that a type of a kind, or a part, decides."""
+        if kind.startswith(PART):
+            return priors.of_part(kind)
+        found = self._kind_decides.get((kind, related))
+        return _moved(priors.DECIDES[kind], priors.RELATED[related]) if found is None else found
 
     def chance(self, t: str, kind: str, target: Event) -> float:
         """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
-        chance = self.decides_of(t, kind)
-        return max(chance * priors.FILE, 0.0002) if target.kind == "asset" else chance
+        related = self._related(t, target.type)
+        chance = self._decides.get(related)
+        if chance is None:
+            chance = self._of_kind(kind, related[1])
+            if t not in self.kinds and kind in priors.UNSEEN:
+                chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
+        answer = "file" if target.kind == "asset" else "confirmed" if target.confirmed else "page"
+        return max(chance * priors.ANSWERS[answer], 0.0002)
 
     # Candidates
 
@@ -192,10 +205,10 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted((-self.chance(t, t, target.event), t) for t in group)
-            total = sum(-chance for chance, _ in weighed)
-            first = weighed[0][1]
-            groups[first] = [(t, -chance / total) for chance, t in weighed]
+            weighed = sorted((-self.chance(t, self.kinds[t], target.event), t) for t in group)
+            odds = [-chance / (1 + chance) for chance, _ in weighed]
+            total, first = sum(odds), weighed[0][1]
+            groups[first] = [(t, own / total) for own, (_, t) in zip(odds, weighed, strict=True)]
             chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
         kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
         return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)
@@ -368,12 +381,13 @@ class Model:
         very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
         for o in target.observations:
             if o.place == place and o.history.marks[place] == history.marks[place]:
-                very = max(very, (priors.AS_RECORDED * self._alike(o.parts, parts, target.event), o.answer))
+                very = max(very, (priors.AS_RECORDED * self._alike(key, o.parts, parts), o.answer))
         if very[0] == priors.AS_RECORDED:
             return {very[1]: very[0]}
         found = self.candidates(key)
         recorded = target.answers
-        known = self._unsearched(target, found, history, parts)
+        known = self._unsearched(target, history, parts)
+        others: dict[str, dict[int, float]] = {}
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
         for h in self.posterior(key):
@@ -386,54 +400,112 @@ class Model:
                 left = weight
                 if given is not None:
                     count = given.total()
+                    beside = [
+                        t
+                        for group, _ in h.types
+                        for t, _ in found.groups[group]
+                        if len(found.groups[group]) > 1 and all(t != name for name, _ in chosen)
+                    ]
                     for answer, times in given.items():
                         sure = weight * known[answer] * times / count
+                        for t in beside:
+                            if t not in others:
+                                others[t] = self._kept(t, target, (history, place), parts)
+                            sure *= others[t][answer]
                         chances[answer] += sure
                         left -= sure
                 old = left * self._old[key, chosen, h.reduction, h.slot]
-                if before is not None and before in recorded:
-                    chances[before] += old * priors.STICKY
+                if before is not None:  # an answer that was never recorded may come again, too
+                    if before in recorded:
+                        chances[before] += old * priors.STICKY
                     old *= 1 - priors.STICKY
                 for answer, times in recorded.items():
                     chances[answer] += old * times / total
+        turned = self._turned_away(target, parts)
+        if turned:
+            gate = 1 - priors.NO_GATE / (1 + turned.total())
+            chances = {
+                answer: (1 - gate) * chance + gate * turned[answer] / turned.total()
+                for answer, chance in chances.items()
+            }
         if very[0] > chances.get(very[1], 1.0):
             left = (1 - very[0]) / max(1e-9, 1 - chances[very[1]])
             chances = {answer: chance * left for answer, chance in chances.items()}
             chances[very[1]] = very[0]
         return chances
 
-    def _alike(self, recorded: Parts, asked: Parts, target: Event) -> float:
-        """Return the chance that no part decides in which two requests differ."""
-        differ = (p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p))
-        return math.prod(1 - self.chance(p, p, target) for p in sorted(differ))
+    @staticmethod
+    def _turned_away(target: Target, parts: Parts) -> Counter[int]:
+        """Return the answers to those who lacked a proof of who they are, if each was sent away, others were not, and it is lacking now."""
+        lacking: Counter[int] = Counter()
+        for proof in sorted({p for o in target.observations for p in o.parts if p.startswith(_PROOFS)}):
+            if proof not in parts:
+                without = [o for o in target.observations if proof not in o.parts]
+                among = any(not o.away for o in target.observations if proof in o.parts)
+                if among and without and all(o.away for o in without):
+                    lacking.update(o.answer for o in without)
+        return lacking
 
-    def _unsearched(
-        self, target: Target, found: Candidates, history: History, parts: Parts
-    ) -> dict[int, float]:
+    def _alike(self, key: int, recorded: Parts, asked: Parts) -> float:
+        """Return the chance that no part decides in which two requests differ."""
+        differ = {p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p)}
+        if not differ:
+            return 1.0
+        target, found = self.targets[key], self.candidates(key)
+        shares = {t: (first, share) for first, members in found.groups.items() for t, share in members}
+        weighed: dict[str, float] = defaultdict(float)  # by group, the shares of the parts that differ
+        for part in differ & shares.keys():
+            weighed[shares[part][0]] += shares[part][1]
+        kept = math.prod(1 - self.chance(p, p, target.event) for p in sorted(differ - shares.keys()))
+        if not weighed:
+            return kept
+        return kept * sum(
+            h.probability * math.prod(1 - weighed[t] for t, _ in h.types if t in weighed)
+            for h in self.posterior(key)
+        )
+
+    def _unsearched(self, target: Target, history: History, parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
         known = dict.fromkeys((o.answer for o in target.observations), 1.0)
-        searched = {t for members in found.groups.values() for t, _ in members}
-        place = len(history)
-        mine = set(history.types(place))
-        for t in sorted((mine | found.untested | parts.keys()) - searched):
-            here = parts.get(t, "") if t.startswith(PART) else history.mark(t, place)
-            so = {o.answer for o in target.observations if o.mark(t) == here}
-            if len(so) < len(known):
-                kind = (
-                    t
-                    if t.startswith(PART)
-                    else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-                )
-                other = 1 - self.chance(t, kind, target.event)
-                for answer in known.keys() - so:
-                    known[answer] *= other
+        for chances in self.untried(target.event.key, (history, len(history)), parts).values():
+            for answer, kept in chances.items():
+                known[answer] *= kept
         return known
+
+    def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
+        """Return for each type or part that was not searched the chances that answers do not change by it."""
+        target, found = self.targets[key], self.candidates(key)
+        searched = {t for members in found.groups.values() for t, _ in members}
+        mine = set(past[0].types(past[1]))
+        return {
+            t: self._kept(t, target, past, parts)
+            for t in sorted((mine | found.untested | parts.keys()) - searched)
+        }
+
+    def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
+        """Return for each answer the chance that it does not change because of how a type or part is now."""
+        part, (history, place) = t.startswith(PART), past
+        here = parts.get(t, "") if part else history.mark(t, place)
+        differs: dict[int, float] = {}
+        for o in target.observations:
+            if differs.get(o.answer, 1.0) > 0:
+                if o.mark(t) == here:
+                    differs[o.answer] = 0.0
+                else:
+                    apart = 1.0 if part else _apart(t, target.event, past, (o.history, o.place))
+                    differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
+        if not any(differs.values()):
+            return dict.fromkeys(differs, 1.0)
+        kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
+        chance = self.chance(t, kind, target.event)
+        return {answer: 1 - chance * apart for answer, apart in differs.items()}
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
         """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
         ways = []
+        most = priors.MEMBERS[min(len(chosen), len(priors.MEMBERS)) - 1] if chosen else 1
         for t, own in chosen:
-            members = found.groups[t][: priors.MEMBERS]
+            members = found.groups[t][:most]
             total = sum(share for _, share in members)
             ways.append([((name, own), share / total) for name, share in members])
         if all(len(way) == 1 for way in ways):
@@ -442,6 +514,51 @@ class Model:
         for way in product(*ways):
             made.append((tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way)))
         return made
+
+
+def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
+    """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
+    ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
+    share = _share_apart(ours, theirs)
+    if target.ids and any(e.ids for e in (*ours, *theirs)):
+        own, their_own = ([e for e in es if not e.ids or target.ids & e.ids] for es in (ours, theirs))
+        share = (share + _share_apart(own, their_own)) / 2
+    return share
+
+
+def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
+    one, other = [e.done for e in ours], [e.done for e in theirs]
+    if one == other:
+        return 0.0
+    share = priors.ALIKE["sequence"]
+    share += priors.ALIKE["last"] * (one[-1:] != other[-1:])
+    return share + priors.ALIKE["set"] * (set(one) != set(other))
+
+
+class _Words:
+    """The words of paths; those of most types tell nothing."""
+
+    def __init__(self, types: Iterable[str]) -> None:
+        self._of: dict[str, frozenset[str]] = {}
+        found = [_words_of(t) for t in types]
+        counted = Counter(word for words in found for word in words)
+        self._common = {word for word, count in counted.items() if count * 2 > len(found)}
+
+    def related(self, t: str, target: str) -> bool | None:
+        """Return True if two types share a word of their paths; None if one of them has none."""
+        one, other = self._words(t), self._words(target)
+        return bool(one & other) if one and other else None
+
+    def _words(self, t: str) -> frozenset[str]:
+        found = self._of.get(t)
+        if found is None:
+            found = self._of[t] = frozenset(_words_of(t) - self._common)
+        return found
+
+
+def _words_of(t: str) -> set[str]:
+    path = t.split(" ", 2)[1].partition("/")[2]
+    return set(_WORD.findall(path.lower()))
 
 
 def fold(
@@ -500,8 +617,14 @@ def strength(t: str) -> float:
     return priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
 
 
+def _moved(chance: float, factor: float) -> float:
+    """Return a chance with its odds multiplied."""
+    return chance * factor / (1 - chance + chance * factor)
+
+
 def _bounded(chance: float) -> float:
     return min(0.97, max(0.0005, chance))
 
 
+_PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks
 _LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.keys import digest, is_plain, parse
@@ -18,6 +19,7 @@ from stillweb.snapshots.states.header_fields import counting, is_token, own_name
 from stillweb.snapshots.states.issued import named_values, token_like
 from stillweb.snapshots.states.slots import MADE_ANEW, cookies_of, credentials_of, is_session
 
+TELLING = 0.25  # from this prior on a header field is what an application says with it
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client
 FORWARDED = ("x-forwarded-for", "x-real-ip", "forwarded")  # whom a proxy asks for
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
@@ -61,6 +63,16 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
             found.pop(f"~header {name}", None)
             found[f"~vary {name}"] = first_kind(by_name[name]) if name == "accept" else by_name[name]
     return found
+
+
+def made_up(parts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of the header fields that an application made up, which say what a request does."""
+    found = {}
+    for part, value in parts.items():
+        kind, _, name = part.partition(" ")
+        if kind in ("~header", "~vary") and of_part(f"~header {name}") >= TELLING:
+            found[name] = value
+    return tuple(f"{name}: {value}" for name, value in sorted(found.items()))
 
 
 def cookie_parts(request: Request, given: Mapping[tuple[str, str], str]) -> dict[str, str]:

@@ -24,8 +24,8 @@ UNSEEN = {
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
-FILE = 0.03  # of files (styles, scripts, pictures): what is left of the chance that something decides
-ROUNDS = 1
+# What is left of the chance that something decides: of a file (style, script, picture); of a write that is answered by a redirect; of others
+ANSWERS = {"file": 0.03, "confirmed": 0.3, "page": 1.0}
 REDUCTIONS = {
     "last": 0.25,
     "last of each": 0.15,
@@ -44,6 +44,7 @@ REDUCTIONS = {
 
 ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
 
+NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs
 RETURNED, FRESH = (
@@ -54,14 +55,16 @@ LEARNING = 1.0  # what each answer in a new state adds to that
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
-AS_RECORDED = 0.9999
+# What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
+RELATED = {True: 2.0, False: 0.5, None: 1.0}
+AS_RECORDED = 1.0  # of an answer whose whole past is as it was recorded
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S
 BEAM = 30  # sets kept a round
 CUT = 12.0  # log posterior below the best that is dropped
 CANDIDATES = 12
-MEMBERS = 3
+MEMBERS = (12, 4, 3)  # of a group that are looked at, where a hypothesis has one type, two or more
 SLOTS = 6
 
 # Of parts of a request, by their names; the first that matches. What none matches is a field of an application.
@@ -80,11 +83,13 @@ PARTS = {
     r"drawn .*": 0.15,
     r"moment .*": 0.5,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
-    r"cookie given .*": 0.1,
+    r"cookie given .*(csrf|xsrf).*": 0.01,
+    r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.6,
+    r"cookie given .*": 0.3,
     r"cookie .*": 0.05,
     r"words": 0.3,
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io)": 0.002,
-    r"rule (cache-buster|timestamp)": 0.005,
+    r"rule (cache-buster|timestamp)": 0.001,
     r"rule request-id": 0.03,
     r"rule issued-value": 0.3,
     r"rule .*": 0.15,

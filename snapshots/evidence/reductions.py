@@ -34,14 +34,14 @@ class Last(Reducer):
     """The last event alone: a filter, a login, a chosen language."""
 
     def add(self, event: Event) -> None:
-        self.state = event.key
+        self.state = event.done
 
 
 class Outcome(Reducer):
     """The last event and how it was answered: a switch that one request turns on and off."""
 
     def add(self, event: Event) -> None:
-        self.state = _chain(event.key, event.said)
+        self.state = _chain(event.done, event.said)
 
 
 class _Parts(Reducer):
@@ -68,28 +68,28 @@ class LastOfEach(_Parts):
     """The last event of each type: two filters that hold at once."""
 
     def add(self, event: Event) -> None:
-        self.put(event.type, event.key)
+        self.put(event.type, event.done)
 
 
 class OutcomeOfEach(_Parts):
     """The last answer to each request."""
 
     def add(self, event: Event) -> None:
-        self.put(event.key, _chain(event.key, event.said))
+        self.put(event.done, _chain(event.done, event.said))
 
 
 class Sequence(Reducer):
     """All events in their order."""
 
     def add(self, event: Event) -> None:
-        self.state = _chain(self.state, event.key)
+        self.state = _chain(self.state, event.done)
 
 
 class Bag(Reducer):
     """How often each event happened: a counter, a basket."""
 
     def add(self, event: Event) -> None:
-        self.state = (self.state + _chain(event.key, 1)) & _MASK
+        self.state = (self.state + _chain(event.done, 1)) & _MASK
 
 
 class BagSinceReset(Reducer):
@@ -97,14 +97,14 @@ class BagSinceReset(Reducer):
 
     def add(self, event: Event) -> None:
         base = 0 if not event.parameters else self.state
-        self.state = (base + _chain(event.key, 1)) & _MASK
+        self.state = (base + _chain(event.done, 1)) & _MASK
 
 
 class Set(_Parts):
     """Which events happened at all: flags, pages that were seen."""
 
     def add(self, event: Event) -> None:
-        self.put(event.key, event.key)
+        self.put(event.done, event.done)
 
 
 class MostRecentFirst(Reducer):
@@ -117,8 +117,8 @@ class MostRecentFirst(Reducer):
         self.recent: dict[int, None] = {}
 
     def add(self, event: Event) -> None:
-        self.recent.pop(event.key, None)
-        self.recent[event.key] = None
+        self.recent.pop(event.done, None)
+        self.recent[event.done] = None
         self.state = mix(*self.recent)
 
 
@@ -126,14 +126,14 @@ class Shown(Reducer):
     """What was shown last and what was written since: a page that shows all of a state tells it, whatever led there."""
 
     def add(self, event: Event) -> None:
-        self.state = _chain(event.key, event.said) if event.safe else _chain(self.state, event.key)
+        self.state = _chain(event.done, event.said) if event.safe else _chain(self.state, event.done)
 
 
 class Switch(Reducer):
     """Whether each event happened an odd number of times: likes, folds, stars."""
 
     def add(self, event: Event) -> None:
-        self.state ^= event.key
+        self.state ^= event.done
 
 
 class Toggle(_Parts):
@@ -151,7 +151,7 @@ class Slot(_Parts):
 
     def add(self, event: Event) -> None:
         if event.parameters:
-            self.put((event.type, tuple(p for p in event.parameters if p[0] != self.slot)), event.key)
+            self.put((event.type, tuple(p for p in event.parameters if p[0] != self.slot)), event.done)
         else:
             self.clear()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -74,8 +75,14 @@ class Lookup:
     before: SiteState | None = field(default=None, repr=False)  # of a miss: the state that it was asked in
     failed: Failed | None = None
     confidence: float = 0.0  # the chance that this is the right answer; told by the model of evidence alone
+    grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of that chance, in words
     polled: bool = False  # whether it is a long poll
     _nearest: list[Near] | None = field(default=None, repr=False)
+
+    @property
+    def hundredths(self) -> float | None:
+        """Return the confidence rounded down to hundredths; None without the model of evidence."""
+        return math.floor(self.confidence * 100 + 1e-9) / 100 if self.confidence else None
 
     @property
     def irrelevant(self) -> bool:

@@ -1,0 +1,77 @@
+"""The grounds of an answer, as `stillweb lookup` and the ledger tell them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stillweb.harness.commands.lookup import command
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from tests.proxy.frozen import Site
+from tests.snapshots.evidence.test_stories import AS_RECORDED, FILTERED, IN_2020, IN_2021, LIST, A, over
+from tests.support.memory_store import get, matcher, post
+
+
+def grounds(asked: Matcher, *walk: Request) -> list[str]:
+    """Return the grounds of the answer to the last request of a walk."""
+    session = asked.session("replay")
+    for request in walk:
+        lookup = asked.lookup(request, session, min_confidence=0.0)
+        if lookup.capture is not None:
+            session.answered(lookup)
+    assert lookup.grounds is not None
+    return lookup.grounds()
+
+
+def test_grounds_name_the_event_that_decides() -> None:
+    told = grounds(over(*FILTERED), LIST, IN_2021, LIST)
+    assert told[0] == "recorded 1 of 4 times, with 3 different answers"
+    assert told[1].startswith("recorded after POST /filter year=2021; decides (0.")
+
+
+def test_grounds_name_what_has_not_happened_or_otherwise() -> None:
+    matcher_of_filters = over(*FILTERED)
+    other = grounds(matcher_of_filters, LIST, IN_2020, post(f"{A}/filter", "year=1999"), LIST)
+    assert any("recorded after POST /filter year=2020" in line or "before any" in line for line in other)
+
+
+def test_grounds_name_the_field_that_decides() -> None:
+    told = grounds(over(*AS_RECORDED["languages"]), get(f"{A}/", accept_language="fr"))
+    assert "accept-language: fr now; decides (" in " ".join(told)
+
+
+def test_grounds_say_what_was_never_tested() -> None:
+    walk = over(FILTERED[0], FILTERED[1], (get(f"{A}/about"), FILTERED[0][1]))
+    told = grounds(walk, get(f"{A}/about"))
+    assert told[0] == "recorded once"
+    assert any(line.startswith("whether POST /filter matters was never seen (0.") for line in told)
+
+
+def test_the_matcher_of_states_has_no_grounds() -> None:
+    lookup = matcher((LIST, FILTERED[0][1])).lookup(LIST)
+    assert lookup.grounds is None
+    assert lookup.hundredths is None
+
+
+@pytest.mark.parametrize("weighed", [True, False])
+def test_lookup_tells_confidence_and_grounds(
+    weighed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_EVIDENCE", "1" if weighed else "0")
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", b"page")
+    with site.open():
+        pass
+    words = [str(tmp_path / "snap"), "http://site.example/"]
+    told = json.loads(CliRunner().invoke(command, [*words, "--json"], standalone_mode=False).output)
+    assert ("confidence" in told) == weighed
+    if weighed:
+        assert told["confidence"] == 1.0
+        assert told["grounds"] == ["recorded once"]
+        shown = CliRunner().invoke(command, words, standalone_mode=False).output
+        assert "  confidence: 1.0\n" in shown
+        assert "  ground: recorded once\n" in shown

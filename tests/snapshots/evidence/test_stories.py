@@ -1,0 +1,337 @@
+"""Stories: what was recorded, what is asked, and what the model answers, how surely.
+
+An answer is written as its text where it is sure, as `text?` where it is presumed, and as `miss` where it is less likely than what is
+served by default.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.evidence import SERVED, SURE
+from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.request import Request
+from tests.support.memory_store import MemoryStore, Recorded, get, html, plain, post, redirect
+
+A = "http://a.test"
+Exchange = tuple[Request, Response] | tuple[Request, Response, str]
+
+
+def over(*recorded: Exchange) -> Matcher:
+    """Return a matcher by evidence over exchanges, each of session `s` unless told otherwise."""
+    return Matcher(MemoryStore([Recorded(*one) for one in recorded]), evidence=True)
+
+
+def told(matcher: Matcher, *asked: Request) -> list[str]:
+    """Return what one session is answered."""
+    session, found = matcher.session("replay"), []
+    for request in asked:
+        lookup = matcher.lookup(request, session)
+        if lookup.capture is None:
+            found.append("miss")
+            continue
+        session.answered(lookup)
+        text = matcher.snapshot.read(lookup.capture).body.decode()
+        assert lookup.ambiguous == (lookup.confidence < SURE)
+        assert lookup.confidence >= SERVED
+        found.append(text if lookup.confidence >= SURE else f"{text}?")
+    return found
+
+
+def likely(matcher: Matcher, *asked: Request) -> tuple[str, float]:
+    """Return the likeliest answer to the last request of a session, and its confidence, however small."""
+    session = matcher.session("replay")
+    for request in asked:
+        lookup = matcher.lookup(request, session, min_confidence=0.0)
+        if lookup.capture is not None:
+            session.answered(lookup)
+    if lookup.capture is None:
+        return "miss", 0.0
+    return matcher.snapshot.read(lookup.capture).body.decode(), lookup.confidence
+
+
+def sent(path: str, value: object, method: str = "POST", **headers: str) -> Request:
+    """Return a request with a JSON body."""
+    return Request(
+        method,
+        A + path,
+        (("Content-Type", "application/json"), *((n.replace("_", "-"), v) for n, v in headers.items())),
+        json.dumps(value).encode(),
+    )
+
+
+def data(value: object, status: int = 200, *more: tuple[str, str]) -> Response:
+    """Return a JSON answer."""
+    return Response(status, "OK", (("Content-Type", "application/json"), *more), json.dumps(value).encode())
+
+
+LOGIN = post(f"{A}/login", "user=ann&password=tea")
+HOME, LIST, CART = get(f"{A}/"), get(f"{A}/list"), get(f"{A}/cart")
+ADD = sent("/cart", {"item": 1})
+ADD_2 = sent("/cart", {"item": 2})
+DROP = sent("/cart/1", {}, "DELETE")
+IN_2020, IN_2021 = post(f"{A}/filter", "year=2020"), post(f"{A}/filter", "year=2021")
+FILTERED = (
+    (LIST, html("all")),
+    (IN_2020, redirect("/list")),
+    (LIST, html("of 2020")),
+    (IN_2021, redirect("/list")),
+    (LIST, html("of 2021")),
+    (IN_2020, redirect("/list")),
+    (LIST, html("of 2020")),
+)
+BASKET = (
+    (CART, data([])),
+    (ADD, data({"count": 1}, 201)),
+    (CART, data([1])),
+    (ADD_2, data({"count": 2}, 201)),
+    (CART, data([1, 2])),
+    (DROP, data({"count": 1})),
+    (CART, data([2])),
+)
+
+AS_RECORDED: dict[str, tuple[Exchange, ...]] = {
+    "filter": FILTERED,
+    "basket": BASKET,
+    "login": ((HOME, html("stranger")), (LOGIN, redirect("/")), (HOME, html("ann"))),
+    "counter": tuple((HOME, html(f"visit {n}")) for n in range(1, 6)),
+    "the same again": tuple((HOME, html("home")) for _ in range(3)),
+    "an answer that comes back": tuple((HOME, html(text)) for text in ("a", "b", "a", "b")),
+    "one path, many methods": (
+        (Request("PUT", f"{A}/x", (), b"1"), plain("put")),
+        (get(f"{A}/x"), plain("1")),
+        (Request("DELETE", f"{A}/x"), plain("gone")),
+        (get(f"{A}/x"), Response(404, "Not Found", (), b"none")),
+    ),
+    "languages": (
+        (get(f"{A}/", accept_language="de"), html("Guten Tag")),
+        (get(f"{A}/", accept_language="en"), html("Good day")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AS_RECORDED)
+def test_a_walk_as_recorded_is_right_and_sure(name: str) -> None:
+    recorded = AS_RECORDED[name]
+    assert told(over(*recorded), *(one[0] for one in recorded)) == [one[1].body.decode() for one in recorded]
+
+
+@pytest.mark.parametrize(("year", "text"), [(IN_2020, "of 2020"), (IN_2021, "of 2021")], ids=["2020", "2021"])
+def test_a_filter_decides_whatever_was_filtered_before(year: Request, text: str) -> None:
+    matcher = over(*FILTERED, *FILTERED)
+    assert told(matcher, IN_2021, IN_2020, LIST, year, LIST)[-1] in (text, f"{text}?")
+
+
+def test_a_filter_that_was_never_sent_is_not_answered_by_another() -> None:
+    text, confidence = likely(over(*FILTERED), LIST, post(f"{A}/filter", "year=1999"), LIST)
+    assert confidence < SERVED, text
+
+
+def test_a_basket_that_was_never_recorded_is_not_sure() -> None:
+    text, confidence = likely(over(*BASKET), CART, ADD_2, CART)
+    assert confidence < SURE, text
+
+
+def test_a_page_after_a_login_is_not_shown_to_strangers() -> None:
+    account = get(f"{A}/account")
+    matcher = over(
+        (account, redirect("/login")), (LOGIN, redirect("/account")), (account, html("ann's account"))
+    )
+    assert told(matcher, account) == [""]
+    assert likely(matcher, LOGIN, account)[0] == "ann's account"
+
+
+def test_a_refused_login_opens_nothing() -> None:
+    account, wrong = get(f"{A}/account"), post(f"{A}/login", "user=ann&password=no")
+    matcher = over(
+        (account, redirect("/login")),
+        (wrong, html("wrong password", 401)),
+        (account, redirect("/login")),
+        (LOGIN, redirect("/account")),
+        (account, html("ann's account")),
+    )
+    assert likely(matcher, wrong, account)[0] == ""
+
+
+def test_a_step_that_is_left_out_costs_no_miss() -> None:
+    """A beacon, a second look at a page: the answer recorded after it is served without it."""
+    about = get(f"{A}/about")
+    walk = ((HOME, html("home")), (about, html("about")), (LIST, html("list")), (about, html("about")))
+    assert [text.rstrip("?") for text in told(over(*walk), LIST, about, HOME)] == ["list", "about", "home"]
+
+
+def test_a_write_to_another_resource_is_no_miss() -> None:
+    def put(name: str) -> Request:
+        return Request("PUT", f"{A}/notes/{name}", (), b"text")
+
+    recorded: list[Exchange] = []
+    for name in ("tea", "pot", "cup"):
+        note = get(f"{A}/notes/{name}")
+        recorded += [(note, plain(f"no {name}")), (put(name), plain("kept")), (note, plain(f"a {name}"))]
+        recorded.append((get(f"{A}/notes/tea"), plain("a tea")))
+    assert likely(over(*recorded), put("cup"), get(f"{A}/notes/cup"))[0] == "a cup"
+    assert likely(over(*recorded), put("pot"), get(f"{A}/notes/cup"))[0] == "no cup"
+
+
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_a_language_in_a_header_field_decides(language: str) -> None:
+    matcher = over(*AS_RECORDED["languages"])
+    text = {"de": "Guten Tag", "en": "Good day"}[language]
+    assert told(matcher, get(f"{A}/", accept_language=language))[0].rstrip("?") == text
+
+
+def test_a_language_that_was_never_recorded_is_not_sure() -> None:
+    text, confidence = likely(over(*AS_RECORDED["languages"]), get(f"{A}/", accept_language="fr"))
+    assert confidence < SURE, text
+
+
+@pytest.mark.parametrize("field", ["Destination", "X-Tenant", "X-Cart-Id", "X-User"])
+def test_requests_that_differ_in_a_field_have_their_own_answers(field: str) -> None:
+    def asked(value: str) -> Request:
+        return Request("MOVE" if field == "Destination" else "GET", f"{A}/files/1", ((field, value),))
+
+    matcher = over((asked("/one"), plain("one")), (asked("/two"), plain("two")))
+    for value in ("one", "two"):
+        assert likely(matcher, asked(f"/{value}"))[0] == value
+    assert told(matcher, asked("/one"), asked("/two")) == ["one", "two"]
+    assert likely(matcher, asked("/three"))[1] < SERVED
+
+
+def test_a_year_named_timestamp_is_no_clock() -> None:
+    matcher = over(*((get(f"{A}/data?timestamp={year}"), plain(year)) for year in ("2020", "2022")))
+    assert told(matcher, get(f"{A}/data?timestamp=2022"))[0].rstrip("?") == "2022"
+    text, confidence = likely(matcher, get(f"{A}/data?timestamp=2021"))
+    assert confidence < SERVED, text
+
+
+def test_a_clock_in_the_address_decides_nothing() -> None:
+    first = 1735689600000  # the moment from which the store dates its captures
+    asked = [get(f"{A}/data?_={first + 1000 * n}") for n in range(3)]
+    matcher = over(*((one, plain("data")) for one in asked))
+    assert told(matcher, get(f"{A}/data?_={first + 86_400_000}"))[0].rstrip("?") == "data"
+
+
+def test_a_nonce_that_a_page_gave_out_is_answered_as_the_recorded_one() -> None:
+    def form(nonce: str) -> Response:
+        return html(f'<form method="post"><input type="hidden" name="csrf_token" value="{nonce}"></form>')
+
+    page, nonce, other = get(f"{A}/form"), "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "a" * 8 + "0123456789abcdef"
+    save = post(f"{A}/form", f"csrf_token={nonce}&name=tea")
+    matcher = over((page, form(nonce)), (save, html("saved")))
+    assert told(matcher, page, save) == [form(nonce).body.decode(), "saved"]
+    forged = post(f"{A}/form", f"csrf_token={other}&name=tea")
+    assert likely(matcher, page, forged)[1] < SURE
+
+
+def test_two_cookie_jars_in_one_session_are_told_apart() -> None:
+    one, two = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+
+    def login(user: str) -> Request:
+        return post(f"{A}/login", f"user={user}&password=x")
+
+    def given(sid: str) -> Response:
+        return redirect("/me", ("Set-Cookie", f"sid={sid}; Path=/"))
+
+    def me(sid: str) -> Request:
+        return get(f"{A}/me", cookie=f"sid={sid}")
+
+    matcher = over(
+        (login("ann"), given(one)),
+        (login("bob"), given(two)),
+        (me(one), html("ann")),
+        (me(two), html("bob")),
+        (me(one), html("ann")),
+        (me(two), html("bob")),
+    )
+    asked = (login("ann"), login("bob"), me(two), me(one), me(one), me(two))
+    found = [text.rstrip("?") for text in told(matcher, *asked)[2:]]
+    assert found == ["bob", "ann", "ann", "bob"]
+
+
+def test_a_cookie_that_only_a_script_sets_decides() -> None:
+    def shown(theme: str) -> Request:
+        return get(f"{A}/", cookie=f"theme={theme}")
+
+    matcher = over((shown("dark"), html("black")), (shown("light"), html("white")))
+    assert [likely(matcher, shown(theme))[0] for theme in ("light", "dark")] == ["white", "black"]
+    assert likely(matcher, shown("blue"))[1] < SURE
+
+
+def test_a_customer_named_in_a_field_has_a_past_of_its_own() -> None:
+    def order(customer: str) -> Request:
+        return sent("/orders", {"id": 1}, x_tenant=customer)
+
+    matcher = over(
+        (order("north"), data({"count": 1}, 201)),
+        (order("south"), data({"count": 1}, 201)),
+        (order("south"), data({"count": 2}, 201)),
+    )
+    assert likely(matcher, order("south"), order("south"))[1] < SURE
+
+
+def test_who_lacks_the_cookie_of_a_login_is_sent_away() -> None:
+    """Whatever was written before a logout: the page behind the login sends its client away again."""
+    sid = "0123456789abcdef0123456789abcdef"
+    account = get(f"{A}/account")
+    inside = get(f"{A}/account", cookie=f"sid={sid}")
+    recorded: list[Exchange] = [
+        (account, redirect("/login")),
+        (LOGIN, redirect("/account", ("Set-Cookie", f"sid={sid}; Path=/"))),
+        (inside, html("no notes")),
+    ]
+    for note in ("tea", "pot"):
+        recorded += [(post(f"{A}/notes", f"text={note}"), redirect("/account")), (inside, html(note))]
+    matcher = over(*recorded)
+    walk = (LOGIN, post(f"{A}/notes", "text=cup"), account)
+    assert likely(matcher, *walk)[0] == ""
+    assert likely(matcher, *walk)[1] >= SERVED
+
+
+def test_a_counter_goes_on_and_its_end_is_not_sure() -> None:
+    matcher = over(*AS_RECORDED["counter"])
+    assert told(matcher, *[HOME] * 5) == [f"visit {n}" for n in range(1, 6)]
+    assert likely(matcher, *[HOME] * 6)[1] < SURE
+
+
+def test_pages_that_show_where_one_was_are_not_sure_elsewhere() -> None:
+    """A wiki's breadcrumbs: each page names those before it."""
+    tea, pot, cup = (get(f"{A}/{name}") for name in ("tea", "pot", "cup"))
+    matcher = over(
+        (tea, html("Tea. Seen: ")),
+        (pot, html("Pot. Seen: Tea")),
+        (tea, html("Tea. Seen: Tea, Pot")),
+        (cup, html("Cup. Seen: Tea, Pot")),
+        (tea, html("Tea. Seen: Tea, Pot, Cup")),
+    )
+    text, confidence = likely(matcher, pot)
+    assert confidence < SURE, text
+    assert likely(matcher, cup, tea)[1] < SURE
+
+
+def test_a_request_that_was_never_recorded_is_a_miss() -> None:
+    assert told(over(*FILTERED), get(f"{A}/never")) == ["miss"]
+
+
+def test_sessions_do_not_share_what_they_wrote() -> None:
+    matcher = over(*FILTERED)
+    one, two = matcher.session("one"), matcher.session("two")
+    for request in (LIST, IN_2020, LIST):
+        one.answered(matcher.lookup(request, one))
+    lookup = matcher.lookup(LIST, two)
+    assert lookup.capture is not None
+    assert matcher.snapshot.read(lookup.capture).body == b"all"
+
+
+def test_a_live_answer_counts_as_what_happened() -> None:
+    """An open loop: a live server answers, and the session goes on from there."""
+    matcher = over(*FILTERED)
+    session = matcher.session("replay")
+    for request, response in FILTERED[:2]:
+        matcher.lookup(request, session)
+        session.happened(request, response)
+    lookup = matcher.lookup(LIST, session)
+    assert lookup.capture is not None
+    assert matcher.snapshot.read(lookup.capture).body == b"of 2020"

@@ -401,7 +401,7 @@ _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 )
 _LONGEST_NAME = 100
 # The rest of a name, followed by a value, or by the end of a tag or of an option.
-_LETTERS = rb"(?:[A-Za-z0-9_$.\-\[\]\x80-\xff]+|%5[BDbd]){0,100}+"
+_LETTERS = rb"(?>(?:[A-Za-z0-9_$.\-\[\]\x80-\xff]+|%5[BDbd]){0,100})"
 _REST = re.compile(_LETTERS + rb"(?=[\"'`\\:=>&%<]|\s{1,8}[:=])")
 _REST_IN_TAG = re.compile(_LETTERS + rb"(?=\s[^<>]{0,300}>| +[^\s-])")
 _Q = rb"(?:\\*[\"'`]|&quot;|&#34;|%22)"

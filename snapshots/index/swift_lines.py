@@ -7,7 +7,6 @@ the two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -38,7 +37,7 @@ class _Block(msgspec.Struct, gc=False):
     state: str = ""
     changes: bool = False
     truncated: str = ""
-    kind: Any = msgspec.UNSET
+    kind: str | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode: Callable[[bytes], _Block] = msgspec.json.Decoder(_Block).decode

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.serving import handing
 from stillweb.proxy.wire import open_files
 from tests.harness.small_site import make
-from tests.proxy.gateways import drained, head
+from tests.proxy.gateways import head
 from tests.support.command_line import Started, stillweb
-from tests.support.waiting import HANG, until
+from tests.support.waiting import HANG
 
 _, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -47,7 +46,7 @@ def begun(sock: socket.socket) -> bytes:
 
 def test_a_process_that_may_open_no_more_loses_connections_not_itself(tmp_path: Path) -> None:
     few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))}
-    started = Started("replay", make(tmp_path / "s"), "--workers", "2", **few)
+    started = Started("replay", make(tmp_path / "s"), **few)
     port = int(started.line().rpartition(":")[2])
     request = b"GET http://a.test/none HTTP/1.1\r\nHost: a.test\r\n\r\n"
     with contextlib.ExitStack() as many:
@@ -55,45 +54,15 @@ def test_a_process_that_may_open_no_more_loses_connections_not_itself(tmp_path: 
         for sock in socks:
             sock.sendall(request)
         answers = [begun(sock) for sock in socks]
-    assert set(answers) == {b"HTTP/1.1 504", b""}  # all are of one session, which one process has
-
-    def told() -> bytes:
-        with socket.create_connection(("127.0.0.1", port), HANG) as sock:
-            sock.sendall(b"GET http://stillweb.local/ HTTP/1.1\r\nHost: stillweb.local\r\n\r\n")
-            sock.shutdown(socket.SHUT_WR)
-            return drained(sock)
-
-    assert until(lambda: b"too many open files" in told()), told()
+    # closed by the event loop, or told that the answer could not be looked up: no file was left for it
+    assert set(answers) <= {b"HTTP/1.1 504", b"HTTP/1.1 500", b""}
+    assert set(answers) != {b"HTTP/1.1 504"}
     with socket.create_connection(("127.0.0.1", port), HANG) as sock:
         sock.sendall(request)
         assert head(sock).startswith(b"HTTP/1.1 504")
     started.process.terminate()
     done = started.end()
     assert done.code == 0, done
-    assert f"{answers.count(b'HTTP/1.1 504') + 1} requests were not in the snapshot" in done.err
-
-
-def test_a_message_whose_descriptor_is_lost_is_no_end() -> None:
-    one, other = handing.channel()
-    other.setblocking(False)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with one, other, socket.socket() as client:
-        handing.hand(one, client.fileno(), "s", b"lost")
-        handing.hand(one, client.fileno(), "s", b"kept")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay
-        try:
-            with pytest.raises(OSError, match="too many open files"):
-                handing.taken(other)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        taken = handing.taken(other)
-        assert taken is not None
-        assert taken[1:] == ("s", b"kept")
-        taken[0].close()
-        assert handing.taken(other) is None
-        one.close()
-        with pytest.raises(EOFError):
-            handing.taken(other)
 
 
 @pytest.mark.parametrize(

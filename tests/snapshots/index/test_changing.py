@@ -113,7 +113,8 @@ def test_a_line_is_judged_by_its_entry() -> None:
     entry = {"url": 'https://a.test/?q={"kind":1}', "changes": True, "state": ">a1b2c3d4=a1b2c3d4"}
     line = b'test,a)/?q={"kind":1} 20250101000000 ' + json.dumps(entry, separators=(",", ":")).encode()
     assert table_of([line]) == b'a.test test,a)/?q={"kind":1}\n'
-    text = {**entry, "kind": "conversion"}
+    rest = dict.fromkeys(("mime", "digest", "filename", "id"), "") | {"offset": "0", "length": "0"}
+    text = {**entry, **rest, "kind": "conversion"}
     assert table_of([b"urn:x 20250101000000 " + json.dumps(text, separators=(",", ":")).encode()]) == b""
 
 

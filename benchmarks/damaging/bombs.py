@@ -11,12 +11,11 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import DEVNULL, Popen
+from subprocess import PIPE, run
 
 import brotli
 import click
@@ -189,6 +188,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+# A small process starts the command and waits for it: a child begins with the peak of the process that it was forked from.
+WATCH = """
+import os, subprocess, sys, threading
+program = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL)
+ending = threading.Timer(float(sys.argv[1]), program.kill)
+ending.start()
+_, status, usage = os.wait4(program.pid, 0)
+ending.cancel()
+print(usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+"""
+
+
 def peak(command: tuple[str, ...], file: Path, folder: Path) -> tuple[int, int, str]:
     """Return the peak memory of a command in MB, its exit code (-9 where it took too long) and the end of what it said."""
     words = [
@@ -197,15 +208,12 @@ def peak(command: tuple[str, ...], file: Path, folder: Path) -> tuple[int, int, 
     ]
     env = os.environ | {"STILLWEB_CACHE": str(folder / "cache")}
     with (folder / "said").open("w+b") as said:
-        program = Popen([sys.executable, "-m", "stillweb", *words], stdout=DEVNULL, stderr=said, env=env)
-        ending = threading.Timer(SECONDS, program.kill)
-        ending.start()
-        _, status, usage = os.wait4(program.pid, 0)
-        ending.cancel()
-        program.returncode = os.waitstatus_to_exitcode(status)
+        watched = [sys.executable, "-S", "-c", WATCH, str(SECONDS), sys.executable, "-m", "stillweb", *words]
+        done = run(watched, stdout=PIPE, stderr=said, env=env, check=True, text=True)
+        kilobytes, code = map(int, done.stdout.split()[-2:])
         said.seek(0)
         text = said.read().decode(errors="replace")
-    return usage.ru_maxrss >> 10, program.returncode, text
+    return kilobytes >> 10, code, text
 
 
 def measure(names: list[str], folder: Path, commands: list[str]) -> Iterator[tuple[str, str, int, int, str]]:

@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stillweb.proxy.serving.answering import CACHE_BYTES, Answerer
 from stillweb.proxy.serving.entrance import Entrance
@@ -25,6 +25,8 @@ from stillweb.proxy.wire.certificates import Authority
 from stillweb.proxy.wire.open_files import allow_many_open_files
 from stillweb.proxy.wire.proxied import Proxied
 from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.evidence.confidence import read_confidence
 from stillweb.snapshots.matching.accepting import check_accept
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Gateway(Proxied):
     """A proxy that serves a snapshot. A context manager with its own thread and event loop.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
-    "+unambiguous" to refuse guesses. `virtual_hosts` maps hosts to functions that answer for them, on a
+    "+unambiguous" to refuse guesses; `min_confidence` is the lowest confidence served. `virtual_hosts` maps hosts to functions that answer for them, on a
     thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
     gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
     `cache_bytes` bounds the captures kept in memory. Without `own_pages` the gateway hides its status and
@@ -51,6 +53,7 @@ class Gateway(Proxied):
         host: str = "127.0.0.1",
         port: int = 0,
         accept: str = "rule",
+        min_confidence: float | Literal["sure"] = SERVED,
         ledger: Ledger | None = None,
         authority: Authority | None = None,
         virtual_hosts: Mapping[str, VirtualHost] | None = None,
@@ -64,7 +67,12 @@ class Gateway(Proxied):
         self.ledger = ledger if ledger is not None else Ledger()
         self._accept = accept
         answerer = Answerer(
-            snapshot, self.ledger, accept=accept, virtual_hosts=virtual_hosts, cache_bytes=cache_bytes
+            snapshot,
+            self.ledger,
+            accept=accept,
+            min_confidence=read_confidence(min_confidence),
+            virtual_hosts=virtual_hosts,
+            cache_bytes=cache_bytes,
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
         self._hub.own_pages = own_pages

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stillweb.proxy.serving.misses import body_entry, masked_url
 from stillweb.proxy.wire.conversations import Player, Said
 from stillweb.proxy.wire.whose import Secrets, found_at
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.numbering import named, plain
 from stillweb.snapshots.matching.spoken import STRAYED
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from stillweb.proxy.serving.replies import Line
     from stillweb.snapshots.capture import Capture
 
+UNWEIGHED = (
+    0.75  # confidence in a socket of which several are likely; a guess, as the model weighs no sockets
+)
+_PRESUMED: dict[str, Any] = {"ambiguous": True, **Confidence.of(UNWEIGHED).members()}
 BREATH = 0.02  # seconds for the client to receive a message before polls on other connections go on
 
 
@@ -45,6 +50,8 @@ class Talk:
         found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
         if not found.conversations or not (found.sure or answerer.accept == "rule"):
             return None
+        if not found.sure and answerer.min_confidence > UNWEIGHED:
+            return None
         turn = line.sockets.get(request.url, 0)
         line.sockets[request.url] = turn + 1
         spoken = answerer.matcher.spoken
@@ -60,7 +67,7 @@ class Talk:
         if found.sure:
             talk._note("exact", "websocket", 101)
         else:
-            talk._note(f"rule:{found.rule}", "websocket", 101, {"ambiguous": True})
+            talk._note(f"rule:{found.rule}", "websocket", 101, _PRESUMED)
         return talk
 
     def heard(self) -> None:
@@ -74,11 +81,13 @@ class Talk:
 
     def doubted(self) -> bool:
         """Note that the sockets recorded there differ. Return False to refuse an ambiguous answer."""
-        refused = self._answerer.accept.endswith("+unambiguous")
-        more: dict[str, Any] = {"ambiguous": True}
+        answerer = self._answerer
+        refused = answerer.accept.endswith("+unambiguous") or answerer.min_confidence > UNWEIGHED
+        more = _PRESUMED
         if refused:
-            self._answerer.count(self._request, self._line, None)
-            more |= {
+            answerer.count(self._request, self._line, None)
+            more = {
+                "ambiguous": True,
                 "why": "several web sockets were recorded there, and said different things",
                 "nearest": [],
             }
@@ -107,6 +116,8 @@ class Talk:
 
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer
+        if (told := Confidence.read(more or {})) is not None:
+            answerer.doubts += told
         answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))
 
 

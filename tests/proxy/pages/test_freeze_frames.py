@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
 FRAME = """<!DOCTYPE html><title>Frame</title><style>@keyframes grow { from { width: 0 } to { width: 300px } }
@@ -42,7 +42,7 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 
 @pytest.fixture(scope="module")
-def said() -> Iterator[dict[str, list[Any]]]:
+def said(chromium: Browsing) -> Iterator[dict[str, list[Any]]]:
     async def look(browser: Browsing, url: str) -> list[Any]:
         driver = await browser.driver()
         await driver.open(url)
@@ -51,8 +51,8 @@ def said() -> Iterator[dict[str, list[Any]]]:
         await driver.context.close()
         return seen
 
-    with serve(handle) as url, browsing() as browser:
-        yield {path: browser.run(look(browser, url + path)) for path in PAGES}
+    with serve(handle) as url:
+        yield {path: chromium.run(look(chromium, url + path)) for path in PAGES}
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -26,9 +26,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from stillweb.harness._parsing import problem
-from stillweb.snapshots.archives.appending import FULL_DISK, full_disk, write_whole
+from stillweb.snapshots._os.aside import sync_folder
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.machine.aside import sync_folder
+from stillweb.snapshots.warc.appending import FULL_DISK, full_disk, write_whole
 
 SCHEMA = "stillweb-trace"
 VERSION = 1

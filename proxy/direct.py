@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from stillweb.proxy.clients import past, trusting
 from stillweb.proxy.wire.addresses import on_this_machine
 from stillweb.proxy.wire.told import told_files
-from stillweb.snapshots.archives.appending import write_whole
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.warc.appending import write_whole
 
 # A name or address, with or without a port, in the form of NO_PROXY.
 _HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")

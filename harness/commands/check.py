@@ -54,7 +54,7 @@ def command(
     from stillweb.proxy.check.check import check, check_page
     from stillweb.proxy.serving.gateway import Gateway
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.archives.appending import write_whole
+    from stillweb.snapshots.warc.appending import write_whole
 
     with Snapshot.open(*snapshots) as snapshot, Gateway(snapshot) as gateway, progress("checking") as advance:
         say_damage(snapshot)

@@ -306,7 +306,7 @@ def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
 
 def _late(out: Path, recorder: Recorder) -> int:
     """Print the records with a secret that was learned after they were written; note them for `seal`; count them."""
-    from stillweb.snapshots.upkeep import late
+    from stillweb.snapshots.operations import late
 
     if recorder.redactor is None:
         return 0

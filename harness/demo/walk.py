@@ -89,7 +89,7 @@ def _record(site: Path, work: Path) -> None:
 
 
 def _seal(site: Path) -> Path:
-    from stillweb.snapshots.upkeep.verifying import verify
+    from stillweb.snapshots.operations.verifying import verify
     from stillweb.snapshots.wacz import seal
 
     with progress("   seal", unit="bytes") as advance:

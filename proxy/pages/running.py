@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stillweb.snapshots._os.signals import heard_signals, hearing
 from stillweb.snapshots.errors import StillwebError
-from stillweb.snapshots.machine.signals import heard_signals, hearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

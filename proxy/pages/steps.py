@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from stillweb.proxy.pages.uploads import Files, names_of
+from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.machine.text_files import read_text
 from stillweb.snapshots.view import Step
 
 TARGETS = ("role", "label", "text", "placeholder", "css")

@@ -12,7 +12,7 @@ from benchmarks.damage import table
 from benchmarks.damaging import bounded
 from benchmarks.damaging.archives import OF_OTHERS, Case, Master, cases, masters, try_case
 from benchmarks.damaging.wire import in_pieces
-from stillweb.snapshots.archives import reading
+from stillweb.snapshots.warc import reading
 
 
 @pytest.fixture(scope="module")

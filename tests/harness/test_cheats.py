@@ -28,7 +28,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
-from tests.snapshots.texts.test_text import make_pdf
+from tests.snapshots.text.test_text import make_pdf
 from tests.support.every_tool import CALLS, WIDGETS, make_every_tool_site
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 

@@ -20,9 +20,9 @@ from stillweb.snapshots import decompression
 from stillweb.snapshots.contents.package import pack_options, unpack_options
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, decode, decode_pieces
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 
 MB = 1 << 20
 BODY = b"<p>word " * MB
@@ -126,7 +126,7 @@ def test_a_member_of_a_zip_that_unpacks_to_too_much_is_left_out_by_name(tmp_path
 def test_an_index_of_others_that_unpacks_to_too_much_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.snapshots.upkeep.zipnum.MOST", MB)
+    monkeypatch.setattr("stillweb.snapshots.operations.zipnum.MOST", MB)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
         z.writestr("archive/a.warc.gz", bombs._page("", b"<p>x"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.writer import Writer
 
 RECORDING = """
@@ -92,7 +92,7 @@ with Snapshot.open(sys.argv[1]) as snapshot:
             total += len(piece)
     assert total == Large.size
     assert snapshot.head(capture).header("content-length") == str(total)
-from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.operations.verifying import verify
 assert verify(sys.argv[1]) == []
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
 """

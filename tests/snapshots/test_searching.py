@@ -14,8 +14,8 @@ import pytest
 from stillweb.snapshots import searching
 from stillweb.snapshots.searching import MANY, STAMP, index_of, is_ready
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.texts.search import SearchIndex
-from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.text.search import SearchIndex
+from stillweb.snapshots.text.text import FrozenText
 from stillweb.snapshots.writer import Writer
 
 COUNT = MANY + 20

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.index import indexing
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.machine.locking import lock_directory
+from stillweb.snapshots._os.locking import lock_directory
 from tests.harness.commands.calling import call
 from tests.harness.small_site import make, urls
-from tests.snapshots.upkeep.test_upgrading import SITE, site, texts
+from tests.snapshots.operations.test_upgrading import SITE, site, texts
 from tests.support.command_line import stillweb
 
 

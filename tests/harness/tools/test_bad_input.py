@@ -21,7 +21,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, REPORT, VIEW, Recorder, json_bytes
 from tests.snapshots.making import freeze_texts
-from tests.snapshots.texts.test_text import ARTICLE, make_pdf
+from tests.snapshots.text.test_text import ARTICLE, make_pdf
 
 ODD = "https://odd.test"
 CHINESE = "<html><body><p>企鹅是南方的鸟，它们不会飞，但是游得很快，吃鱼和磷虾。</p></body></html>"

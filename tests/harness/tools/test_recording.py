@@ -25,7 +25,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
-from tests.snapshots.texts.test_text import ARTICLE, make_pdf
+from tests.snapshots.text.test_text import ARTICLE, make_pdf
 from tests.support.command_line import stillweb
 
 KEY = "5f3c9a1be07d42688c1d90ab37e6f2545f3c9a1b"

@@ -21,12 +21,12 @@ from stillweb.proxy.pages.browser import complete
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, Handler, mill_site, serve
-from tests.snapshots.texts.test_text import make_pdf
+from tests.snapshots.text.test_text import make_pdf
 from tests.support.waiting import STARTS
 
 clicked: list[str] = []

@@ -24,10 +24,10 @@ from stillweb.proxy.serving.gateway import Gateway
 from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import typed_body
+from stillweb.snapshots.operations import late
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep import late
 from stillweb.snapshots.view import View
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.wire.certificates import Authority
-from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded

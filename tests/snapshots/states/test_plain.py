@@ -11,7 +11,6 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.archives.container import open_directory
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.rules import builtin, reduced
@@ -20,6 +19,7 @@ from stillweb.snapshots.index.gathering import Site
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.evidence import _unchanged
 from stillweb.snapshots.states.plain import PLAIN_URL, plain_headers, plain_url
+from stillweb.snapshots.warc.container import open_directory
 from stillweb.snapshots.writer import Writer
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)

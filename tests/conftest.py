@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -21,11 +21,17 @@ settings.load_profile("stillweb")
 
 BROWSER_FIXTURES = frozenset({"browser", "chromium"})
 # Whatever a test module takes from one of these starts a browser, or other programs.
-BROWSER_MODULES = ("playwright", "stillweb.proxy.pages.browser", "stillweb.harness.tools.browser", "tests.proxy.browsing")
+BROWSER_MODULES = (
+    "playwright",
+    "stillweb.proxy.pages.browser",
+    "stillweb.harness.tools.browser",
+    "tests.proxy.browsing",
+)
 PROCESS_MODULES = ("subprocess", "tests.support.command_line")
 PEERS = Path(__file__).parent / "interop"
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two workers a core, since most tests wait for a browser or another process half of their time."""
     return 2 * len(os.sched_getaffinity(0))
@@ -33,26 +39,26 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts a browser or a process, and what compares with other people's programs."""
-    known: dict[ModuleType, frozenset[str]] = {}
+    known: dict[str, set[str]] = {}
     for item in items:
-        module = getattr(item, "module", None)
-        if isinstance(module, ModuleType):
-            if module not in known:
-                known[module] = frozenset(marks_of(module))
-            for mark in known[module]:
-                item.add_marker(mark)
+        for mark in marks_of(getattr(item, "module", None), known):
+            item.add_marker(mark)
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
         if PEERS in item.path.parents:
             item.add_marker("peer")
 
 
-def marks_of(module: ModuleType) -> Iterator[str]:
-    """Yield the tiers of a test module, by the modules that it takes names from."""
-    origins = {
-        value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", ""))
-        for value in vars(module).values()
-    }
-    for mark, starting in (("browser", BROWSER_MODULES), ("process", PROCESS_MODULES)):
-        if any(origin == name or origin.startswith(name + ".") for origin in origins for name in starting):
-            yield mark
+def marks_of(module: ModuleType | None, known: dict[str, set[str]]) -> set[str]:
+    """Return the tiers of a test module: by the modules that it takes names from, also through helpers of tests."""
+    if module is None or module.__name__ in known:
+        return known[module.__name__] if module else set()
+    known[module.__name__] = found = set()
+    for value in list(vars(module).values()):
+        origin = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", ""))
+        if origin.startswith("tests."):
+            found |= marks_of(sys.modules.get(origin), known)
+        for mark, starting in (("browser", BROWSER_MODULES), ("process", PROCESS_MODULES)):
+            if origin.startswith(starting):
+                found.add(mark)
+    return found

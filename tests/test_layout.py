@@ -182,6 +182,7 @@ def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_by_a_detour() -> None:
     names = {}
     for package in OURS:
@@ -247,6 +248,7 @@ def climbing(package: str, order: list[str], folder: str, source: str) -> set[st
     return folders_behind(package, source) - set(order[order.index(folder) :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", sorted(OURS))
 def test_each_folder_imports_only_those_below_it(package: str) -> None:
     order = layers(package)

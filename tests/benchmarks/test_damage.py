@@ -30,6 +30,7 @@ def found(made: dict[str, Master], chosen: list[Case]) -> dict[str, int]:
     return faults
 
 
+@pytest.mark.slow
 def test_some_harms_are_told_and_hide_nothing_else(made: dict[str, Master]) -> None:
     every = list(cases(made, 1))
     chosen = [

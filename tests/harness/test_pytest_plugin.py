@@ -97,10 +97,12 @@ def test_search_and_reader_services_answer_in_process_as_through_the_proxy(proje
     run(project, SERVICES).assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_every_kind_of_client_is_answered_from_the_snapshot(project):
     run(project, CLIENTS).assert_outcomes(passed=6)
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_share_a_snapshot(project):
     run(project, CLIENTS, "-n", "2").assert_outcomes(passed=6)
 
@@ -187,6 +189,7 @@ def test_a_failed_test_prints_its_misses(project):
     result.stdout.fnmatch_lines(["*stillweb: not in the snapshot*", f"*miss: POST {URL}", "*nearest: GET*"])
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_past_the_snapshot_says_why_and_what_to_do(project):
     """Its client was only told that the proxy hung up, and nothing in its report named Stillweb."""
     result = run(

@@ -49,5 +49,6 @@ def chromium() -> Iterator[Browsing]:
 @pytest.fixture
 def browser(chromium: Browsing) -> Iterator[Browsing]:
     """A browser without open pages, and none are left in it."""
+    chromium.run(chromium.clear())
     yield chromium
     chromium.run(chromium.clear())

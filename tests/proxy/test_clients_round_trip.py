@@ -165,6 +165,7 @@ def lines(output: str) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CLIENTS))
 def test_a_client_gets_the_same_bytes_again(place: Path, name: str) -> None:
     command = CLIENTS[name]
@@ -207,6 +208,7 @@ def checksum(data: bytes) -> int:
     return total
 
 
+@pytest.mark.slow
 def test_chromium_gets_the_same_bytes_again(place: Path) -> None:
     """A page whose script asks for everything writes sums of what it got; replayed, it writes the same."""
     with origins(place) as options:
@@ -243,6 +245,7 @@ with sync_playwright() as playwright:
 """
 
 
+@pytest.mark.slow
 def test_a_browser_that_breaks_off_and_tries_again_lacks_nothing(place: Path) -> None:
     """Told to take any certificate, Chromium breaks off before it takes ours."""
     command = [sys.executable, "-c", BROWSE, str(find_browser()), f"{SECURE}/page"]

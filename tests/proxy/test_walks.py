@@ -173,6 +173,7 @@ def replay(recording: Walked, walks: list[list[Action]], label: str) -> Result:
 SHOW = "STILLWEB_WALKS" in os.environ
 
 
+@pytest.mark.slow
 def test_what_was_walked_is_answered_as_the_live_site_does(recorded: Walked) -> None:
     result = replay(recorded, recorded.walks, "as recorded")
     assert result.wrong == []

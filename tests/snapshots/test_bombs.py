@@ -143,6 +143,7 @@ def test_options_that_unpack_to_too_much_are_refused() -> None:
         unpack_options(pack_options({"a": "b" * 17 * MB}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["lookup", "fetch", "verify"])
 def test_a_bomb_takes_little_memory(tmp_path: Path, command: str) -> None:
     (found,) = bombs.measure(["twice.warc.gz"], tmp_path, [command])

@@ -38,6 +38,7 @@ for name in ("a", "b", "c"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.03, 0.11, 0.23, 0.41, 0.7])
 def test_a_killed_recording_keeps_what_was_stored(tmp_path: Path, delay: float) -> None:
     process = subprocess.Popen(

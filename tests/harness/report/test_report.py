@@ -34,6 +34,7 @@ def report(tmp_path_factory):
     return write_report(files.path)
 
 
+@pytest.mark.slow
 def test_the_file_asks_for_nothing_and_reads_well_in_light_and_dark(report):
     for scheme in ("light", "dark"):
         with chromium(color_scheme=scheme, viewport={"width": 1100, "height": 800}) as page:
@@ -228,6 +229,7 @@ def test_a_long_prompt_is_folded_and_a_run_without_tools_says_so(tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_a_small_screen(tmp_path):
     url = "https://shelf.example/" + "a-very-long-path-without-any-break" * 6
     steps = [{"call": "fetch", "with": {"url": url}, "may_fail": True}]

@@ -31,6 +31,7 @@ def received(tmp_path, monkeypatch, capsys):
     return sender.rename(tmp_path / "received")
 
 
+@pytest.mark.slow
 def test_a_received_run_is_repeated_on_the_snapshot_beside_it(received, monkeypatch, capsys):
     monkeypatch.chdir(received)
     code, out = call(capsys, "certify", "run", "--times", 1)

@@ -231,6 +231,7 @@ def attack(code: str, folder: Path, **limits: Any) -> SandboxResult:
     )
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_is_bounded(tmp_path: Path) -> None:
     code = "import time\nfor i in range(40):\n  try: os.fork()\n  except OSError: pass\ntime.sleep(30)"
     done = attack(code, tmp_path, processes=64, seconds=5.0)

@@ -80,6 +80,7 @@ def test_a_signal_ends_a_server_whose_client_stays(site: Path, number: signal.Si
     os.close(input_of_client)
 
 
+@pytest.mark.slow
 def test_a_stateless_client_that_has_said_all_gets_its_answer(site: Path) -> None:
     """Also to what takes its time."""
     message = request("tools/call", name="browser_navigate", arguments={"url": BIRDS})

@@ -135,6 +135,7 @@ def test_over_stdio(site: Path) -> None:
     asyncio.run(asyncio.wait_for(check(), STARTS))
 
 
+@pytest.mark.slow
 def test_over_http(site: Path) -> None:
     async def check(address: str) -> list[Any]:
         async def one() -> Any:

@@ -45,6 +45,7 @@ def call(served: Browsed, workspace: Path) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_a_chooser_holds_the_page_until_it_is_answered(call: Call, workspace: Path) -> None:
     early = call("browser_file_upload", paths=[])
     assert early.is_error
@@ -131,6 +132,7 @@ def outside(workspace: Path) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_other_file_is_reached_by_any_name(call: Call, workspace: Path) -> None:
     for path in outside(workspace):
         call("browser_click", target="#one")
@@ -174,6 +176,7 @@ def test_a_session_without_a_folder_has_no_files(
         assert CANARY not in call("browser_snapshot").text
 
 
+@pytest.mark.slow
 def test_a_session_pastes_what_it_copied_itself(served: Browsed, call: Call) -> None:
     other = served.session()
     for one, words in ((call, "mine"), (other, "yours")):

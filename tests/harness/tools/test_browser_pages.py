@@ -99,6 +99,7 @@ def field(meta: dict[str, Any], name: str) -> list[Any]:
     return [one["value"] for one in meta["state"]["fields"] if one.get("name") == name]
 
 
+@pytest.mark.slow
 def test_references_in_frames_are_operated(served: Served) -> None:
     call = served.session()
     shown = call("browser_navigate", url=f"{served.base}/frames")

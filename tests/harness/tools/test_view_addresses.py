@@ -105,6 +105,7 @@ def unknown(sealed: Sealed) -> list[str]:
     return [f"{sealed.base}/#view=0123456789abcdef", f"{sealed.base}/elsewhere#view={id_}"]
 
 
+@pytest.mark.slow
 def test_fetch_reads_a_view(sealed: Sealed) -> None:
     south = sealed.call("fetch", url=sealed.south)
     assert "Tide Mill" in south.text
@@ -116,6 +117,7 @@ def test_fetch_reads_a_view(sealed: Sealed) -> None:
     assert not sealed.call("fetch", url=f"{sealed.base}/#view=list").is_error  # a fragment of the page's own
 
 
+@pytest.mark.slow
 def test_the_browser_goes_to_a_view(sealed: Sealed) -> None:
     south = sealed.call("browser_navigate", url=sealed.south)
     assert "Salt Mill" in south.text

@@ -93,6 +93,7 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:
     return browser.run(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
@@ -191,6 +192,7 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
     assert sight.png.startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "words"),
     [

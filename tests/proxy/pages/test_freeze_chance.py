@@ -57,6 +57,7 @@ def runs(chromium: Browsing) -> Iterator[list[dict[str, Any]]]:
         yield [chromium.run(look(chromium, f"{url}/")) for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_the_order_in_which_modules_come_changes_no_chance(runs: list[dict[str, Any]]) -> None:
     one, other = runs
     assert one["order"][-2:] == ["b", "a"]
@@ -92,6 +93,7 @@ def one_stream(seed: str, count: int) -> list[float]:
     return [((x >> 5) * 67108864 + (y >> 6)) / 2**53 for x, y in zip(drawn[15::2], drawn[16::2], strict=True)]
 
 
+@pytest.mark.slow
 def test_what_was_recorded_before_draws_the_same_numbers_again(browser: Browsing) -> None:
     page = b"<!DOCTYPE html><script>const f = () => Math.random(), g = () => Math.random(); window.seen = [f(), g(), f()];</script>"
 

@@ -55,6 +55,7 @@ def said(chromium: Browsing) -> Iterator[dict[str, list[Any]]]:
         yield {path: chromium.run(look(chromium, url + path)) for path in PAGES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_its_time_is_the_page_s(said: dict[str, list[Any]], path: str) -> None:
     found = said[path]

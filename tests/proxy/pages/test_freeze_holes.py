@@ -195,6 +195,7 @@ EXPECTED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", EXPECTED)
 def test_a_second_run_sees_the_same(runs: list[dict[str, Any]], what: str) -> None:
     one, other = runs

@@ -60,6 +60,7 @@ class Unaware(Traffic):
         told.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["link", "form", "script", "frame"])
 def test_a_page_that_is_being_left_is_waited_for_however_late_its_request_is_told(
     browser: Browsing, site: str, how: str

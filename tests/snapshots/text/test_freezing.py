@@ -149,6 +149,7 @@ def die_one(sent: freezing.Sent) -> FrozenText | None:
     return FrozenText(sent[0], "fine")
 
 
+@pytest.mark.slow
 def test_a_page_that_kills_the_extractor_costs_only_its_own_text_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -321,6 +321,7 @@ def test_records_of_other_tools_are_read_whole() -> None:
     assert (found.markdown, found.pages, found.media) == ("text", None, "text/plain")
 
 
+@pytest.mark.slow
 def test_very_large_pages_are_taken_as_plain_text() -> None:
     big = "<html><body>" + "<p>word</p>" * 600_000 + "<p>the end</p></body></html>"
     found = extract_html("https://a.test/", big)

@@ -43,6 +43,7 @@ def wrong_imports(package: str, source: str) -> set[str]:
     return ours - MAY_IMPORT[package]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", sorted(OURS))
 def test_imports_go_one_way(package: str) -> None:
     found = {str(path): wrong_imports(package, path.read_text()) for path in modules(package)}

@@ -101,6 +101,7 @@ def test_sgr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "240" in report
 
 
+@pytest.mark.slow
 def test_sgr_in_chinese(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

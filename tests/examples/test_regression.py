@@ -51,6 +51,7 @@ def test_an_agent_that_asks_for_something_else_fails_and_is_told_what_came_neare
     assert "recorded 'body_mass_g'" in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_workflow_replays_the_program_with_no_way_out(project: Path) -> None:
     steps = yaml.safe_load((project / ".github/workflows/agent.yml").read_text())["jobs"]["regression"][
         "steps"

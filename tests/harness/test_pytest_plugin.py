@@ -85,6 +85,7 @@ def test_misses_count(stillweb):
 """
 
 
+@pytest.mark.slow
 def test_search_and_reader_services_answer_in_process_as_through_the_proxy(project):
     with Writer.open(project.path / "site") as writer:
         headers = (("Host", "google.serper.dev"), ("Content-Type", "application/json"), ("X-API-KEY", "one"))
@@ -107,6 +108,7 @@ def test_workers_of_xdist_share_a_snapshot(project):
     run(project, CLIENTS, "-n", "2").assert_outcomes(passed=6)
 
 
+@pytest.mark.slow
 def test_a_miss_fails_a_test_that_passed_and_names_what_was_near(project):
     result = run(
         project,
@@ -132,6 +134,7 @@ def test_a_miss_fails_a_test_that_passed_and_names_what_was_near(project):
     )
 
 
+@pytest.mark.slow
 def test_a_tool_that_misses_counts_too(project):
     result = run(
         project,
@@ -146,6 +149,7 @@ def test_a_tool_that_misses_counts_too(project):
     result.stdout.fnmatch_lines(["*miss: fetch http://shelf.example/other"])
 
 
+@pytest.mark.slow
 def test_what_a_fixture_misses_as_it_ends_is_told_too(project):
     code = f"""
         import httpx, pytest
@@ -174,6 +178,7 @@ def test_what_a_fixture_misses_as_it_ends_is_told_too(project):
     result.stdout.fnmatch_lines([f"*miss: GET {URL}?bye"])
 
 
+@pytest.mark.slow
 def test_a_failed_test_prints_its_misses(project):
     result = run(
         project,
@@ -255,6 +260,7 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
     result.stdout.fnmatch_lines(["*connecting to 127.0.0.1:9*"])
 
 
+@pytest.mark.slow
 def test_a_test_that_skips_itself_for_what_is_missing_fails(project):
     """Its agent says that there is no network, and it would be skipped for ever."""
     result = run(

@@ -189,6 +189,7 @@ def test_a_client_gets_the_same_bytes_again(place: Path, name: str) -> None:
     assert (sealed.code, sealed.out) == (0, live.out)
 
 
+@pytest.mark.slow
 def test_the_bytes_on_the_wire_are_those_that_the_origin_sent(place: Path) -> None:
     """Not unpacked by curl: the content encoding and its bytes, over HTTP/2 and HTTP/1.1."""
     wire = 'for c in gzip br; do curl -sS $1 -H "Accept-Encoding: $c" https://demo.example/packed/$c | sha256sum; done'

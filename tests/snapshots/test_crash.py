@@ -65,6 +65,7 @@ def test_a_killed_recording_keeps_what_was_stored(tmp_path: Path, delay: float) 
         assert snapshot.notes == []
 
 
+@pytest.mark.slow
 def test_large_bodies_are_never_in_memory(tmp_path: Path) -> None:
     code = """
 import resource, sys

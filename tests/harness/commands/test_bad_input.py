@@ -164,6 +164,7 @@ def test_a_truncated_archive(tmp_path: Path) -> None:
     assert urls(tmp_path / "s.wacz") == ["https://a.test/0", "https://a.test/1"]
 
 
+@pytest.mark.slow
 def test_a_har_that_is_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "x.har"
     asked = {"method": "GET", "url": "https://a.test/0", "headers": []}
@@ -182,6 +183,7 @@ def test_a_har_that_is_cut_short(tmp_path: Path) -> None:
     assert "left out: " in listed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cut", "text"])
 def test_a_file_that_is_no_wacz(tmp_path: Path, how: str) -> None:
     wrong = tmp_path / "wrong.wacz"

@@ -122,6 +122,7 @@ def test_what_a_kill_broke_off_is_looked_through_when_it_is_sealed(tmp_path: Pat
     assert not (tmp_path / "s.wacz").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
     """The program decides what to do about it; what it got until then is there."""
     path = tmp_path / "s"
@@ -195,6 +196,7 @@ def test_a_review_that_ctrl_c_ends_says_it_as_other_servers_do(tmp_path: Path) -
         assert started.end().code == code
 
 
+@pytest.mark.slow
 def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
     started = Started("record", "-o", tmp_path / "s", "--", *sleeper(tmp_path))
     until((tmp_path / "began").exists, started)
@@ -249,6 +251,7 @@ def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
     assert unheard.end().code == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_models_code_is_scored(tmp_path: Path) -> None:
     if (why := can_isolate()) is not None:
         pytest.skip(f"no sandbox here: {why}")

@@ -138,6 +138,7 @@ def test_no_room_for_temporary_files_while_importing(
     assert sound(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 300])
 def test_no_room_for_a_search_index(tmp_path: Path, size: int) -> None:
     """It was a traceback, and left its directory."""
@@ -240,6 +241,7 @@ def test_what_the_machine_refuses_is_a_line_and_a_bug_is_a_traceback(
         assert said in line
 
 
+@pytest.mark.slow
 def test_a_report_without_room_leaves_nothing_half_written(tmp_path: Path) -> None:
     assert stillweb(*run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")).code == 0
     before = sorted((tmp_path / "run").iterdir())

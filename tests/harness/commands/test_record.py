@@ -195,6 +195,7 @@ def test_a_browser_that_was_driven_through_the_proxy_is_told(tmp_path: Path) -> 
     assert "no replay can start a browser so" in done.err
 
 
+@pytest.mark.slow
 def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
     with Origin(session_of('{"user": "ada"}')) as shop:
         done = stillweb(
@@ -204,6 +205,7 @@ def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
     assert "no replay can start a browser so" not in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 def test_an_isolated_program_has_no_way_past(shop: Origin, tmp_path: Path) -> None:
     past = f"curl -sS --noproxy '*' {shop.url}/past; curl -sS {shop.url}/through"
@@ -239,6 +241,7 @@ def test_a_record_of_the_set_that_cannot_be_read_is_told_and_counts(shop: Origin
     assert "/same" in {asked.path for asked in shop.asked}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [None, "--no-private"])
 def test_private_addresses_are_refused_on_demand(shop: Origin, tmp_path: Path, option: str | None) -> None:
     words = (

@@ -257,6 +257,7 @@ def test_a_browser_that_a_program_drives_has_its_clock(tmp_path: Path) -> None:
     assert (held.code, held.out.strip()) == (0, "the news of that day"), held.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [30, EARLIER_DAYS - 2])
 def test_a_program_that_asks_for_today_finds_the_recorded_day(days: int, tmp_path: Path) -> None:
     then = datetime.now(UTC).replace(hour=12) - timedelta(days=days)

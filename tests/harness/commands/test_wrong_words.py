@@ -110,6 +110,7 @@ def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Pat
     assert "not recorded: http://127.0.0.1:1/: " in done.err
 
 
+@pytest.mark.slow
 def test_a_miss_is_told_with_the_way_to_see_them_all(site: Path, tmp_path: Path) -> None:
     asks = "import urllib.request as u\ntry: u.urlopen('https://a.test/none')\nexcept OSError as e: print(e.code)"
     told = "1 request was not in the snapshot; first: GET https://a.test/none"
@@ -133,6 +134,7 @@ def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:
     assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err
 
 
+@pytest.mark.slow
 def test_a_report_that_can_not_be_written_is_named_as_it_was_asked_for(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
     assert stillweb(*words).code == 0

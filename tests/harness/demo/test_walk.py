@@ -19,7 +19,7 @@ from tests.harness.demo.replaying import summary
 from tests.interop.readers import disagreements, wacz_validate
 from tests.support.waiting import STARTS
 
-pytestmark = pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, shown.stdout + shown.stderr
 
 
-@pytest.mark.slow
 def test_the_snapshot_holds_the_views_and_documents_that_were_promised(demo: tuple[Path, str]) -> None:
     with Snapshot.open(demo[0] / "site.wacz") as snapshot:
         views = snapshot.views()
@@ -77,7 +76,6 @@ def test_the_report_stands_alone_and_shows_what_was_wrong(demo: tuple[Path, str]
     assert 'src="http' not in html
 
 
-@pytest.mark.slow
 def test_outside_readers_agree_on_every_capture(demo: tuple[Path, str], tmp_path: Path) -> None:
     sealed = demo[0] / "site.wacz"
     assert verify(sealed) == []
@@ -85,7 +83,6 @@ def test_outside_readers_agree_on_every_capture(demo: tuple[Path, str], tmp_path
     assert wacz_validate(sealed) == ""
 
 
-@pytest.mark.slow
 def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     command = [
@@ -103,7 +100,6 @@ def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     assert not (tmp_path / MARK).exists()
 
 
-@pytest.mark.slow
 def test_replays_in_fresh_processes_are_one(
     demo: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_run_repeated_in_other_surroundings_has_one_hash(tmp_path):
     assert json.loads((files.path / "certificate.json").read_text())["hash"] == report.hash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", ["seed", "zone", "locale", "order"])
 def test_what_depends_on_seed_zone_locale_or_order_is_found_and_named(tmp_path, on):
     script = {
@@ -295,6 +296,7 @@ def test_a_certificate_that_is_there_is_not_written_again(tmp_path):
     assert json.loads(kept.read_text()) == first
 
 
+@pytest.mark.slow
 def test_an_altered_trace_does_not_get_a_certificate_in_silence(tmp_path, capsys):
     files = make_run(tmp_path, NAMES)
     write_certificate(files.path)

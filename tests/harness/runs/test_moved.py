@@ -40,6 +40,7 @@ def test_a_received_run_is_repeated_on_the_snapshot_beside_it(received, monkeypa
     assert "can't be opened" not in (received / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_received_run_is_repeated_on_the_snapshot_that_is_named(received, tmp_path, monkeypatch, capsys):
     snapshot = (received / "site").rename(tmp_path / "renamed")
     monkeypatch.chdir(received)
@@ -48,6 +49,7 @@ def test_a_received_run_is_repeated_on_the_snapshot_that_is_named(received, tmp_
     assert call(capsys, "certify", "run", "--times", 1, "--snapshot", snapshot)[0] == 0
 
 
+@pytest.mark.slow
 def test_another_snapshot_of_that_name_is_told(received, monkeypatch, capsys):
     with Writer.open(received / "site") as writer:
         writer.exchange(exchange("https://a.test/more", b"<p>Merlin</p>"))

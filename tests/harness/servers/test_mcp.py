@@ -119,6 +119,7 @@ def command(site: Path, *more: str) -> list[str]:
     return [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site), *more]
 
 
+@pytest.mark.slow
 def test_over_stdio(site: Path) -> None:
     async def check() -> None:
         parameters = StdioServerParameters(

@@ -81,6 +81,7 @@ def test_no_arguments_end_a_tool(allowed: Toolset, asked: tuple[str, dict[str, A
     json.dumps(result.meta)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(ASKED, st.sampled_from(["GET", "POST", "PUT"]), BODIES)
 def test_no_request_ends_a_service(allowed: Toolset, at: tuple[str, str], method: str, body: bytes) -> None:

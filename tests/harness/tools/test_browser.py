@@ -119,6 +119,7 @@ def test_a_page_is_told_in_sections(served: Served) -> None:
     assert call("browser_close").text.startswith("### Result\nNo open tabs.")
 
 
+@pytest.mark.slow
 def test_errors_have_the_tools_own_words(served: Served) -> None:
     call = served.session()
     call("browser_navigate", url=f"{served.base}/")
@@ -281,6 +282,7 @@ def test_small_words() -> None:
     assert "0.0.79" in json.loads(path.read_text(encoding="utf-8"))["source"]
 
 
+@pytest.mark.slow
 def test_a_browser_that_was_opened_ahead_says_the_same(served: Served) -> None:
     async def go(ahead: bool) -> list[dict[str, Any]]:
         session = served.toolset.session(f"ahead-{ahead}")

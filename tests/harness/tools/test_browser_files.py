@@ -71,6 +71,7 @@ def test_a_chooser_holds_the_page_until_it_is_answered(call: Call, workspace: Pa
     assert not call("browser_snapshot").is_error
 
 
+@pytest.mark.slow
 def test_a_script_may_open_the_chooser_and_several_files_may_be_given(call: Call) -> None:
     call("browser_click", target="text=Choose")
     given = call("browser_file_upload", paths=["one.txt", "two.json"])
@@ -80,6 +81,7 @@ def test_a_script_may_open_the_chooser_and_several_files_may_be_given(call: Call
     assert not call("browser_snapshot").is_error
 
 
+@pytest.mark.slow
 def test_what_can_not_be_given_is_told_in_the_tools_own_words(call: Call, workspace: Path) -> None:
     def given(**more: object) -> str:
         call("browser_click", target="#one")
@@ -163,6 +165,7 @@ def test_nothing_is_saved_outside_of_the_workspace(call: Call, tool: tuple[str, 
     assert not call(name, filename="x.png", **more).is_error
 
 
+@pytest.mark.slow
 def test_a_session_without_a_folder_has_no_files(
     served: Browsed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

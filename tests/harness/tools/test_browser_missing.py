@@ -93,6 +93,7 @@ def test_a_page_that_lacks_something_says_so(call: Call, name: str) -> None:
     assert "Failed to load" not in call("browser_snapshot").text  # told once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lost"), [("foreign", "https://api.test/lost?k=1"), ("preflight", "https://api.test/posted")])  # fmt: skip
 def test_what_the_browser_hides_from_a_page_of_another_origin_is_told(
     call: Call, name: str, lost: str

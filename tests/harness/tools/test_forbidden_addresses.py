@@ -118,6 +118,7 @@ def test_no_answer_of_a_site_leads_there(served: Browsed, folder: Path) -> None:
         check(call("browser_tabs", action="list").text, url)
 
 
+@pytest.mark.slow
 def test_no_step_of_a_view_leads_there(served: Browsed) -> None:
     snapshot = served.toolset.snapshot
     call = served.session()

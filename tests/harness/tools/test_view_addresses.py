@@ -138,6 +138,7 @@ def test_the_browser_goes_to_a_view(sealed: Sealed) -> None:
     assert "Abbey Mill" in sealed.call("browser_navigate", url=sealed.plain).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "word"), [("Salt Mill", "Salt Mill"), ("Abbey Mill", "Abbey Mill")])
 def test_what_search_names_can_be_fetched_and_visited(sealed: Sealed, query: str, word: str) -> None:
     found = json.loads(sealed.call("google_search", q=query, gl="us", hl="en").text)

@@ -78,6 +78,7 @@ def test_all_steps_can_be_done(site: Recorded, page: str) -> None:
     assert site.results[page].ok, site.results[page].error
 
 
+@pytest.mark.slow
 def test_frames_are_operated_and_read(site: Recorded) -> None:
     text = site.text("/frames")
     assert text.count("2020") >= 4  # the chosen options and the cells

@@ -66,6 +66,7 @@ def test_the_order_in_which_modules_come_changes_no_chance(runs: list[dict[str, 
     assert one["a"][0] != one["b"][0]  # of one function, asked by two
 
 
+@pytest.mark.slow
 def test_what_stands_before_it_in_a_script_changes_no_chance(runs: list[dict[str, Any]]) -> None:
     assert runs[0]["inline"] == runs[1]["inline"]
 

@@ -65,6 +65,7 @@ def test_its_time_is_the_page_s(said: dict[str, list[Any]], path: str) -> None:
     assert [one for one in found if one[0] == "seen"][:2] == [["seen", False, 0], ["seen", True, 20]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/touched", "/sibling", "/window", "/frame"])
 def test_its_chance_is_that_of_its_address(said: dict[str, list[Any]], path: str) -> None:
     assert said[path][0] == said["/alone"][0]

@@ -203,6 +203,7 @@ def test_a_second_run_sees_the_same(runs: list[dict[str, Any]], what: str) -> No
     assert EXPECTED[what](one[what]), one[what]
 
 
+@pytest.mark.slow
 def test_nothing_else_was_said(runs: list[dict[str, Any]]) -> None:
     assert set(runs[0]) == set(EXPECTED)
     chances = [runs[0][f"frame {name}"][0][0] for name in ("srcdoc", "twin", "blob", "data", "sandboxed")]

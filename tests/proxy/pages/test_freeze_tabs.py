@@ -130,6 +130,7 @@ def test_a_key_opens_a_tab_as_a_click_does(browser: Browsing, site: str) -> None
 WAITING = Patience(real=STARTS)  # as long as a tab is waited for in vain that never comes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "name", "title", "says"),
     [("/", "into", "Opener", "start"), ("/", "stopped", "Opener", "start"), ("/", "shut", "Opener", "closed true"),
@@ -165,6 +166,7 @@ def test_a_window_that_is_used_again_is_not_waited_for(
     assert browser.run(go()) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_tab_that_nobody_tells_of_holds_nothing_for_ever(
     browser: Browsing, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_each_state_has_its_view(recorded: Recorded) -> None:
         assert len(snapshot.read(whole).body) > 5000
 
 
+@pytest.mark.slow
 def test_what_fails_is_told_and_stops_nothing(recorded: Recorded) -> None:
     assert result(recorded, "/list?page=2").ok
     assert result(recorded, "/papers/survey.pdf").documents[0].media == "application/pdf"
@@ -258,6 +259,7 @@ def test_ten_replays_are_one(recorded: Recorded) -> None:
     assert not [line for line in runs[0] if " miss " in line]
 
 
+@pytest.mark.slow
 def test_what_was_not_recorded_is_a_miss(recorded: Recorded) -> None:
     async def go(gateway: Gateway, url: str) -> None:
         async with BrowserHost(ca=gateway.ca_path) as host:

@@ -124,6 +124,7 @@ def told(event: Event) -> list[str]:
     return [repr(event)]
 
 
+@pytest.mark.slow
 def test_what_was_not_recorded_is_a_miss(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         heard = talk(gateway, site.base, ["something else"])

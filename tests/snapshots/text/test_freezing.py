@@ -195,6 +195,7 @@ print(report.texts, report.missing)
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     """Neither the script nor what lies beside it gets into the workers."""
     fill(tmp_path / "s", freezing.IN_PROCESS + 6)

@@ -60,6 +60,7 @@ def dry(
     return score(task, answer, Context(judge=judge, mode=mode, env={"SGI_CONDA_ENV": environment, **env}))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_a_right_function_passes_all_five(environment: str) -> None:
     got = dry(RIGHT, environment, OUTPUTS)
@@ -173,6 +174,7 @@ def test_seconds_that_differ_between_the_modes_are_in_no_hash(environment: str) 
     assert [entry["metric"] for entry in scores[0]["aside"]["measured"]["differs"]] == ["aet"]
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_the_parser_gives_the_code_that_the_answer_hides(environment: str) -> None:
     judge = Answers(lambda p, model: "def area(a, b):\n    return a * b" if model == "gpt-4.1-mini" else "{}")
@@ -193,6 +195,7 @@ def test_a_fence_that_the_parser_puts_around_its_code_is_seen_through_in_fixed_m
     assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall5"] == 0
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_tracebacks_do_not_name_a_folder_that_changes(environment: str) -> None:
     broken = "<answer>def area(a, b):\n    return 1 / 0</answer>"

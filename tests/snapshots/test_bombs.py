@@ -37,7 +37,7 @@ PACKS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that are reached in a moment."""
-    for module in ("decompression", "http.encodings", "archives.warc", "opening", "texts.text"):
+    for module in ("decompression", "http.encodings", "warc.warc", "opening", "text.text"):
         for name, value in (("IN_MEMORY", MB), ("MOST", 4 * MB)):
             monkeypatch.setattr(f"stillweb.snapshots.{module}.{name}", value, raising=False)
 

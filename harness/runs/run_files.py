@@ -313,6 +313,8 @@ class RunFiles:
         stands_on = value.get("stands_on", {})
         if not isinstance(stands_on, dict):
             raise DamagedInput(f"{path}: stands_on is no object")
+        if not isinstance(stands_on.get("agent") or {}, dict):
+            raise DamagedInput(f"{path}: stands_on.agent is no object")
         return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:

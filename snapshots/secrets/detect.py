@@ -161,7 +161,7 @@ def secret_field(name: str, value: str) -> bool:
     strength = _strength(name)
     if not strength or _says_nothing(value):
         return False
-    return strength == 2 or (looks_drawn(value) and not any(map(str.isspace, value)))
+    return strength == 2 or (looks_drawn(value) and not any(map(str.isspace, unquote(value))))
 
 
 def given_field(name: str, value: str) -> bool:

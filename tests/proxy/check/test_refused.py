@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.check.check import check
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -23,6 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meaning.Masters]:
         yield fuzz.make_masters(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> None:
     found = fuzz.fuzz(made, 1, range(CASES), 1)

@@ -200,6 +200,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_canonical_json_reads_back_and_forgets_the_order_of_members(value):
     assert json.loads(canonical(value)) == value

@@ -62,6 +62,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_recorded_searches_are_answered_as_recorded(told: dict[str, Any]) -> None:
     assert told["recorded"] == TAVILY
     (hit,) = told["exa recorded"]

@@ -177,6 +177,7 @@ class Seen:
                 self.wrong.append(f"{walk[: number + 1]}\n  live {want!r}\n  here {have!r}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_in_a_browser_the_text_is_the_live_one_or_a_miss(tmp_path: Path) -> None:
     walks = [random_walk(seed) for seed in range(FIRST, FIRST + WALKS)]

@@ -51,6 +51,7 @@ def make(path: Path) -> None:
             writer.view(view, resources)
 
 
+@pytest.mark.slow
 def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "snap")
     real = stillweb.proxy.check.check.check
@@ -115,6 +116,7 @@ def test_without_views_nothing_is_called_equal(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_page_fits_a_phone_and_follows_the_reader_s_light(tmp_path: Path) -> None:
     long = f"http://example.test/{'a' * 300}"
     views = [ViewCheck(long, "", ["click Apply"], 1.0, 1.0, 1.0), ViewCheck(long, "T", [], missed=[long])]

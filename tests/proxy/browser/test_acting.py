@@ -93,6 +93,7 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:
     return browser.run(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
@@ -117,6 +118,7 @@ def test_a_step_does_what_it_says(browser: Browsing, site: str, steps: str, word
     assert words in sight.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "words"),
     [
@@ -135,6 +137,7 @@ def test_what_a_person_sees_is_what_a_step_means(browser: Browsing, site: str, s
     assert words in sight.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
@@ -172,6 +175,7 @@ def test_the_state_of_a_box_that_only_its_label_draws_is_read(browser: Browsing,
     assert boxes[:2] == [("Beside", True), ("Around", False)]
 
 
+@pytest.mark.slow
 def test_what_a_page_shows(browser: Browsing, site: str) -> None:
     sight, driver = after(browser, f"{site}/", "- check: Only open\n- fill: {css: textarea, value: new}")
     assert {"shadow words", "inner words", "text of /lazy"} <= set(sight.text.splitlines())
@@ -191,6 +195,7 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
     assert sight.png.startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "words"),
     [

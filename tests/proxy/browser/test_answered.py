@@ -24,6 +24,7 @@ PAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", PAGES)
 def test_a_page_that_is_held_up_is_given_up(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

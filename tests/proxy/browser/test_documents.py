@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.steps import Flow, parse_steps
 from stillweb.proxy.browser.views import Fetcher
@@ -39,6 +41,7 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 200, {"Content-Type": "text/html", "Set-Cookie": "sid=1; Path=/"}, PAGE.encode()
 
 
+@pytest.mark.slow
 def test_cookies_of_any_letters_go_along_and_redirects_are_followed_with_them(tmp_path: Path) -> None:
     profile, authority = complete(Profile()), Authority.load_or_create(tmp_path / "state")
     with (
@@ -66,6 +69,7 @@ def test_cookies_of_any_letters_go_along_and_redirects_are_followed_with_them(tm
     assert [view.same for view in report.views] == [True, True], report
 
 
+@pytest.mark.slow
 def test_a_page_at_an_address_that_ends_like_a_files_is_a_page(tmp_path: Path) -> None:
     """A viewer of a table is a view, and a login in place of a paper is no paper."""
     profile = complete(Profile())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.steps import Flow, parse_steps
 from stillweb.proxy.browser.views import Fetcher, FetchResult
@@ -49,6 +51,7 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     )
 
 
+@pytest.mark.slow
 def test_a_file_is_fetched_and_the_steps_go_on(tmp_path: Path) -> None:
     profile, authority = complete(Profile()), Authority.load_or_create(tmp_path / "state")
     with (

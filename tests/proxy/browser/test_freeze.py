@@ -150,6 +150,7 @@ def look(browser: Browsing, url: str, profile: Profile | None = None) -> dict[st
     return browser.run(go())
 
 
+@pytest.mark.slow
 def test_a_page_sees_the_profiles_time_and_seeded_chance(browser: Browsing, site: str) -> None:
     start = start_of(Profile())
     seen = look(browser, f"{site}/")
@@ -248,6 +249,7 @@ def test_a_timer_runs_as_the_browsers_own_would(browser: Browsing, site: str) ->
     assert lines == ["a: 50 ms x", "a: 50 ms", "default: 50 ms", "Timer 'a' does not exist"]
 
 
+@pytest.mark.slow
 def test_time_that_can_not_pass_is_told(browser: Browsing, site: str) -> None:
     async def go() -> Any:
         driver = await browser.driver()
@@ -288,6 +290,7 @@ def test_what_makes_no_sense_fails_as_ever(browser: Browsing, site: str) -> None
     assert browser.run(go()) == [*refused, "[object EventSource]"]
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:
     one = look(browser, f"{site}/")
     other = look(browser, f"{site}/", replace(Profile(), seed=2, clock="2001-02-03T04:05:06+01:00"))
@@ -297,6 +300,7 @@ def test_another_seed_is_another_chance(browser: Browsing, site: str) -> None:
     assert len({*one["random"], one["inner"][0], one["worker"][0], one["blob"][0]}) == 5
 
 
+@pytest.mark.slow
 def test_a_secret_in_the_address_has_no_part_in_chance(browser: Browsing, site: str) -> None:
     """In replay a pseudonym stands there, another one in each snapshot."""
     stored = "stillweb-secret-bd546001ddc10b59db6a7d61kc19c3fe9ff5"
@@ -327,6 +331,7 @@ def test_a_clock_that_never_ends_comes_to_rest(browser: Browsing, site: str) -> 
     assert (before, after) == ("3000", "5000")
 
 
+@pytest.mark.slow
 def test_a_page_that_keeps_asking_is_said_to(browser: Browsing, site: str) -> None:
     async def go(path: str, patience: Patience) -> Any:
         driver = await browser.driver(patience)
@@ -375,6 +380,7 @@ class Late(Traffic):
         return await super().idle(stuck, seconds)
 
 
+@pytest.mark.slow
 def test_a_page_that_keeps_asking_is_never_quiet_however_late_its_requests_are_told(
     browser: Browsing, site: str
 ) -> None:

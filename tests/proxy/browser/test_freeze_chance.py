@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stillweb.snapshots.profile import Profile
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import STARTS
 
@@ -25,7 +25,7 @@ PARTS = """import { name } from "/shared.js"; seen.NAME = [name(), Math.random()
 
 
 @pytest.fixture(scope="module")
-def runs() -> Iterator[list[dict[str, Any]]]:
+def runs(chromium: Browsing) -> Iterator[list[dict[str, Any]]]:
     """A page loaded twice; the second time its modules come in the other order, and its secret is longer."""
     visits = itertools.count()
     later, other_came = "", threading.Event()
@@ -53,10 +53,11 @@ def runs() -> Iterator[list[dict[str, Any]]]:
         await driver.context.close()
         return seen
 
-    with serve(handle) as url, browsing() as browser:
-        yield [browser.run(look(browser, f"{url}/")) for _ in range(2)]
+    with serve(handle) as url:
+        yield [chromium.run(look(chromium, f"{url}/")) for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_the_order_in_which_modules_come_changes_no_chance(runs: list[dict[str, Any]]) -> None:
     one, other = runs
     assert one["order"][-2:] == ["b", "a"]
@@ -65,6 +66,7 @@ def test_the_order_in_which_modules_come_changes_no_chance(runs: list[dict[str, 
     assert one["a"][0] != one["b"][0]  # of one function, asked by two
 
 
+@pytest.mark.slow
 def test_what_stands_before_it_in_a_script_changes_no_chance(runs: list[dict[str, Any]]) -> None:
     assert runs[0]["inline"] == runs[1]["inline"]
 
@@ -92,7 +94,8 @@ def one_stream(seed: str, count: int) -> list[float]:
     return [((x >> 5) * 67108864 + (y >> 6)) / 2**53 for x, y in zip(drawn[15::2], drawn[16::2], strict=True)]
 
 
-def test_what_was_recorded_before_draws_the_same_numbers_again() -> None:
+@pytest.mark.slow
+def test_what_was_recorded_before_draws_the_same_numbers_again(browser: Browsing) -> None:
     page = b"<!DOCTYPE html><script>const f = () => Math.random(), g = () => Math.random(); window.seen = [f(), g(), f()];</script>"
 
     async def look(browser: Browsing, url: str, profile: Profile) -> list[float]:
@@ -102,7 +105,7 @@ def test_what_was_recorded_before_draws_the_same_numbers_again() -> None:
         await driver.context.close()
         return seen
 
-    with serve(lambda *_: (200, {"Content-Type": "text/html"}, page)) as url, browsing() as browser:
+    with serve(lambda *_: (200, {"Content-Type": "text/html"}, page)) as url:
         older = Profile.from_json({"seed": 3})
         expected = one_stream(f"3|math|{url}/", 3)
         assert browser.run(look(browser, f"{url}/", older)) == expected

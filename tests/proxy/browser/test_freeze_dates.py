@@ -51,6 +51,7 @@ def look(browser: Browsing, url: str, *, replay: bool) -> dict[str, Any]:
     return browser.run(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replay", [False, True], ids=["recording", "replay"])
 def test_without_a_date_it_is_the_profiles(browser: Browsing, site: str, replay: bool) -> None:
     start = "01/01/2025 00:00:00"
@@ -66,6 +67,7 @@ def test_the_date_of_an_answer_is_told_however_new_it_is(browser: Browsing, site
     assert look(browser, f"{site}/at/{at}", replay=replay)["document"] == said
 
 
+@pytest.mark.slow
 def test_an_answer_of_this_very_second_is_told_from_none(browser: Browsing, site: str) -> None:
     before = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime())
     seen = look(browser, f"{site}/now", replay=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
 FRAME = """<!DOCTYPE html><title>Frame</title><style>@keyframes grow { from { width: 0 } to { width: 300px } }
@@ -42,7 +42,7 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 
 @pytest.fixture(scope="module")
-def said() -> Iterator[dict[str, list[Any]]]:
+def said(chromium: Browsing) -> Iterator[dict[str, list[Any]]]:
     async def look(browser: Browsing, url: str) -> list[Any]:
         driver = await browser.driver()
         await driver.open(url)
@@ -51,10 +51,11 @@ def said() -> Iterator[dict[str, list[Any]]]:
         await driver.context.close()
         return seen
 
-    with serve(handle) as url, browsing() as browser:
-        yield {path: browser.run(look(browser, url + path)) for path in PAGES}
+    with serve(handle) as url:
+        yield {path: chromium.run(look(chromium, url + path)) for path in PAGES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_its_time_is_the_page_s(said: dict[str, list[Any]], path: str) -> None:
     found = said[path]
@@ -64,6 +65,7 @@ def test_its_time_is_the_page_s(said: dict[str, list[Any]], path: str) -> None:
     assert [one for one in found if one[0] == "seen"][:2] == [["seen", False, 0], ["seen", True, 20]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/touched", "/sibling", "/window", "/frame"])
 def test_its_chance_is_that_of_its_address(said: dict[str, list[Any]], path: str) -> None:
     assert said[path][0] == said["/alone"][0]

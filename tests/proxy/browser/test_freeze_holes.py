@@ -11,7 +11,7 @@ import pytest
 
 from stillweb.proxy.browser.freeze import start_of
 from stillweb.snapshots.profile import Profile
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
 START = start_of(Profile())
@@ -123,7 +123,7 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 
 @pytest.fixture(scope="module")
-def runs() -> Iterator[list[dict[str, Any]]]:
+def runs(chromium: Browsing) -> Iterator[list[dict[str, Any]]]:
     async def look(browser: Browsing, url: str) -> dict[str, Any]:
         driver = await browser.driver()
         _, calm = await driver.open(url)
@@ -131,8 +131,8 @@ def runs() -> Iterator[list[dict[str, Any]]]:
         await driver.context.close()
         return {**seen, "quiet": [calm.reason]}
 
-    with serve(handle) as url, browsing() as browser:
-        yield [browser.run(look(browser, f"{url}/holes")) for _ in range(2)]
+    with serve(handle) as url:
+        yield [chromium.run(look(chromium, f"{url}/holes")) for _ in range(2)]
 
 
 def frame(start: int = START) -> Any:
@@ -195,6 +195,7 @@ EXPECTED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", EXPECTED)
 def test_a_second_run_sees_the_same(runs: list[dict[str, Any]], what: str) -> None:
     one, other = runs
@@ -202,6 +203,7 @@ def test_a_second_run_sees_the_same(runs: list[dict[str, Any]], what: str) -> No
     assert EXPECTED[what](one[what]), one[what]
 
 
+@pytest.mark.slow
 def test_nothing_else_was_said(runs: list[dict[str, Any]]) -> None:
     assert set(runs[0]) == set(EXPECTED)
     chances = [runs[0][f"frame {name}"][0][0] for name in ("srcdoc", "twin", "blob", "data", "sandboxed")]

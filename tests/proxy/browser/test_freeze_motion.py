@@ -32,6 +32,7 @@ def site() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_pictures_are_the_same(browser: Browsing, site: str, page: str) -> None:
     async def look() -> list[bytes]:

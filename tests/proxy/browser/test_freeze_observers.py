@@ -60,6 +60,7 @@ def site() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/page", "/framed"])
 def test_it_is_told_once_of_each_as_it_stands_when_the_page_rests(
     browser: Browsing, site: str, path: str

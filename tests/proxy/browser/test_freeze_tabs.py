@@ -92,6 +92,7 @@ def click(name: str) -> dict[str, Any]:
     return {"click": {"css": f"#{name}"}}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize(
     "name",
@@ -101,21 +102,25 @@ def test_a_tab_is_told_of_by_the_step_that_opened_it(browser: Browsing, site: st
     assert browser.run(opened(browser, f"{site}/", click(name))) == ("Two", "start", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 def test_each_of_two_tabs_is_waited_for(browser: Browsing, site: str) -> None:
     assert browser.run(opened(browser, f"{site}/", click("twice"))) == ("Two", "start", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 def test_the_page_s_time_stands_until_its_tab_is_there(browser: Browsing, site: str) -> None:
     assert browser.run(opened(browser, f"{site}/", click("clocked")))[1] == "5 6 Two"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 def test_a_tab_that_closes_itself_leads_back_to_the_page_that_it_told(browser: Browsing, site: str) -> None:
     assert browser.run(opened(browser, f"{site}/", click("signs"))) == ("Opener", "signed in", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 def test_a_key_opens_a_tab_as_a_click_does(browser: Browsing, site: str) -> None:
     step = {"press": {"key": "Control+Enter", "css": "#plain"}}
@@ -125,6 +130,7 @@ def test_a_key_opens_a_tab_as_a_click_does(browser: Browsing, site: str) -> None
 WAITING = Patience(real=STARTS)  # as long as a tab is waited for in vain that never comes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "name", "title", "says"),
     [("/", "into", "Opener", "start"), ("/", "stopped", "Opener", "start"), ("/", "shut", "Opener", "closed true"),
@@ -139,6 +145,7 @@ def test_what_opens_no_tab_is_not_waited_for(
     assert time.monotonic() - began < STARTS, "it was waited for"
 
 
+@pytest.mark.slow
 def test_a_window_that_is_used_again_is_not_waited_for(
     browser: Browsing, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +166,7 @@ def test_a_window_that_is_used_again_is_not_waited_for(
     assert browser.run(go()) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_tab_that_nobody_tells_of_holds_nothing_for_ever(
     browser: Browsing, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

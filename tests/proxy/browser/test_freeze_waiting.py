@@ -109,6 +109,7 @@ def look(browser: Browsing, url: str, ask: str, patience: Patience | None = None
     return browser.run(go())
 
 
+@pytest.mark.slow
 def test_nothing_that_loads_and_no_work_of_the_browser_takes_time(browser: Browsing, site: str) -> None:
     seen, reason = look(browser, f"{site}/waits", "() => seen")
     assert seen == EXPECTED
@@ -119,6 +120,7 @@ def test_what_never_says_that_it_has_loaded_is_given_up(browser: Browsing, site:
     assert look(browser, f"{site}/silent", "() => p.textContent") == ("at 500", "")
 
 
+@pytest.mark.slow
 def test_a_document_that_never_completes_is_given_up(browser: Browsing, site: str) -> None:
     text, reason = look(browser, f"{site}/open", "() => document.body.innerText")
     assert "at 510" in text

@@ -84,6 +84,7 @@ def test_a_module_where_only_the_site_s_own_scripts_may_be(browser: Browsing, si
     assert browser.run(go()) == {"said": [start_of(Profile()), "/module.js"]}
 
 
+@pytest.mark.slow
 def test_a_worker_that_thinks_takes_no_time_and_one_that_ended_is_not_waited_for(
     browser: Browsing, site: str
 ) -> None:

@@ -60,6 +60,7 @@ class Unaware(Traffic):
         told.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["link", "form", "script", "frame"])
 def test_a_page_that_is_being_left_is_waited_for_however_late_its_request_is_told(
     browser: Browsing, site: str, how: str
@@ -82,6 +83,7 @@ def test_a_page_that_is_being_left_is_waited_for_however_late_its_request_is_tol
     assert calm.quiet
 
 
+@pytest.mark.slow
 def test_a_page_that_stays_where_it_is_rests(browser: Browsing, site: str) -> None:
     async def go() -> list[Any]:
         driver = await browser.driver()

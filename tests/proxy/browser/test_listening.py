@@ -96,6 +96,7 @@ def text_of(path: Path, result: FetchResult) -> str:
         return (snapshot.resource("text", result.views[-1]) or b"").decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_page_that_says_that_it_is_at_work_is_waited_for(
     sign: str, tmp_path: Path, thinking: threading.Event
@@ -105,6 +106,7 @@ def test_a_page_that_says_that_it_is_at_work_is_waited_for(
     assert not [note for note in result.notes if "quiet" in note]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["words", "role"])
 def test_so_is_one_that_says_it_in_a_shadow_tree(
     sign: str, tmp_path: Path, thinking: threading.Event
@@ -113,6 +115,7 @@ def test_so_is_one_that_says_it_in_a_shadow_tree(
     assert "the end of work" in text_of(tmp_path / "s", result)
 
 
+@pytest.mark.slow
 def test_a_page_that_shows_all_in_a_shadow_tree_is_not_bare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_page_that_shows_all_in_a_shadow_tree_is_not_bare(
     assert record(SHADOWED, "[]", tmp_path / "s").views
 
 
+@pytest.mark.slow
 def test_a_server_that_was_asked_and_has_not_said_a_word_is_waited_for(
     tmp_path: Path, thinking: threading.Event
 ) -> None:
@@ -132,12 +136,14 @@ def test_a_server_that_was_asked_and_has_not_said_a_word_is_waited_for(
     assert "the end of ponder" in text_of(tmp_path / "s", result)
 
 
+@pytest.mark.slow
 def test_the_clock_stands_while_a_socket_is_asked(tmp_path: Path) -> None:
     """Else an answer would come at another time of the page than in replay, where it comes at once."""
     result = record(WORKING, "[{click: Soon}]", tmp_path / "s")
     assert text_of(tmp_path / "s", result).endswith("the end of soon\n\n0 ticks")
 
 
+@pytest.mark.slow
 def test_what_a_server_says_of_itself_is_in_the_view_after_the_step_that_waited_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +165,7 @@ def test_what_a_server_says_of_itself_is_in_the_view_after_the_step_that_waited_
         assert "news" not in (snapshot.resource("text", result.views[0]) or b"").decode()
 
 
+@pytest.mark.slow
 def test_a_sign_that_nothing_follows_is_told_and_then_not_believed(tmp_path: Path) -> None:
     page = WORKING.replace("<i id=wheel>", "<p aria-label='Loading...'>of grain</p><i id=wheel>")
     profile, path = complete(Profile()), tmp_path / "s"

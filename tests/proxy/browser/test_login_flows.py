@@ -68,6 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("login")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["401", "403"])
 def test_a_login_form_that_comes_with_a_refusal_is_gone_through(tmp_path: Path, status: str) -> None:
     [found] = record(tmp_path, [(f"/{status}", FILLED)])
@@ -76,6 +77,7 @@ def test_a_login_form_that_comes_with_a_refusal_is_gone_through(tmp_path: Path, 
     assert found.notes[0].endswith(said)
 
 
+@pytest.mark.slow
 def test_steps_go_on_through_a_login_form(folder: Path) -> None:
     first, way = record(folder, [("/account", FILLED), ("/", f"- click: Sign in\n{FILLED}")])
     assert (first.ok, first.error, len(first.views)) == (True, None, 1)
@@ -98,6 +100,7 @@ def test_steps_go_on_through_a_login_form(folder: Path) -> None:
     ] * 3
 
 
+@pytest.mark.slow
 def test_a_login_form_at_the_end_is_a_failure(tmp_path: Path) -> None:
     bare, wrong = record(
         tmp_path, [("/login", ""), ("/login", FILLED.replace("correct horse", "another mule"))]
@@ -110,6 +113,7 @@ def test_a_login_form_at_the_end_is_a_failure(tmp_path: Path) -> None:
     assert "after step 3: not stored as a view: login" in wrong.error
 
 
+@pytest.mark.slow
 def test_a_form_that_asks_for_more_than_who_comes_is_a_page(tmp_path: Path) -> None:
     (joined,) = record(tmp_path, [("/join", "- select: {label: Branch, option: South}\n")])
     assert (joined.ok, joined.error, len(joined.views), joined.findings) == (True, None, 2, [])

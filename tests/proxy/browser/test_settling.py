@@ -50,6 +50,7 @@ def site() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_a_late_word_of_a_request_gives_a_page_no_more_time(
     browser: Browsing, site: str, path: str, monkeypatch: pytest.MonkeyPatch

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from stillweb.proxy.browser.sight import Sight, look_at
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
 INNER = "<style>q{color:blue}</style><div>deep <style>k{}</style>down</div>"
@@ -25,12 +23,6 @@ tree(find(tree(find(document, "x-outer"), {OUTER!r}), "x-inner"), {INNER!r});
 tree(find(document, "x-plain"), "<p>1</p>");
 tree(find(document, "x-gone"), "<p>not drawn</p>");
 </script>"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browsing]:
-    with browsing() as browser:
-        yield browser
 
 
 def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.browser import BrowserHost, complete
 from stillweb.proxy.browser.spares import Spares
@@ -22,6 +24,7 @@ p.textContent = [Date.now(), Math.random(), crypto.randomUUID(), performance.now
 document.cookie = "a=b"; localStorage.x = 1;</script>"""
 
 
+@pytest.mark.slow
 def test_a_spare_is_as_any_other(tmp_path: Path) -> None:
     profile = complete(Profile())
     with Writer.open(tmp_path / "s", profile=profile) as writer:

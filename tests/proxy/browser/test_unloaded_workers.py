@@ -33,6 +33,7 @@ def strict(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return (200 if path in PARTS else 404), said, PARTS.get(path, "").encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "worker"), [("/module", "/imports.js"), ("/nested", "/inner.js"), ("/throws", None)]
 )

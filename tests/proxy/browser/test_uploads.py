@@ -102,6 +102,7 @@ ALL = """
 """
 
 
+@pytest.mark.slow
 def test_what_was_uploaded_is_uploaded_again_in_replay(site: Site) -> None:
     path, result = site.record("snap", ALL)
     assert (result.ok, result.error) == (True, None)
@@ -142,6 +143,7 @@ def boundaries(path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_boundary_differs_and_another_file_is_a_miss_that_says_so(site: Site) -> None:
     steps = "- upload: {label: Table, file: mills.csv}\n- click: Send\n"
     path, _ = site.record("snap", steps)
@@ -200,6 +202,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_given_is_told(site: Site) -> None:
     (site.path / "key.txt").write_text(f"the key is {SECRET}")
     redactor = Redactor(b"k" * 32)
@@ -219,6 +222,7 @@ def test_a_file_that_cannot_be_given_is_told(site: Site) -> None:
         assert not late.find(snapshot, redactor)
 
 
+@pytest.mark.slow
 def test_a_secret_that_is_learned_later_is_found_in_a_file(site: Site) -> None:
     (site.path / "key.txt").write_text(f"the key is {SECRET}")
     redactor = Redactor(b"k" * 32)

@@ -111,6 +111,7 @@ def record(folder: Path, *, redact: bool = True) -> tuple[list[FetchResult], str
     return results, base, authority
 
 
+@pytest.mark.slow
 def test_no_record_holds_what_the_pages_showed(tmp_path: Path) -> None:
     results, _, authority = record(tmp_path)
     assert [one.error for one in results] == [None, None]
@@ -136,6 +137,7 @@ def test_no_record_holds_what_the_pages_showed(tmp_path: Path) -> None:
         assert found == (None, [], 1.0, 1.0, 1.0), (view.address, found, view.text_changes)
 
 
+@pytest.mark.slow
 def test_without_redaction_all_is_kept_as_it_was(tmp_path: Path) -> None:
     results, _, _ = record(tmp_path, redact=False)
     assert results[0].notes == []

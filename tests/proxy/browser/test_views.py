@@ -101,6 +101,7 @@ def result(recorded: Recorded, path: str) -> FetchResult:
     return next(one for one in recorded.results if one.url.endswith(path))
 
 
+@pytest.mark.slow
 def test_each_state_has_its_view(recorded: Recorded) -> None:
     base = recorded.base
     main = recorded.results[0]
@@ -130,6 +131,7 @@ def test_each_state_has_its_view(recorded: Recorded) -> None:
         assert len(snapshot.read(whole).body) > 5000
 
 
+@pytest.mark.slow
 def test_what_fails_is_told_and_stops_nothing(recorded: Recorded) -> None:
     assert result(recorded, "/list?page=2").ok
     assert result(recorded, "/papers/survey.pdf").documents[0].media == "application/pdf"
@@ -155,6 +157,7 @@ def test_what_fails_is_told_and_stops_nothing(recorded: Recorded) -> None:
         assert not [view for view in snapshot.views() if "wall" in view.url or "nope" in view.url]
 
 
+@pytest.mark.slow
 def test_a_page_that_lacked_a_script_is_not_called_quiet_one_step_later(tmp_path: Path) -> None:
     asked = threading.Event()
 
@@ -181,6 +184,7 @@ def test_a_page_that_lacked_a_script_is_not_called_quiet_one_step_later(tmp_path
     assert [info["quiet"] for info in infos] == [False, False, False]
 
 
+@pytest.mark.slow
 def test_every_view_is_the_same_again(recorded: Recorded, tmp_path: Path) -> None:
     from stillweb.proxy.check.check import check_page
 
@@ -197,6 +201,7 @@ def test_every_view_is_the_same_again(recorded: Recorded, tmp_path: Path) -> Non
     assert "http://" not in page.replace(recorded.base, "")
 
 
+@pytest.mark.slow
 def test_check_sees_what_has_changed(recorded: Recorded, tmp_path: Path) -> None:
     with Snapshot.open(recorded.path) as snapshot:
         original = snapshot.resource
@@ -223,6 +228,7 @@ def test_check_sees_what_has_changed(recorded: Recorded, tmp_path: Path) -> None
     assert not report.passed(text=1.0)
 
 
+@pytest.mark.slow
 def test_ten_replays_are_one(recorded: Recorded) -> None:
     async def once(host: BrowserHost, gateway: Gateway, profile: Profile, session: str) -> list[str]:
         context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
@@ -253,6 +259,7 @@ def test_ten_replays_are_one(recorded: Recorded) -> None:
     assert not [line for line in runs[0] if " miss " in line]
 
 
+@pytest.mark.slow
 def test_what_was_not_recorded_is_a_miss(recorded: Recorded) -> None:
     async def go(gateway: Gateway, url: str) -> None:
         async with BrowserHost(ca=gateway.ca_path) as host:
@@ -267,6 +274,7 @@ def test_what_was_not_recorded_is_a_miss(recorded: Recorded) -> None:
         asyncio.run(go(gateway, f"{recorded.base}/list?page=9"))
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_all_in_order(tmp_path: Path) -> None:
     profile = replace(complete(Profile()), viewport=(800, 600))
     reached = threading.Event()
@@ -306,6 +314,7 @@ MILLS = b"<h1>Mills</h1><p>" + b"The first of many mills. " * 100
 
 
 # A browser that is busy may have read nothing yet when it hears of the end: then the first is as the second.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "came", [b"%x\r\n%b\r\n" % (len(MILLS), MILLS), b""], ids=["some of it", "nothing of it"]
 )

@@ -40,6 +40,7 @@ def test_what_no_page_reads(method: str, headers: Headers, unread: bool) -> None
     assert is_unread(Request(method, "http://a.test/x", headers)) is unread
 
 
+@pytest.mark.slow
 def test_a_check_tells_them_apart(tmp_path: Path) -> None:
     url = "http://example.test/"
     told = [

@@ -65,6 +65,7 @@ def ways(graph: Graph) -> list[list[str]]:
     return sorted([str(step["click"].get("name")) for step in node.steps] for node in graph.views)
 
 
+@pytest.mark.slow
 def test_controls_that_a_stream_brought_are_read_again(tmp_path: Path) -> None:
     over = threading.Event()
     with Origin(lambda asked: streaming(asked, over)) as origin:
@@ -82,6 +83,7 @@ def nested(asked: Asked) -> Answer:
     return Answer(headers=[("Content-Type", "text/html")], body=NESTED.encode())
 
 
+@pytest.mark.slow
 def test_no_view_is_forgotten_that_was_found_last(tmp_path: Path) -> None:
     with Origin(nested) as origin:
         graph = stopped_and_gone_on(tmp_path, f"http://127.0.0.1:{origin.port}/", 2, 2)

@@ -151,6 +151,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_state_comes_back_by_its_address(tmp_path: Path) -> None:
     site = Browsable()
@@ -164,6 +165,7 @@ def test_every_state_comes_back_by_its_address(tmp_path: Path) -> None:
     assert not [one for one in site.asked if "logout" in one or one == "POST /cart"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_states_in_cookies_postbacks_and_questions_by_script(tmp_path: Path) -> None:
     site = Browsable()

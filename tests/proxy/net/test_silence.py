@@ -70,6 +70,7 @@ def slow_way(port: int) -> Iterator[int]:
             end.close()
 
 
+@pytest.mark.slow
 def test_a_view_holds_what_was_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = complete(Profile())
     with (
@@ -102,6 +103,7 @@ socket.onmessage = (e) => { state.textContent += `; ${e.data}`; if (e.data[4] ==
 </script>"""
 
 
+@pytest.mark.slow
 def test_a_page_that_shows_nothing_yet_waits_for_a_server_that_thinks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ socket.onmessage = ({ data }) => { if (typeof data !== "string") said.textConten
 </script>"""
 
 
+@pytest.mark.slow
 def test_a_page_that_names_itself_to_its_socket_is_told_the_same(tmp_path: Path) -> None:
     profile, path = complete(Profile()), tmp_path / "s"
     with (

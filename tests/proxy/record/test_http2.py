@@ -351,6 +351,7 @@ with Writer.open(path) as writer, Recorder(writer, authority=Authority.load_or_c
 """
 
 
+@pytest.mark.slow
 def test_a_long_body_that_is_not_read_is_not_held_in_memory(lab: Lab, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     given = [

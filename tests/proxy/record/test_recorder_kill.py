@@ -118,6 +118,7 @@ def load(
         connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(KILLS))
 def test_kill(
     host: subprocess.Popen[str], tmp_path: Path, number: int, record_property: Callable[[str, object], None]

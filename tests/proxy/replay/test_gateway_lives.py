@@ -85,6 +85,7 @@ def test_it_works_without_uvloop(tmp_path: Path) -> None:
     assert done.stdout.split() == [b"x", b"3000000"], done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
 def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
     site = Site(tmp_path / "snap")
@@ -111,6 +112,7 @@ def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
     assert megabytes < 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_client_that_does_not_read_is_sent_away_and_one_that_reads_slowly_is_not(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, reads: bool

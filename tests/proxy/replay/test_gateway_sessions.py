@@ -19,6 +19,7 @@ from tests.proxy.gateways import client
 from tests.support.waiting import HANG, until
 
 
+@pytest.mark.slow
 def test_thirty_two_sessions_at_once(gateway: Gateway) -> None:
     def work(number: int) -> list[int]:
         with client(gateway, f"s{number}") as c:

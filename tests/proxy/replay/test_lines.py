@@ -96,6 +96,7 @@ def lines_in_memory() -> int:
     return sum(isinstance(one, Line) for one in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_many_sessions_leave_nothing_in_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 sessions took 74 MB for good."""
     monkeypatch.setattr(lines, "REST", 0.0)
@@ -115,6 +116,7 @@ def test_many_sessions_leave_nothing_in_memory(site: Site, monkeypatch: pytest.M
         assert gateway.ledger.entries()[-1]["seq"] == 1
 
 
+@pytest.mark.slow
 def test_a_session_with_an_open_connection_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "REST", 0.0)
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "stays") as c:

@@ -99,6 +99,7 @@ def test_our_own_pages_are_in_no_ledger(gateway: Gateway) -> None:
     assert len(gateway.ledger.entries()) == before
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (arrivals, connection):
         monkeypatch.setattr(module, "PATIENCE", 1.0)  # in which what we send must be here

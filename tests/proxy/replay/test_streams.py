@@ -53,6 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return Recorded(base, path)
 
 
+@pytest.mark.slow
 def test_a_secret_in_a_sockets_address_is_in_no_view(tmp_path: Path) -> None:
     """It is known before the view is stored, and not only when the socket has ended."""
     secret = "22110971-91ff-4340-9680-2b561439a6ce"
@@ -70,6 +71,7 @@ def test_a_secret_in_a_sockets_address_is_in_no_view(tmp_path: Path) -> None:
     assert "session_id=stillweb-secret-" in told[0]
 
 
+@pytest.mark.slow
 def test_views_with_streams_are_reached_again(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         report = check(snapshot, gateway, patience=Patience(stuck=HANG))
@@ -122,6 +124,7 @@ def told(event: Event) -> list[str]:
     return [repr(event)]
 
 
+@pytest.mark.slow
 def test_what_was_not_recorded_is_a_miss(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         heard = talk(gateway, site.base, ["something else"])

@@ -23,7 +23,7 @@ BROWSER_FIXTURES = frozenset({"browser", "chromium"})
 # Whatever a test module takes from one of these starts a browser, or other programs.
 BROWSER_MODULES = (
     "playwright",
-    "stillweb.proxy.pages.browser",
+    "stillweb.proxy.browser.browser",
     "stillweb.harness.tools.browser",
     "tests.proxy.browsing",
 )

@@ -64,7 +64,7 @@ def test_ruff_refuses_a_bare_name() -> None:
 
 
 def test_the_check_of_imports_sees_a_wrong_one() -> None:
-    assert wrong_imports("snapshots", "from stillweb.proxy.serving.gateway import Gateway") == {"proxy"}
+    assert wrong_imports("snapshots", "from stillweb.proxy.replay.gateway import Gateway") == {"proxy"}
     assert wrong_imports("proxy", "def f():\n    import stillweb.harness.cli") == {"harness"}
     assert wrong_imports("harness", "from stillweb import open") == {"stillweb"}
 

@@ -84,7 +84,7 @@ class Literals:
 
 # -- names
 
-# These three patterns are searched in a name's words (`plain`), also by proxy/pages/freeze_chance.js.
+# These three patterns are searched in a name's words (`plain`), also by proxy/browser/freeze_chance.js.
 # A value under a strong name is a secret whatever it looks like.
 _PASSWORD = (
     r"pass_?(?:word|wd|phrase|code)|pwd|passwort|kennwort|wachtwoord|contrase[nñ]a|senha|mot_?de_?passe|пароль|密码"

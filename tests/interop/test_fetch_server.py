@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import pytest
 
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.interop.fetch_site import Origin, calls, envelope

@@ -12,8 +12,8 @@ import pytest
 
 from stillweb.harness.tools import Toolset, http_hosts
 from stillweb.proxy.clients import client_environment
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, SITE, Recorder, json_bytes, make_site

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.gateways import serving
 from tests.proxy.lab import Lab, answer

@@ -15,9 +15,9 @@ from typing import Any
 import brotli
 import pytest
 
-from stillweb.proxy.pages.browser import find_browser
-from stillweb.proxy.serving.ledger import misses, read
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.browser.browser import find_browser
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.ledger import misses, read
 from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded

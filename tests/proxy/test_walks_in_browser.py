@@ -17,7 +17,7 @@ import pytest
 from playwright.async_api import Page
 
 from stillweb.proxy import Authority, Gateway, Recorder
-from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.snapshots import Profile, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, serve_both
 

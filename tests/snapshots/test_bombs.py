@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from benchmarks.damaging import bombs
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots import decompression
 from stillweb.snapshots.contents.package import pack_options, unpack_options
 from stillweb.snapshots.decompression import TooLarge

@@ -14,8 +14,8 @@ from PIL import Image
 
 import stillweb.proxy.check.check
 from stillweb.harness.commands.check import command
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import CheckReport, ViewCheck, check_page
-from stillweb.proxy.pages.browser import complete
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
@@ -58,7 +58,7 @@ def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.Monkey
 
     @cache  # one browser for all
     def once() -> CheckReport:
-        from stillweb.proxy.serving.gateway import Gateway
+        from stillweb.proxy.replay.gateway import Gateway
         from stillweb.snapshots import Snapshot
 
         with Snapshot.open(tmp_path / "snap") as snapshot, Gateway(snapshot) as gateway:

@@ -11,7 +11,7 @@ import pytest
 
 from stillweb.harness.commands.recorded_again import answered_otherwise
 from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
 from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site

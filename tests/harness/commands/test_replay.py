@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
+from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.pages.browser import find_browser
-from stillweb.proxy.serving import ledger
-from stillweb.proxy.wire.certificates import EARLIER_DAYS
+from stillweb.proxy.net.certificates import EARLIER_DAYS
+from stillweb.proxy.replay import ledger
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.serving.ledger import read
+from stillweb.proxy.replay.ledger import read
 from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb

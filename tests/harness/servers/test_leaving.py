@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from stillweb.harness.tools import Toolset, http_hosts
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.servers.test_stateless import request
 from tests.harness.tools.frozen import BIRDS, make_site

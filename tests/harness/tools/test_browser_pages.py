@@ -14,11 +14,11 @@ import pytest
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.steps import Flow, canonical, parse_steps, to_yaml
-from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.steps import Flow, canonical, parse_steps, to_yaml
+from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -12,8 +12,8 @@ import pytest
 from stillweb.harness.servers.replaying import make_hosts
 from stillweb.harness.tools import Toolset, http_hosts
 from stillweb.harness.tools.jina import target_of
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.check.check import check
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

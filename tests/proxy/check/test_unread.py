@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import check, is_unread
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import FILE, Choices
-from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
@@ -166,8 +166,8 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 _CHILD = """
 import sys
 from pathlib import Path
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
@@ -285,7 +285,7 @@ def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path)
 def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.pages.acting.ACTION_MS", 2000)
+    monkeypatch.setattr("stillweb.proxy.browser.acting.ACTION_MS", 2000)
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         cover = "<div style='position:absolute;inset:0;height:90px'></div>"
@@ -401,7 +401,7 @@ def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: P
 def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.pages.acting.ACTION_MS", 3000)
+    monkeypatch.setattr("stillweb.proxy.browser.acting.ACTION_MS", 3000)
     asked: list[str] = []
     waited = threading.Event()
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph
-from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.steps import Flow, canonical
+from stillweb.proxy.browser.views import Fetcher, FetchResult
 from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.steps import Flow, canonical
-from stillweb.proxy.pages.views import Fetcher, FetchResult
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import Step, View

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stillweb.proxy.wire.addresses import public
+from stillweb.proxy.net.addresses import public
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import Redactor
@@ -371,7 +371,7 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_delivered(lab: Lab, tmp_path: Pa
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from stillweb.proxy.wire.certificates import Authority\n"
+        "from stillweb.proxy.net.certificates import Authority\n"
         "from stillweb.proxy.record.recorder import Recorder, record_command\n"
         "from stillweb.snapshots.writer import Writer\n"
         "path, state, port, command = sys.argv[1:]\n"

@@ -55,7 +55,7 @@ def damage_notes(snapshot: Snapshot) -> Iterator[str]:
 
 def left_out_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield the entries of imported HAR or flow files without a usable answer: requests for them are misses."""
-    from stillweb.snapshots.upkeep.importing import left_out
+    from stillweb.snapshots.operations.importing import left_out
 
     lacking = left_out(snapshot)
     yield from (f"left out: {note}" for note in lacking[:MOST_NOTES])
@@ -73,6 +73,12 @@ def say_failures(failures: Sequence[tuple[str, str]]) -> None:
     """Print which URLs were not recorded and why, each once."""
     for (url, reason), count in Counter(failures).items():
         say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
+
+
+def say_left_out(snapshot: Snapshot) -> None:
+    """Print the `left_out_notes` of a snapshot."""
+    for note in left_out_notes(snapshot):
+        say(note)
 
 
 @contextmanager

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from stillweb.harness.runs.display import Display
     from stillweb.harness.task import Task
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
-    from stillweb.proxy.pages.steps import Flow
-    from stillweb.proxy.pages.views import Fetcher, FetchResult
+    from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.browser.views import Fetcher, FetchResult
     from stillweb.proxy.record.recorder import Recorder
-    from stillweb.proxy.serving.gateway import Gateway
-    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.proxy.replay.gateway import Gateway
+    from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.view import Step
     from stillweb.snapshots.writer import Writer
 
@@ -87,8 +87,8 @@ class Recording:
 
     @cached_property
     def _fetcher(self) -> Fetcher:
-        from stillweb.proxy.pages.browser import complete
-        from stillweb.proxy.pages.views import Fetcher
+        from stillweb.proxy.browser.browser import complete
+        from stillweb.proxy.browser.views import Fetcher
         from stillweb.snapshots.profile import Profile
 
         if self.writer.profile is None:
@@ -114,7 +114,7 @@ def record(
     """
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.errors import GateFailed
-    from stillweb.snapshots.upkeep import late
+    from stillweb.snapshots.operations import late
     from stillweb.snapshots.writer import Writer
 
     with Writer.open(out) as writer:
@@ -158,7 +158,7 @@ class Replay:
 
     def playwright(self, session: str = "default") -> dict[str, Any]:
         """Return keyword arguments for Playwright's `browser.new_context`. Loopback goes through the proxy, too."""
-        from stillweb.proxy.pages.browser import proxy_settings
+        from stillweb.proxy.browser.browser import proxy_settings
 
         return {"proxy": proxy_settings(self.gateway.proxy_url(session)), "ignore_https_errors": True}
 

@@ -18,13 +18,15 @@ import stillweb
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = b"<!doctype html><title>Example</title><h1>Example</h1><p>An example page, with words.</p>"
-TASK = {"id": "one", "question": "Which?", "answer": "| a |\n|---|\n| 1 |", "scorer": "table"}
+RUBRIC = {"columns": ["id", "v"], "row_key": ["id"]}
+TASK = {"id": "one", "question": "Which?", "answer": "1|A", "scorer": "table", "options": {"rubric": RUBRIC}}
 
 
 def built() -> Any:
     """The script that writes docs/api.md, as a module."""
     spec = importlib.util.spec_from_file_location("build_api", ROOT / "docs" / "build_api.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -66,7 +68,7 @@ def test_the_page_of_code_runs(
     async def my_agent(attempt: Any) -> str:
         page = await attempt.call("fetch", {"url": attempt.task.start_url})
         assert "An example page" in page.text
-        return "| a |\n|---|\n| 1 |"
+        return "1|A"
 
     stillweb.run(tasks="tasks.jsonl", agent=my_agent, out="run0", note=lambda text: None, contracts=())
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

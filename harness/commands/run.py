@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from stillweb.harness.commands.answering import accept_option, synthetic_search_option
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.show import show_summary
-from stillweb.harness.console import say
+from stillweb.harness.commands.unset import say_unset
+from stillweb.harness.console import say, say_damage
 
-if TYPE_CHECKING:
-    from stillweb.harness.agents import Agent
+# The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
+_SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
+_SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
 
 @click.command("run")
@@ -182,66 +184,96 @@ def command(
         from stillweb.harness.commands.isolating import isolate_program
 
         isolate_program(inside)
-        _check_let_in(load_agent(agent), inside)
-    import stillweb
     from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.agents.script import ScriptAgent
+    from stillweb.harness.commands.search_ready import make_search_ready
+    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.results.certificate import check_traces, write_certificate
     from stillweb.harness.results.left_out import failed_attempts, unread_records
+    from stillweb.harness.rubric import compile_rubrics, load_rubrics
+    from stillweb.harness.runs.cluster import make_engine
     from stillweb.harness.runs.display import make_display
-    from stillweb.harness.runs.run_files import RunFiles
+    from stillweb.harness.runs.run_files import Settings
+    from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.proxy.direct import let_in
+    from stillweb.proxy.net.addresses import host_port
+    from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
+    from stillweb.snapshots.matching.accepting import check_accept
 
-    if snapshots and synthetic_search:
-        from stillweb.harness.commands.search_ready import make_search_ready
-
-        with stillweb.open(*snapshots) as snapshot:
-            make_search_ready(snapshot)
-    run = stillweb.run(
-        tasks=source,
+    tasks = read_tasks(source, split)
+    made_agent = load_agent(agent)  # report its errors before a directory is made
+    # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
+    shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
+    if shut:
+        ports = ", ".join(host_port(*port) for port in sorted(shut))
+        raise click.UsageError(
+            f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
+        )
+    if isinstance(made_agent, ScriptAgent):
+        for sentence in made_agent.not_among([task.id for task in tasks]):
+            say(f"{agent}: {sentence}")
+    if not snapshots and getattr(made_agent, "needs_gateway", False):
+        say(
+            "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"
+        )
+    say_unset(agent, getattr(made_agent, "pass_env", ()))
+    if snapshots:
+        with Snapshot.open(*snapshots) as snapshot:
+            say_damage(snapshot)
+            if synthetic_search:
+                make_search_ready(snapshot)
+    settings = Settings(
         agent=agent,
-        snapshot=snapshots,
-        out=out,
-        contracts=() if contracts == ("none",) else contracts,
-        split=split,
-        only=[name.strip() for name in only.split(",")] if only is not None else (),
-        limit=limit,
+        snapshots=tuple(os.path.abspath(path) if "://" not in path else path for path in snapshots),
+        contracts=() if not snapshots or contracts == ("none",) else contracts,
+        accept=check_accept(accept),
         epochs=epochs,
-        parallel=parallel,
-        accept=accept,
-        synthetic_search=synthetic_search,
         limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_money),
-        prices=_prices(prices, max_money),
+        synthetic_search=synthetic_search,
         tape=tape,  # type: ignore[arg-type]  # click has checked the choice
-        tape_path=tape_path,
-        rubrics=rubrics,
-        uploads=uploads,
+        tape_path=str(tape_path.absolute()) if tape_path else None,
+        prices=_prices(prices, max_money),
         mode=mode,  # type: ignore[arg-type]
-        ignore_case=fold_case,
-        engine=engine,  # type: ignore[arg-type]
-        retry_failed=retry_failed,
+        fold_case=fold_case,
+        directory=os.getcwd(),
+        source=os.path.abspath(source) if os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
-        display=make_display(),
-        note=say,
+        env={
+            n: v for n, v in sorted(os.environ.items()) if _SETTING.fullmatch(n) and not _SECRET.fullmatch(n)
+        },
     )
-    summary = show_summary(out, run.certificate, as_json)
+    tables = [task for task in tasks if task.scorer == "table"]
+    compiled = load_rubrics(rubrics) if rubrics else compile_rubrics(tables)
+    lacking = [t for t in tables if "rubric" not in t.options and not {t.id, t.base} & compiled.keys()]
+    for base in dict.fromkeys(task.base or task.id for task in lacking):
+        say(f"no side-car for {base} in {rubrics}; it is compiled by rule")
+    names = [name.strip() for name in only.split(",")] if only is not None else ()
+    refused = len(tasks.problems)
+    files = start_run(
+        out,
+        settings,
+        tasks,
+        rubrics=compiled,
+        limit=limit,
+        only=names,
+        refused=refused,
+        uploads=uploads,
+    )
+    made = run_attempts(
+        out, engine=make_engine(engine, out, parallel), display=make_display(), retry_failed=retry_failed
+    )
+    if not made:
+        say(f"{out}: every attempt was made before, none now; another -o runs them again")
+    certificate = write_certificate(out) if made else check_traces(out)
+    summary = show_summary(out, certificate, as_json)
     if failed := failed_attempts(summary):  # an endpoint that is down must not look like a run that is done
         raise GateFailed(
             f"{out}: {failed}; "
             f"'stillweb report {out}' shows all of it, the same command with --retry-failed makes them again"
         )
-    if unread := unread_records(RunFiles(out)):
+    if unread := unread_records(files):
         raise GateFailed(f"{out}: {unread}; correct the set, and run it into another directory")
-
-
-def _check_let_in(agent: Agent, inside: Sequence[tuple[str, int]]) -> None:
-    """Raise UsageError if an agent of one's own, loaded in the namespace, asks something that was not let in."""
-    from stillweb.proxy.direct import let_in
-    from stillweb.proxy.wire.addresses import host_port
-
-    if shut := set(let_in(getattr(agent, "direct", ()))).difference(inside):
-        ports = ", ".join(host_port(*port) for port in sorted(shut))
-        raise click.UsageError(
-            f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
-        )
 
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:

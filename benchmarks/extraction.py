@@ -24,14 +24,14 @@ from benchmarks.corpus import find
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.texts.freezing import Job, extract_all, jobs
-from stillweb.snapshots.texts.text import OPTIONS, FrozenText
+from stillweb.snapshots.text.freezing import Job, extract_all, jobs
+from stillweb.snapshots.text.text import OPTIONS, FrozenText
 from stillweb.snapshots.writer import Writer
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 ALONE = """
 import sys, trafilatura
-from stillweb.snapshots.texts.text import OPTIONS
+from stillweb.snapshots.text.text import OPTIONS
 found = 0
 for path in sys.stdin.read().splitlines():
     with open(path, encoding="utf-8", errors="replace") as file:

@@ -22,13 +22,13 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.warcwriter import WARCWriter
 
 from benchmarks import corpus
-from stillweb.snapshots.archives.container import open_directory
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.package import write_package
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.cdxj import capture_line
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.wacz import pack
+from stillweb.snapshots.warc.container import open_directory
 from stillweb.snapshots.writer import Writer
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)

@@ -24,10 +24,10 @@ import click
 
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.operations.leaks import scan
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.redact import Redactor, mask_value
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.leaks import scan
 from stillweb.snapshots.writer import Writer
 
 COUNT = 200  # of secrets, and of look-alikes

@@ -23,8 +23,8 @@ from stillweb.harness.tools import Toolset
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.texts.search import SearchIndex
-from stillweb.snapshots.texts.text import PDF, FrozenText
+from stillweb.snapshots.text.search import SearchIndex
+from stillweb.snapshots.text.text import PDF, FrozenText
 from stillweb.snapshots.writer import Writer
 
 SYLLABLES = ("bar", "cor", "del", "fen", "gim", "hol", "jun", "kel", "lor", "mar", "an", "bel", "cit", "dor", "el", "fin", "gor", "hum", "ist", "ok", "ra", "tum", "us", "val")  # fmt: skip

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
+from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.machine.text_files import read_text
 
 
 class StandsTwice(ValueError):

@@ -62,7 +62,7 @@ def say_failures(failures: Sequence[tuple[str, str]]) -> None:
 
 def say_left_out(snapshot: Snapshot) -> None:
     """Print the entries of imported HAR or flow files without a usable answer: requests for them are misses."""
-    from stillweb.snapshots.upkeep.importing import left_out
+    from stillweb.snapshots.operations.importing import left_out
 
     notes = left_out(snapshot)
     for note in notes[:MOST_NOTES]:

@@ -4,19 +4,19 @@ Words        request.py, capture.py, view.py, profile.py, errors.py, dates.py, s
 Whole        snapshot.py (open, look up, layers), opening.py (paths, formats), writer.py, wacz.py (seal), searching.py
 
 From the top down, each folder imports only those below it:
-upkeep/      whole snapshots: verify, diff, cut, upgrade texts, search for secrets
+operations/  whole snapshots: verify, diff, cut, upgrade texts, search for secrets
 importers/   foreign recordings that are no archives: HAR, mitmproxy flows
 evidence/    the model of what answers depend on, which will replace matching and states
 matching/    which capture answers a request: the ladder, and the choice among several
 contents/    records as they are written, the list of files and the id, frozen texts
 index/       from records to sorted index lines, on all cores; reading the index
 states/      server states: what a server was told before, and what a recording proves of it
-texts/       text extraction from pages and PDFs
+text/        text extraction from pages and PDFs
 identity/    what makes two requests the same: the key, and the rules
-archives/    WARC records, gzip members, HTTP in records
+warc/        WARC records, gzip members, HTTP in records
 secrets/     detection of secrets, and their pseudonyms
 http/        bodies, encodings, weights, languages, ranges
-machine/     bytes at any offset, caches, locks, processes
+_os/         bytes at any offset, caches, locks, processes
 
 Names are loaded on first use, so that importing the package costs nothing.
 """
@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture, Exchange, Response
+    from stillweb.snapshots.operations.verifying import Problem, verify
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
-    from stillweb.snapshots.upkeep.verifying import Problem, verify
     from stillweb.snapshots.view import View
     from stillweb.snapshots.wacz import SealReport, seal
     from stillweb.snapshots.writer import Writer
@@ -43,8 +43,8 @@ _HOME = {
     "Profile": "profile",
     "Request": "request",
     "Snapshot": "snapshot",
-    "Problem": "upkeep.verifying",
-    "verify": "upkeep.verifying",
+    "Problem": "operations.verifying",
+    "verify": "operations.verifying",
     "View": "view",
     "SealReport": "wacz",
     "seal": "wacz",

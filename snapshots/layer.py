@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.archives.container import Container
+from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.capture import PARTIAL, Capture
 from stillweb.snapshots.contents.package import page_list_faults
 from stillweb.snapshots.index.build import join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.kept import Built
-from stillweb.snapshots.machine.places import BytesPlace
 from stillweb.snapshots.opening import is_url, open_container
+from stillweb.snapshots.warc.container import Container
 
 if TYPE_CHECKING:
     from stillweb.snapshots.index.on_disk import OnDisk

@@ -15,9 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.boundaries import boundary_after
-from stillweb.snapshots.archives.container import (
+from stillweb.snapshots._os.cache import derived
+from stillweb.snapshots._os.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
+from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.boundaries import boundary_after
+from stillweb.snapshots.warc.container import (
     ARCHIVE,
     PACKAGE,
     SMALL,
@@ -27,11 +32,6 @@ from stillweb.snapshots.archives.container import (
     read_package,
     stamp_of,
 )
-from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
-from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
-from stillweb.snapshots.machine.cache import derived
-from stillweb.snapshots.machine.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
-from stillweb.snapshots.notes import Damaged
 
 # Raised by zipfile for a file that is no zip, has wrong offsets, or can't be unpacked.
 BAD_ZIP = (

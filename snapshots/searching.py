@@ -22,8 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillweb.snapshots.machine.cache import cache_dir
-from stillweb.snapshots.texts.search import SearchIndex
+from stillweb.snapshots._os.cache import cache_dir
+from stillweb.snapshots.text.search import SearchIndex
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot

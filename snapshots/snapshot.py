@@ -11,8 +11,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots.archives.reading import Archives
-from stillweb.snapshots.archives.warc import Record
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.conversions import conversions
@@ -37,13 +35,15 @@ from stillweb.snapshots.notes import note
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View, id_in
+from stillweb.snapshots.warc.reading import Archives
+from stillweb.snapshots.warc.warc import Record
 
 if TYPE_CHECKING:
     from stillweb.snapshots.contents.failures import Failure
     from stillweb.snapshots.identity.rules import RuleSet
     from stillweb.snapshots.index.on_disk import OnDisk
     from stillweb.snapshots.matching.ladder import Matcher
-    from stillweb.snapshots.texts.text import FrozenText
+    from stillweb.snapshots.text.text import FrozenText
 
 REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
 

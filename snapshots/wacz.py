@@ -9,8 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stillweb.snapshots.archives.appending import FULL_DISK, full_disk
-from stillweb.snapshots.archives.container import (
+from stillweb.snapshots._os.aside import aside
+from stillweb.snapshots._os.places import Place, chunks
+from stillweb.snapshots.contents.failures import failed_line
+from stillweb.snapshots.errors import GateFailed, UsageError
+from stillweb.snapshots.text.text import doubts
+from stillweb.snapshots.warc.appending import FULL_DISK, full_disk
+from stillweb.snapshots.warc.container import (
     ARCHIVE,
     DIGEST,
     INDEX,
@@ -19,11 +24,6 @@ from stillweb.snapshots.archives.container import (
     Container,
     open_directory,
 )
-from stillweb.snapshots.contents.failures import failed_line
-from stillweb.snapshots.errors import GateFailed, UsageError
-from stillweb.snapshots.machine.aside import aside
-from stillweb.snapshots.machine.places import Place, chunks
-from stillweb.snapshots.texts.text import doubts
 from stillweb.snapshots.words import counted
 
 SealProgress = Callable[[int, int], None]  # done, in all: counts texts first, then bytes to pack
@@ -99,14 +99,14 @@ def seal(
 
     `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
-    `stillweb.snapshots.upkeep.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
+    `stillweb.snapshots.operations.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
     DamagedInput, and MissingCapability if the disk is full.
     """
     from stillweb.snapshots.identity.rules import builtin
+    from stillweb.snapshots.operations import late
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.states.groups import check_rules
-    from stillweb.snapshots.texts.freezing import freeze
-    from stillweb.snapshots.upkeep import late
+    from stillweb.snapshots.text.freezing import freeze
     from stillweb.snapshots.writer import Writer
 
     root = Path(path)

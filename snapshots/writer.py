@@ -18,10 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.appending import AppendFile, not_written, write_whole
-from stillweb.snapshots.archives.container import ARCHIVE, INDEX, PAGES, open_directory
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots._os.garbage import seldom_collected
+from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.places import FilePlace
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.package import (
     PAGES_HEADER,
@@ -41,12 +40,13 @@ from stillweb.snapshots.index import indexing
 from stillweb.snapshots.index.build import fits, mend, open_index
 from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.index.kept import Hashes
-from stillweb.snapshots.machine.garbage import seldom_collected
-from stillweb.snapshots.machine.locking import lock_directory
-from stillweb.snapshots.machine.places import FilePlace
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.view import RESOURCES, View
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.appending import AppendFile, not_written, write_whole
+from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PAGES, open_directory
+from stillweb.snapshots.warc.reading import Archives
 
 ROTATE = 1_000_000_000  # size in bytes at which the next archive file is started
 OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that a writer appends to; others stay unchanged

@@ -18,15 +18,15 @@ from benchmarks.damaging.asking import Known, Question, Told, ask, learn, wrongs
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.harms import HARMS, Harmed, Range
 from benchmarks.damaging.recorded import FORMS, GUARDED, LARGE, record, small_blocks
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.scan import Scanned, scan
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.snapshots._os.places import FilePlace, Place
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.machine.places import FilePlace, Place
 from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.scan import Scanned, scan
 
 WHEN = ("before", "indexed", "opened", "asked")  # when a file is harmed
 OWN = frozenset({"directory", "wacz", LARGE})

@@ -26,14 +26,14 @@ from typing import Any
 import yaml
 import zstandard
 
-from stillweb.snapshots.archives.container import open_directory
-from stillweb.snapshots.archives.scan import Scanned, scan
-from stillweb.snapshots.archives.warc import unpack
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.warc.container import open_directory
+from stillweb.snapshots.warc.scan import Scanned, scan
+from stillweb.snapshots.warc.warc import unpack
 from stillweb.snapshots.writer import Writer
 
 URL = "http://a.test/"
@@ -322,7 +322,7 @@ def odd_record(record: bytes, chance: Chance) -> bytes:
     if kind and act < 0.7:
         try:
             block = json_text(odd_json(json.loads(block), chance), chance)
-        except ValueError:
+        except (ValueError, RecursionError):  # of a record that is odd already
             block = b"{}"
     elif b"application/http" in head and act < 0.5:
         inner, gap, body = block.partition(b"\r\n\r\n")

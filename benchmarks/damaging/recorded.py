@@ -17,14 +17,14 @@ from unittest import mock
 import brotli
 import zstandard
 
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.container import open_directory
-from stillweb.snapshots.archives.scan import Scanned, scan
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.container import open_directory
+from stillweb.snapshots.warc.scan import Scanned, scan
 from stillweb.snapshots.writer import Writer, reindex
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 from stillweb.harness.agents.attempt import Attempt, LimitReached
 from stillweb.harness.agents.tool_event import describe
 from stillweb.harness.trace import digest
-from stillweb.proxy.wire.addresses import on_this_machine
+from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import mask_value
 

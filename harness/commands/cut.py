@@ -44,8 +44,8 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     """
     from stillweb.harness.curation.needs import needs_of_run
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.upkeep import late
-    from stillweb.snapshots.upkeep.cut import Needs, cut
+    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.operations.cut import Needs, cut
 
     late.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened:

@@ -12,7 +12,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.curation.affected import Affected
-    from stillweb.snapshots.upkeep.diff import Diff
+    from stillweb.snapshots.operations.diff import Diff
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -42,7 +42,7 @@ def command(a: str, b: str, source: str | None, with_text: bool, as_json: bool) 
     stillweb diff v1.wacz v2.wacz --tasks run1             which attempts of a run on v1
     """
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.upkeep.diff import diff
+    from stillweb.snapshots.operations.diff import diff
 
     with Snapshot.open(a) as old, Snapshot.open(b) as new:
         found = diff(old, new)
@@ -66,7 +66,7 @@ def _touched(source: str, found: Diff, views: list[Any]) -> list[Affected]:
 
 
 def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None:
-    from stillweb.snapshots.upkeep.diff import counts
+    from stillweb.snapshots.operations.diff import counts
 
     def lines(text: str) -> str:
         return "" if not text else "  (text +{} -{})".format(*counts(text))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-from stillweb.snapshots.machine.signals import heard_signals, hearing
+from stillweb.snapshots._os.signals import heard_signals, hearing
 
 
 class Until:

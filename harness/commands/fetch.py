@@ -14,7 +14,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
-    from stillweb.snapshots.texts.text import FrozenText
+    from stillweb.snapshots.text.text import FrozenText
 
 
 @click.command("fetch")
@@ -37,7 +37,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
     stillweb fetch site.wacz https://example.com/list --what tables -o tables
     """
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.archives.appending import write_whole
+    from stillweb.snapshots.warc.appending import write_whole
 
     paths, address = split_address(snapshots, "an address")
     with Snapshot.open(*paths) as snapshot:
@@ -114,8 +114,8 @@ def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
     """Print or write the tables of a view's DOM, or of the page that a new client gets; return the exit code."""
-    from stillweb.snapshots.archives.appending import write_whole
-    from stillweb.snapshots.texts.tables import tables_of
+    from stillweb.snapshots.text.tables import tables_of
+    from stillweb.snapshots.warc.appending import write_whole
 
     html = _html(snapshot, address)
     if html is None:
@@ -144,7 +144,7 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
 def _html(snapshot: Snapshot, address: str) -> str | None:
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.http import charsets
-    from stillweb.snapshots.texts.text import READ, unpacked
+    from stillweb.snapshots.text.text import READ, unpacked
     from stillweb.snapshots.view import id_in
 
     view = snapshot.view(address)

@@ -30,7 +30,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     """
     from stillweb.harness.commands.recorded_again import answered_on_other_days
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.upkeep.importing import import_files
+    from stillweb.snapshots.operations.importing import import_files
 
     with progress(f"importing {counted(len(files), 'file')}", unit="bytes") as advance:
         report = import_files(files, out, progress=advance)

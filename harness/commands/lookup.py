@@ -11,7 +11,7 @@ import click
 from stillweb.harness.commands.address import split_address
 from stillweb.harness.commands.answering import accept_option
 from stillweb.harness.console import print_json, say_damage
-from stillweb.proxy.wire.addresses import DEFAULT_SESSION
+from stillweb.proxy.net.addresses import DEFAULT_SESSION
 
 if TYPE_CHECKING:
     from stillweb.snapshots import Capture, Request, Snapshot
@@ -105,8 +105,8 @@ def command(
 
 def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:
     """Return the ledger entry that a replay would write for the request, and the capture behind the answer."""
-    from stillweb.proxy.serving.answering import Answerer
-    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.proxy.replay.answering import Answerer
+    from stillweb.proxy.replay.ledger import Ledger
 
     with Ledger() as ledger:
         answerer = Answerer(snapshot, ledger, accept=accept)

@@ -43,7 +43,7 @@ def command(
             return _steps(snapshot, steps)
         if html is not None:
             from stillweb.proxy.explore.graph_page import graph_page
-            from stillweb.snapshots.archives.appending import write_whole
+            from stillweb.snapshots.warc.appending import write_whole
 
             write_whole(html, [graph_page(snapshot, snapshots[-1].name).encode()])
             click.echo(str(html))
@@ -72,7 +72,7 @@ def command(
 
 
 def _steps(snapshot: Snapshot, address: str) -> int:
-    from stillweb.proxy.pages.steps import to_yaml
+    from stillweb.proxy.browser.steps import to_yaml
     from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 
     view = snapshot.view(address)

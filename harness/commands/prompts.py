@@ -55,7 +55,7 @@ def build(
     from stillweb.harness.prompts import build as build_prompts
     from stillweb.harness.runs.run_files import json_line
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.archives.appending import write_whole
+    from stillweb.snapshots.warc.appending import write_whole
 
     if out.is_dir() or not out.parent.is_dir():
         raise click.UsageError(
@@ -93,7 +93,7 @@ def build(
 
 def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     """Yield a line for each kind of bad page (left out, dead, looking wrong), with the count and the first page."""
-    from stillweb.snapshots.texts.text import doubts
+    from stillweb.snapshots.text.text import doubts
 
     kinds: dict[str, list[str]] = {
         "not in the prompts, for want of room": [],

@@ -23,7 +23,7 @@ def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
     """
     from stillweb.harness.commands.search_ready import search_index
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.texts.search import parse_query
+    from stillweb.snapshots.text.search import parse_query
 
     if not parse_query(query).finds:
         raise click.UsageError(f"{query!r} names no word to look for")

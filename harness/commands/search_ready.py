@@ -8,7 +8,7 @@ from stillweb.harness.console import progress, say
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
-    from stillweb.snapshots.texts.search import SearchIndex
+    from stillweb.snapshots.text.search import SearchIndex
 
 
 def search_index(snapshot: Snapshot) -> SearchIndex:

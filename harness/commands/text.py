@@ -12,7 +12,7 @@ from stillweb.harness.console import print_json, progress, say, table
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.upkeep.upgrading import TextUpgrade
+    from stillweb.snapshots.operations.upgrading import TextUpgrade
 
 
 @click.command("text")
@@ -49,11 +49,11 @@ def command(
         _list(snapshot, as_json)
         return 0
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.upkeep.upgrading import accept as take_over
-    from stillweb.snapshots.upkeep.upgrading import changes
+    from stillweb.snapshots.operations.upgrading import accept as take_over
+    from stillweb.snapshots.operations.upgrading import changes
 
     if accept:
-        from stillweb.snapshots.upkeep import late
+        from stillweb.snapshots.operations import late
 
         late.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
@@ -69,8 +69,8 @@ def command(
 
 
 def _show(found: list[TextUpgrade]) -> None:
-    from stillweb.snapshots.upkeep.diff import counts
-    from stillweb.snapshots.upkeep.upgrading import KINDS, LOST, SAME
+    from stillweb.snapshots.operations.diff import counts
+    from stillweb.snapshots.operations.upgrading import KINDS, LOST, SAME
 
     for one in found:
         if one.kind == SAME:

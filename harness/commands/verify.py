@@ -12,7 +12,7 @@ from stillweb.harness.console import print_json, progress, say_left_out
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.upkeep.leaks import Leak
+    from stillweb.snapshots.operations.leaks import Leak
 
 
 @click.command("verify")
@@ -29,7 +29,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     stillweb verify site.wacz                exit code 0: sound, 3: damaged
     stillweb verify site.wacz --secrets      also 1: sound, but something looks like a secret
     """
-    from stillweb.snapshots.upkeep.verifying import verify
+    from stillweb.snapshots.operations.verifying import verify
 
     with progress("verifying", unit="bytes") as advance:
         problems = verify(snapshot, progress=advance)
@@ -62,7 +62,7 @@ def _say_left_out(path: Path) -> None:
 def _signature(path: Path) -> str | None:
     """Return a text about the signature of an archive from elsewhere, or None."""
     from stillweb.snapshots.errors import DamagedInput
-    from stillweb.snapshots.upkeep.signatures import signature_of
+    from stillweb.snapshots.operations.signatures import signature_of
 
     try:
         found = signature_of(path)
@@ -73,7 +73,7 @@ def _signature(path: Path) -> str | None:
 
 def _leaks(path: Path) -> list[Leak]:
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.upkeep.leaks import scan
+    from stillweb.snapshots.operations.leaks import scan
 
     with Snapshot.open(path) as snapshot, progress("looking for secrets") as advance:
         count = sum(1 for _ in snapshot.captures())

@@ -14,7 +14,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.identity.keys import canonical_url
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.upkeep.diff import Diff
+    from stillweb.snapshots.operations.diff import Diff
     from stillweb.snapshots.view import View
 
 MOST = 5  # reasons named per task

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from stillweb.harness.task import Task
-from stillweb.proxy.pages.quality import examine
+from stillweb.proxy.browser.quality import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
-from stillweb.snapshots.texts import html_text
-from stillweb.snapshots.texts.text import READ, doubts, unpacked
+from stillweb.snapshots.text import html_text
+from stillweb.snapshots.text.text import READ, doubts, unpacked
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")

@@ -13,7 +13,7 @@ from stillweb.harness.task import Task
 from stillweb.harness.tools.browser_text import full_url
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.upkeep.cut import Needs
+from stillweb.snapshots.operations.cut import Needs
 
 _PRESET = (("gl", "us"), ("hl", "en"))  # default arguments of a search
 _SURE = ("exact", "canonical", "varies")  # verdicts that depend only on captures of the same request

@@ -12,9 +12,9 @@ from typing import Any
 from stillweb.harness._parsing import StandsTwice, strict_json
 from stillweb.harness.datasets.csv_records import SUFFIXES, read_csv
 from stillweb.harness.task import Problem
+from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.extras import require
-from stillweb.snapshots.machine.text_files import not_utf8
 
 
 class RecordError(Exception):

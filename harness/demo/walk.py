@@ -63,9 +63,9 @@ def _empty(out: Path) -> None:
 
 def _record(site: Path, work: Path) -> None:
     from stillweb.harness.demo.origin import Origin
-    from stillweb.proxy.pages.browser import complete
-    from stillweb.proxy.pages.steps import load_flows
-    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.browser.browser import complete
+    from stillweb.proxy.browser.steps import load_flows
+    from stillweb.proxy.browser.views import Fetcher
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
@@ -89,7 +89,7 @@ def _record(site: Path, work: Path) -> None:
 
 
 def _seal(site: Path) -> Path:
-    from stillweb.snapshots.upkeep.verifying import verify
+    from stillweb.snapshots.operations.verifying import verify
     from stillweb.snapshots.wacz import seal
 
     with progress("   seal", unit="bytes") as advance:

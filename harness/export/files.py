@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import Trace
-from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots.warc.appending import write_whole
 
 
 def write(out: Path, pieces: Iterable[bytes]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Text(Protocol):
-    """Frozen text, as far as prompts use it (see stillweb.snapshots.texts.text.FrozenText)."""
+    """Frozen text, as far as prompts use it (see stillweb.snapshots.text.text.FrozenText)."""
 
     @property
     def markdown(self) -> str: ...

@@ -24,7 +24,7 @@ from stillweb.harness.results.summary import Summary, summarise
 from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.trace import Trace
-from stillweb.snapshots.archives.appending import write_text
+from stillweb.snapshots.warc.appending import write_text
 from stillweb.snapshots.words import counted
 
 _HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from stillweb.harness.compare.compare import Comparison, Pair
 from stillweb.harness.report import render, sheet_of
 from stillweb.harness.report.sheet import Sheet
 from stillweb.harness.trace import read_trace
-from stillweb.snapshots.archives.appending import write_text
+from stillweb.snapshots.warc.appending import write_text
 
 MOST_ATTEMPTS = 40  # shown in full on each side, for the tasks that got worse most
 

@@ -46,8 +46,8 @@ from stillweb.harness.scoring.wording import judges_wording
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.tools.workspace import copy_uploads
 from stillweb.harness.trace import Trace, digest, hashed_part
-from stillweb.snapshots.archives.appending import write_whole
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import counted
 
 VERSION = 1

@@ -30,9 +30,9 @@ from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import AskedJudge, Evaluator
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
-from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.machine.locking import lock_directory
+from stillweb.snapshots.warc.appending import write_whole
 
 BEGUN = ".begun"  # file that says which scoring an unfinished directory belongs to
 

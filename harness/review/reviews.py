@@ -23,8 +23,8 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring.seen import Seen
 from stillweb.harness.scoring.wanted import wanted
 from stillweb.harness.trace import Event, Trace, append_event, read_trace
+from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.machine.text_files import not_utf8
 from stillweb.snapshots.words import counted
 
 COMPOSITION = "final answer composition error"

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.rubric.spelling import fold, normalise_text
-from stillweb.snapshots.archives.appending import write_text
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.warc.appending import write_text
 
 FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")
 _MOST_DIGITS = 100  # of a unit's factor, before or after the point

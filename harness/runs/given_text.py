@@ -17,8 +17,8 @@ from stillweb.snapshots.http import charsets
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import path_prefix
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.texts import html_text
-from stillweb.snapshots.texts.text import HTML, PDF, READ, kind_of, unpacked
+from stillweb.snapshots.text import html_text
+from stillweb.snapshots.text.text import HTML, PDF, READ, kind_of, unpacked
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.store import Store

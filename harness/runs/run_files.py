@@ -29,12 +29,12 @@ from typing import Any, Literal
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
-from stillweb.snapshots.archives.appending import write_whole
+from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.machine.locking import lock_directory
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.keystore import Learned, snapshot_key, state_dir
 from stillweb.snapshots.secrets.redact import PREFIX, Redactor, mask_value
+from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
@@ -313,6 +313,8 @@ class RunFiles:
         stands_on = value.get("stands_on", {})
         if not isinstance(stands_on, dict):
             raise DamagedInput(f"{path}: stands_on is no object")
+        if not isinstance(stands_on.get("agent") or {}, dict):
+            raise DamagedInput(f"{path}: stands_on.agent is no object")
         return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:

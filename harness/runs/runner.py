@@ -37,10 +37,10 @@ from stillweb.harness.scoring.judging import failure, unjudged
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.tools.workspace import copy_uploads, uploads_in
 from stillweb.harness.trace import Trace, TraceWriter, read_trace
-from stillweb.proxy.pages import running
+from stillweb.proxy.browser import running
 from stillweb.snapshots import Snapshot
+from stillweb.snapshots._os.signals import SIGNALS
 from stillweb.snapshots.errors import StillwebError, UsageError
-from stillweb.snapshots.machine.signals import SIGNALS
 from stillweb.snapshots.words import meant
 
 SCORING = ("evaluator", "scorers")  # members of run.json that identify the scoring code

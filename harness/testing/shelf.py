@@ -97,8 +97,8 @@ class Shelf:
         are the captures whose exact request was not recorded anew.
         """
         from stillweb.snapshots.index.cdxj import capture_of
+        from stillweb.snapshots.operations.importing import copy_capture, copy_view
         from stillweb.snapshots.snapshot import Snapshot
-        from stillweb.snapshots.upkeep.importing import copy_capture, copy_view
 
         recorded = filter(None, map(capture_of, self._writer.lines()))
         anew = {(capture.session, capture.exact) for capture in recorded}
@@ -123,7 +123,7 @@ class Shelf:
             seal(self._work, self.target)
             shutil.rmtree(self._work)
             return
-        from stillweb.snapshots.upkeep import late
+        from stillweb.snapshots.operations import late
 
         late.refuse(self._work)
         if self.target.exists():

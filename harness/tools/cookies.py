@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.request import Headers
+from stillweb.snapshots.warc.messages import set_cookies
 
 _TAKEN_BACK = re.compile(r"max-age=\s*(?:0|-\d+)\s*|expires=.*\b19\d\d\b.*", re.IGNORECASE)
 

@@ -15,8 +15,8 @@ from stillweb.harness.tools.serper import Searcher, json_response, link_of, pars
 from stillweb.harness.tools.store import Visit, worse
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.texts.search import SNIPPET, plain, snippet, tokens
-from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.text.search import SNIPPET, plain, snippet, tokens
+from stillweb.snapshots.text.text import FrozenText
 
 HOST = "api.exa.ai"
 RESULTS = 10  # default number of results

@@ -13,7 +13,7 @@ from stillweb.harness.tools.httpx_text import httpx_text
 from stillweb.harness.tools.store import Found, Visit
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.texts.text import BROKEN, PDF, extract_html
+from stillweb.snapshots.text.text import BROKEN, PDF, extract_html
 from stillweb.snapshots.view import OF_A_URL, id_in
 
 CONTRACT = "mcp-fetch@0.6.3"

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from stillweb.harness.tools.store import Found, Visit
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.texts.search import Hit
-from stillweb.snapshots.texts.text import FrozenText
+from stillweb.snapshots.text.search import Hit
+from stillweb.snapshots.text.text import FrozenText
 from stillweb.snapshots.view import id_in
 
 

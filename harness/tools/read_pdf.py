@@ -14,8 +14,8 @@ from stillweb.harness.tools.serper import script_json
 from stillweb.harness.tools.store import Found, Visit, worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.texts.pdf_text import ordered_info, page_image
-from stillweb.snapshots.texts.text import PDF, FrozenText, extract, sniff, unpacked
+from stillweb.snapshots.text.pdf_text import ordered_info, page_image
+from stillweb.snapshots.text.text import PDF, FrozenText, extract, sniff, unpacked
 
 CONTRACT = "pdf-reader@2.0.8"
 MOST_RANGE = 10_000  # pages of an open range such as "3-"

@@ -22,13 +22,13 @@ from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.texts.text import FrozenText, extract
+from stillweb.snapshots.text.text import FrozenText, extract
 
 if TYPE_CHECKING:
     import httpx
 
     from stillweb.proxy.record.recorder import Recorder
-    from stillweb.snapshots.texts.search import SearchIndex
+    from stillweb.snapshots.text.search import SearchIndex
 
 T = TypeVar("T")
 KEY_VARIABLE = "SERPER_API_KEY"

@@ -20,7 +20,7 @@ from stillweb.harness.tools.store import Found, Visit, client_text
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.texts.search import plain
+from stillweb.snapshots.text.search import plain
 
 CONTRACT = "serper-mcp@1.0.0"
 SEARCH_HOST = "google.serper.dev"

@@ -18,12 +18,12 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.texts.freezing import text_address, view_text_address
-from stillweb.snapshots.texts.text import READ, FrozenText, extract, extract_html
+from stillweb.snapshots.text.freezing import text_address, view_text_address
+from stillweb.snapshots.text.text import READ, FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
-    from stillweb.snapshots.texts.search import SearchIndex
+    from stillweb.snapshots.text.search import SearchIndex
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30

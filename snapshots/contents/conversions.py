@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.archives.warc import Record
 from stillweb.snapshots.contents.package import unpack_options
 from stillweb.snapshots.index.cdxj import Index, parse_line, target_of
+from stillweb.snapshots.warc.warc import Record
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.texts.text import FrozenText
+    from stillweb.snapshots.text.text import FrozenText
 
 # sort key; number of the index; index entry
 Listed = tuple[tuple[bytes, str], int, dict[str, Any]]
@@ -46,7 +46,7 @@ def _place(listed: Listed) -> tuple[bytes, str]:
 
 def frozen_text(record: Record) -> FrozenText:
     """Return the text in a conversion record. Records of other tools have no options. Raises ValueError."""
-    from stillweb.snapshots.texts.text import FrozenText
+    from stillweb.snapshots.text.text import FrozenText
 
     extractor, _, version = record.fields.get("warc-stillweb-extractor", "").partition("/")
     text = record.block.decode(errors="replace")

@@ -18,8 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots.archives.appending import write_whole
-from stillweb.snapshots.archives.container import (
+from stillweb.snapshots._os.places import FilePlace, Place, chunks, hash_place, lines_in
+from stillweb.snapshots.dates import UNDATED, iso_date, timestamp_of
+from stillweb.snapshots.decompression import ZLIB, inflate
+from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
+from stillweb.snapshots.index.blocks import steps_of
+from stillweb.snapshots.index.build import stamp_for
+from stillweb.snapshots.index.cdxj import Index
+from stillweb.snapshots.index.changing import stamp_of, table_of
+from stillweb.snapshots.index.kept import Hashes
+from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.shapes import must_be_well_formed, shaped, well_formed
+from stillweb.snapshots.view import View
+from stillweb.snapshots.warc.appending import write_whole
+from stillweb.snapshots.warc.container import (
     ARCHIVE,
     CHANGING,
     DIGEST,
@@ -30,19 +43,6 @@ from stillweb.snapshots.archives.container import (
     Container,
     open_directory,
 )
-from stillweb.snapshots.dates import UNDATED, iso_date, timestamp_of
-from stillweb.snapshots.decompression import ZLIB, inflate
-from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
-from stillweb.snapshots.index.blocks import steps_of
-from stillweb.snapshots.index.build import stamp_for
-from stillweb.snapshots.index.cdxj import Index
-from stillweb.snapshots.index.changing import stamp_of, table_of
-from stillweb.snapshots.index.kept import Hashes
-from stillweb.snapshots.machine.places import FilePlace, Place, chunks, hash_place, lines_in
-from stillweb.snapshots.notes import Damaged
-from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import must_be_well_formed, shaped, well_formed
-from stillweb.snapshots.view import View
 
 if TYPE_CHECKING:
     from stillweb.snapshots.identity.rules import RuleSet

@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from stillweb.snapshots.archives import messages
-from stillweb.snapshots.archives.reading import Archives
 from stillweb.snapshots.capture import Capture, with_state
 from stillweb.snapshots.contents.records import Original
 from stillweb.snapshots.dates import iso_date
@@ -18,6 +16,8 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.build import finish
 from stillweb.snapshots.index.cdxj import parse_line, sorted_lines, to_capture
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.warc import messages
+from stillweb.snapshots.warc.reading import Archives
 
 # lines of captures with states, or None and the data to make them; lines of other records
 Now = tuple[list[bytes] | None, list[Capture], dict[tuple[str, int], str], list[bytes]]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots._os.scratch import Scratch
 from stillweb.snapshots.capture import Capture, with_state
 from stillweb.snapshots.contents.recorded import Now, Recorded, unlearned
 from stillweb.snapshots.contents.records import Original
@@ -20,10 +20,10 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import capture_line, capture_of, identity_in
 from stillweb.snapshots.index.gathering import ODD, SILENT, TELLING, told_by
 from stillweb.snapshots.index.stating import Lines, stated_sites
-from stillweb.snapshots.machine.scratch import Scratch
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.conditions import ANY
 from stillweb.snapshots.states.plain import static, unremarkable
+from stillweb.snapshots.warc.reading import Archives
 
 TOGETHER = 6_000  # captures of small sites whose states are found in one batch
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stillweb.snapshots.archives import messages, warc
-from stillweb.snapshots.archives.appending import FULL_DISK, full_disk
-from stillweb.snapshots.archives.members import pack, pack_file
-from stillweb.snapshots.archives.spooling import block_digest, measure, pieces, temporary, whole_if_small
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.dates import iso_date, timestamp_of
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.index import indexing
 from stillweb.snapshots.index.pairing import identity_of
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.warc import messages, warc
+from stillweb.snapshots.warc.appending import FULL_DISK, full_disk
+from stillweb.snapshots.warc.members import pack, pack_file
+from stillweb.snapshots.warc.spooling import block_digest, measure, pieces, temporary, whole_if_small
 
 Original = tuple[str, str, tuple[str, int, int]]  # URI, date and place (file, offset, length) of a payload
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.equality import Equality
@@ -44,6 +43,7 @@ from stillweb.snapshots.secrets.redact import PREFIX
 from stillweb.snapshots.states.groups import drawn_anew
 from stillweb.snapshots.states.issued import shown_in, text_of
 from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.warc.messages import set_cookies
 
 DOUBT = 0.6  # what an answer of another kind than is asked for is worth
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
 
+from stillweb.snapshots._os.cache import cache_dir
+from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.machine.cache import cache_dir
-from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.shapes import must_be_well_formed
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.importers.har import numbered
-from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
 

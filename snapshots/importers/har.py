@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
-from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.words import counted

@@ -16,8 +16,8 @@ from typing import Any
 
 from isal import isal_zlib
 
+from stillweb.snapshots._os.places import FilePlace, Place, chunks
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.machine.places import FilePlace, Place, chunks
 
 MOST = 1 << 19  # blocks in a table, some 50 MB: a larger index has larger blocks
 LEAST = 1 << 20  # bytes of the smallest index that gets a block table

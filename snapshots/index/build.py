@@ -7,18 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.archives.appending import repair
-from stillweb.snapshots.archives.container import (
-    ARCHIVE,
-    CHANGING,
-    INDEX,
-    PACKAGE,
-    SMALL,
-    STEPS,
-    Container,
-    open_directory,
-)
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots._os.garbage import seldom_collected
+from stillweb.snapshots._os.places import BytesPlace, Place
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import Index, sorted_lines
 from stillweb.snapshots.index.changing import open_table
@@ -28,10 +18,20 @@ from stillweb.snapshots.index.kept import INDEX_VERSION, Built, as_written, cach
 from stillweb.snapshots.index.parallel import scan_file, scan_files
 from stillweb.snapshots.index.resolving import resolve
 from stillweb.snapshots.index.stating import final_lines, stated_lines
-from stillweb.snapshots.machine.garbage import seldom_collected
-from stillweb.snapshots.machine.places import BytesPlace, Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.warc.appending import repair
+from stillweb.snapshots.warc.container import (
+    ARCHIVE,
+    CHANGING,
+    INDEX,
+    PACKAGE,
+    SMALL,
+    STEPS,
+    Container,
+    open_directory,
+)
+from stillweb.snapshots.warc.reading import Archives
 
 if TYPE_CHECKING:
     from stillweb.snapshots.index.on_disk import OnDisk

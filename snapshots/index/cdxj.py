@@ -14,10 +14,10 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.capture import Capture, Stated, with_state
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.blocks import Blocks
-from stillweb.snapshots.machine.places import Place
 
 BLOCK = 1 << 13  # bytes of a part; bisection ends at a part, which is then searched
 PROBE = 1 << 10  # bytes that usually hold the rest of a line and the key of the next

@@ -14,10 +14,10 @@ from typing import Any
 
 from isal import isal_zlib
 
+from stillweb.snapshots._os.places import BytesPlace, Place
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import escape
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
-from stillweb.snapshots.machine.places import BytesPlace, Place
 
 TOGETHER = 256  # lines searched at once; most have no mark, nor have their neighbours
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from stillweb.snapshots.archives import messages
 from stillweb.snapshots.dates import timestamp_of
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import line_of
@@ -23,6 +22,7 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Headers
 from stillweb.snapshots.states.conditions import ANY
 from stillweb.snapshots.states.plain import static, unremarkable
+from stillweb.snapshots.warc import messages
 
 Place = tuple[str, int, int]  # filename, offset, length
 NO_HEADERS: Headers = ()

@@ -1,7 +1,7 @@
 """Fast reader of WARC heads by their shape: the ordered names of their fields, alike in most records of a file.
 
 A shape is learned from the first record that has it and becomes one regular expression, which reads the next records
-at once. Heads that match no shape are left to `stillweb.snapshots.archives.warc`, which reads every head. Tests compare
+at once. Heads that match no shape are left to `stillweb.snapshots.warc.warc`, which reads every head. Tests compare
 the two.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from stillweb.snapshots.archives.warc import end_of_head
+from stillweb.snapshots.warc.warc import end_of_head
 
 LIMIT = 64  # shapes that are learned
 TRIED = 6  # shapes, the latest ones, that are tried before a head's field names are looked up

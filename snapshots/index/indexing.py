@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillweb.snapshots.archives import messages, warc
-from stillweb.snapshots.archives.members import Unpacked
-from stillweb.snapshots.archives.scan import EMPTY, Damage, Scanned, Wanted, scan
+from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.cdxj import entry_line
 from stillweb.snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
-from stillweb.snapshots.machine.places import Place
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.warc import messages, warc
+from stillweb.snapshots.warc.members import Unpacked
+from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
 
 VERSION = 38  # version of the lines; indexes on disk of another version are built again
 
@@ -194,7 +194,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         seen = messages.glance(head) if head else None
         media = seen[1] if seen else ""
     begin, _, end = get("warc-stillweb-events", "").partition("-")
-    numbered = begin.isdecimal() and end.isdecimal()
+    numbered = begin.isdecimal() and end.isdecimal() and len(begin) + len(end) <= 40
     return Answer(
         uri.partition("#")[0],
         get("warc-date", ""),

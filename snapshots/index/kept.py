@@ -9,16 +9,16 @@ from typing import Any, BinaryIO
 
 from isal import isal_zlib
 
-from stillweb.snapshots.archives.container import Container
+from stillweb.snapshots._os.cache import derived
+from stillweb.snapshots._os.places import BytesPlace, FilePlace, Place, chunks
 from stillweb.snapshots.identity import keys
 from stillweb.snapshots.index.blocks import Blocks, open_blocks, steps_of
 from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.changing import open_table, stamp_of, table_of
 from stillweb.snapshots.index.indexing import VERSION
-from stillweb.snapshots.machine.cache import derived
-from stillweb.snapshots.machine.places import BytesPlace, FilePlace, Place, chunks
 from stillweb.snapshots.notes import damage_in, from_plain, to_plain
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.warc.container import Container
 
 INDEX_VERSION = f"{VERSION}.{keys.VERSION}"
 # bytes of the largest index whose checksum is tested whenever it is opened, which takes some milliseconds

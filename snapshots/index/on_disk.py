@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
+from stillweb.snapshots._os.scratch import Scratch
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import capture_of
 from stillweb.snapshots.index.gathering import Part, Waiting
 from stillweb.snapshots.index.pairing import Answer
 from stillweb.snapshots.index.parallel import answer_of, plain_answer
 from stillweb.snapshots.index.resolving import Originals, Row, digest_in, resolve_each
-from stillweb.snapshots.machine.scratch import Scratch
 
 TOGETHER = 1000  # revisits resolved before their lines are stored
 

@@ -14,19 +14,19 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from stillweb.snapshots import notes
-from stillweb.snapshots.archives.boundaries import PIECE, boundary_after
-from stillweb.snapshots.archives.scan import NotSeekable
+from stillweb.snapshots._os.forks import can_fork, run_all
+from stillweb.snapshots._os.places import FilePlace, Place, hash_place
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.gathering import Part, Site, Waiting, gathered
 from stillweb.snapshots.index.indexing import find
 from stillweb.snapshots.index.pairing import Answer, Question, Surroundings, settle
 from stillweb.snapshots.index.swift_pairs import SwiftPairs
-from stillweb.snapshots.machine.forks import can_fork, run_all
-from stillweb.snapshots.machine.places import FilePlace, Place, hash_place
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.plain import plain_url
+from stillweb.snapshots.warc.boundaries import PIECE, boundary_after
+from stillweb.snapshots.warc.scan import NotSeekable
 
 LARGE = 1 << 24  # bytes from which spawned processes are worth their start
 FORKED = 1 << 23  # the same for forks, which copy the pages that they touch

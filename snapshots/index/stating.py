@@ -16,8 +16,8 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
-from stillweb.snapshots.archives import messages, warc
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots._os.forks import can_fork, run_all
+from stillweb.snapshots._os.places import FilePlace, Place
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
@@ -25,10 +25,10 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import capture_line, capture_of, identity_in, restated
 from stillweb.snapshots.index.gathering import Site
 from stillweb.snapshots.index.pairing import Asked
-from stillweb.snapshots.machine.forks import can_fork, run_all
-from stillweb.snapshots.machine.places import FilePlace, Place
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.answers import LIMIT
+from stillweb.snapshots.warc import messages, warc
+from stillweb.snapshots.warc.reading import Archives
 
 MANY = 6_000  # captures from which spawned processes are worth their start
 FORKED = 200  # the same for forks

@@ -9,9 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 
-from stillweb.snapshots.archives import messages
-from stillweb.snapshots.archives.members import Unpacked
-from stillweb.snapshots.archives.warc import clean_uri, end_of_head, is_regular
 from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import is_plain, url_key
 from stillweb.snapshots.identity.sites import site_of
@@ -23,6 +20,9 @@ from stillweb.snapshots.index.pairing import Pairing, sets_none
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.conditions import ANY
 from stillweb.snapshots.states.plain import plain_headers, plain_url, static
+from stillweb.snapshots.warc import messages
+from stillweb.snapshots.warc.members import Unpacked
+from stillweb.snapshots.warc.warc import clean_uri, end_of_head, is_regular
 
 REMEMBERED = 1 << 13  # entries in each cache: URLs, heads of requests and media types come again
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import ada_url
 
-from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.dates import not_after
 from stillweb.snapshots.http.bodies import EMPTY, JSON
@@ -41,6 +40,7 @@ from stillweb.snapshots.states.slots import (
     slot_of,
     touch_of,
 )
+from stillweb.snapshots.warc.messages import set_cookies
 
 ReadRequest = Callable[[Capture], Request]
 ReadResponse = Callable[[Capture], Response]

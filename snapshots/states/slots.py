@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie
@@ -24,6 +23,7 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
 from stillweb.snapshots.states.operations import Operation, operations_of
+from stillweb.snapshots.warc.messages import set_cookies
 
 # How sure it is, before any evidence, that an exchange changes what is answered later.
 STRONG, WEAK, READ = "strong", "weak", "read"

@@ -18,7 +18,7 @@ from stillweb.harness.review.page import review_html
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import check_event, read_trace, replace_events
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.upkeep.diff import Diff
+from stillweb.snapshots.operations.diff import Diff
 from tests.support.runs import make_run
 
 # As the agent `openai` writes it where the arguments that a model wrote are no JSON.

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.contents.failures import MEDIA, START, Failure
+from stillweb.snapshots.operations import leaks
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep import leaks
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.writer import Writer
 from tests.proxy import gateways
 from tests.proxy.dead import closed_port, resetting

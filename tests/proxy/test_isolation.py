@@ -92,9 +92,9 @@ def test_works_without_root(tmp_path: Path) -> None:
                     ("stillweb.snapshots", ""),
                     ("stillweb.snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
                     ("stillweb.proxy", ""),
-                    ("stillweb.proxy.wire", ""),
+                    ("stillweb.proxy.net", ""),
                     (
-                        "stillweb.proxy.wire.addresses",
+                        "stillweb.proxy.net.addresses",
                         (root / "proxy" / "wire" / "addresses.py").read_text("utf-8"),
                     ),
                     ("isolation", Path(isolation.__file__).read_text("utf-8")),

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.texts.freezing import freeze
+from stillweb.snapshots.text.freezing import freeze
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 

@@ -14,15 +14,15 @@ import pytest
 import zstandard
 
 from benchmarks.damaging import bombs
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots import decompression
 from stillweb.snapshots.contents.package import pack_options, unpack_options
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, decode, decode_pieces
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 
 MB = 1 << 20
 BODY = b"<p>word " * MB
@@ -37,7 +37,7 @@ PACKS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that are reached in a moment."""
-    for module in ("decompression", "http.encodings", "archives.warc", "opening", "texts.text"):
+    for module in ("decompression", "http.encodings", "warc.warc", "opening", "text.text"):
         for name, value in (("IN_MEMORY", MB), ("MOST", 4 * MB)):
             monkeypatch.setattr(f"stillweb.snapshots.{module}.{name}", value, raising=False)
 
@@ -126,7 +126,7 @@ def test_a_member_of_a_zip_that_unpacks_to_too_much_is_left_out_by_name(tmp_path
 def test_an_index_of_others_that_unpacks_to_too_much_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.snapshots.upkeep.zipnum.MOST", MB)
+    monkeypatch.setattr("stillweb.snapshots.operations.zipnum.MOST", MB)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
         z.writestr("archive/a.warc.gz", bombs._page("", b"<p>x"))
@@ -143,6 +143,7 @@ def test_options_that_unpack_to_too_much_are_refused() -> None:
         unpack_options(pack_options({"a": "b" * 17 * MB}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["lookup", "fetch", "verify"])
 def test_a_bomb_takes_little_memory(tmp_path: Path, command: str) -> None:
     (found,) = bombs.measure(["twice.warc.gz"], tmp_path, [command])

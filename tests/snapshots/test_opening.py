@@ -9,8 +9,8 @@ import fsspec
 import pytest
 
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import small_snapshot

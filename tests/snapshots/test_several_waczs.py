@@ -10,7 +10,7 @@ import pytest
 
 from stillweb.snapshots import Snapshot, seal, verify
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.upkeep.importing import import_files
+from stillweb.snapshots.operations.importing import import_files
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import PAGE, http, other, packed, record
 

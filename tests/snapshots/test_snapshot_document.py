@@ -10,10 +10,10 @@ from warcio.archiveiterator import ArchiveIterator
 
 from stillweb.snapshots.contents.package import snapshot_id
 from stillweb.snapshots.index.cdxj import parse_line
+from stillweb.snapshots.operations import late
 from stillweb.snapshots.secrets.keystore import LEARNED
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep import late
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot

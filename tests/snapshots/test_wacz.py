@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.archives.appending import AppendFile
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.warc.appending import AppendFile
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 from tests.support.room import room_for

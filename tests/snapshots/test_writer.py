@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.index import indexing
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import exchange, record, small_snapshot
@@ -141,6 +141,7 @@ def test_a_cut_at_any_byte_of_the_last_record_keeps_all_before(
         assert snapshot.notes == []
 
 
+@pytest.mark.slow
 def test_every_cut_is_mended(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         record(writer, "http://example.test/1", b"one")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from stillweb.snapshots.archives.messages import vary_of, vary_values
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.identity.keys import request_key
@@ -17,6 +16,7 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.ladder import Matcher
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.state import assign_states
+from stillweb.snapshots.warc.messages import vary_of, vary_values
 
 START = datetime(2025, 1, 1)
 

@@ -57,6 +57,7 @@ def end(trace: Trace) -> tuple[str, str]:
     return answer["end"], score["status"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize(
     ("limits", "calls", "why"),

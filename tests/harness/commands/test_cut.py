@@ -11,7 +11,7 @@ import pytest
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import digest
 from tests.harness.commands.calling import call
-from tests.snapshots.upkeep.test_cut import SITE, TWIN, VIEW, site
+from tests.snapshots.operations.test_cut import SITE, TWIN, VIEW, site
 from tests.support.recorded_runs import run_on
 
 SCRIPT = {

@@ -11,18 +11,18 @@ import pytest
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots import seal
 from stillweb.snapshots.errors import GateFailed
+from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations.cut import Needs, cut
+from stillweb.snapshots.operations.importing import import_files
+from stillweb.snapshots.operations.upgrading import accept
 from stillweb.snapshots.secrets.keystore import LEARNED as FILE
 from stillweb.snapshots.secrets.keystore import state_dir
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep import late
-from stillweb.snapshots.upkeep.cut import Needs, cut
-from stillweb.snapshots.upkeep.importing import import_files
-from stillweb.snapshots.upkeep.upgrading import accept
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.proxy.origin import Answer, Asked, Origin
-from tests.snapshots.upkeep.test_late import TOKEN, record
+from tests.snapshots.operations.test_late import TOKEN, record
 
 pytestmark = pytest.mark.usefixtures("own_state")
 

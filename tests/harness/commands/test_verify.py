@@ -11,7 +11,7 @@ from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.harness.tools.frozen import Recorder
-from tests.snapshots.upkeep.test_leaks import AWS, JWT
+from tests.snapshots.operations.test_leaks import AWS, JWT
 
 PAGE = "https://a.test/"
 

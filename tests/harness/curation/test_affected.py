@@ -12,7 +12,7 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace, replace_events
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.upkeep.diff import CaptureChange, Diff, TextChange
+from stillweb.snapshots.operations.diff import CaptureChange, Diff, TextChange
 from tests.support.runs import make_run
 
 LIST = "https://shelf.example/list?year=2012&page=1"

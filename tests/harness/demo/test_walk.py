@@ -14,12 +14,12 @@ import pytest
 from stillweb.harness.demo.walk import MARK, _third
 from stillweb.proxy.isolation import can_isolate
 from stillweb.snapshots import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.operations.verifying import verify
 from tests.harness.demo.replaying import summary
 from tests.interop.readers import disagreements, wacz_validate
 from tests.support.waiting import STARTS
 
-pytestmark = pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200)]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from tests.support.waiting import HANG
 pytestmark = pytest.mark.usefixtures("openai_key")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults", [[429], [500, 503], [521, 501], ["hang"], ["cut"], ["html"], ["empty"], ["nonsense"]]
 )
@@ -30,6 +31,7 @@ def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
         assert ask(tape, endpoint.url).text == "hi"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "message"),
     [

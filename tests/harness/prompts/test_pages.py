@@ -8,7 +8,7 @@ from stillweb.harness.prompts import PageReader
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import SITE, Recorder
-from tests.snapshots.texts.test_text import ARTICLE
+from tests.snapshots.text.test_text import ARTICLE
 
 
 def test_a_page_of_which_the_recording_does_not_decide_is_told(tmp_path: Path) -> None:

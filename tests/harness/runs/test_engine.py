@@ -81,6 +81,7 @@ def start(folder: Path, url: str) -> RunFiles:
     return start_run(folder / "run", settings, [bird_task("a"), bird_task("b")])
 
 
+@pytest.mark.slow
 def test_workers_record_into_parts_that_become_the_tape_and_the_run_repeats_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:

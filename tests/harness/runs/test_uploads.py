@@ -19,7 +19,7 @@ from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from tests.harness.tools.frozen import make_site
-from tests.snapshots.texts.test_text import make_pdf
+from tests.snapshots.text.test_text import make_pdf
 
 STEPS = [
     {"call": "read_pdf", "with": {"sources": [{"path": "papers/one.pdf", "pages": "1"}]}, "as": "text"},
@@ -68,6 +68,7 @@ def begun(folder: Path, uploads: Path | None, agent: str = "", epochs: int = 1) 
     return start_run(folder / "run", settings, [Task("a", "?", "x")], uploads=uploads)
 
 
+@pytest.mark.slow
 def test_a_run_repeats_with_its_files(tmp_path: Path, uploads: Path) -> None:
     files = begun(tmp_path, uploads)
     run_attempts(files.path, display=SilentDisplay())

@@ -13,7 +13,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import freeze_texts
-from tests.snapshots.texts.test_text import ARTICLE, make_pdf
+from tests.snapshots.text.test_text import ARTICLE, make_pdf
 
 SITE = "https://site.test"
 BIRDS = f"{SITE}/birds/index.html"

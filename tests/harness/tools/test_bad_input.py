@@ -21,7 +21,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, REPORT, VIEW, Recorder, json_bytes
 from tests.snapshots.making import freeze_texts
-from tests.snapshots.texts.test_text import ARTICLE, make_pdf
+from tests.snapshots.text.test_text import ARTICLE, make_pdf
 
 ODD = "https://odd.test"
 CHINESE = "<html><body><p>企鹅是南方的鸟，它们不会飞，但是游得很快，吃鱼和磷虾。</p></body></html>"
@@ -70,6 +70,7 @@ BODIES = st.binary(max_size=20) | st.dictionaries(st.sampled_from(KEYS), VALUES,
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(ARGUMENTS)
 def test_no_arguments_end_a_tool(allowed: Toolset, asked: tuple[str, dict[str, Any]]) -> None:
@@ -80,6 +81,7 @@ def test_no_arguments_end_a_tool(allowed: Toolset, asked: tuple[str, dict[str, A
     json.dumps(result.meta)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(ASKED, st.sampled_from(["GET", "POST", "PUT"]), BODIES)
 def test_no_request_ends_a_service(allowed: Toolset, at: tuple[str, str], method: str, body: bytes) -> None:

@@ -25,7 +25,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
-from tests.snapshots.texts.test_text import ARTICLE, make_pdf
+from tests.snapshots.text.test_text import ARTICLE, make_pdf
 from tests.support.command_line import stillweb
 
 KEY = "5f3c9a1be07d42688c1d90ab37e6f2545f3c9a1b"
@@ -250,6 +250,7 @@ def test_a_robots_file_that_redirects_without_end_denies(tmp_path: Path) -> None
     assert {asked.path for asked in site.asked} == {"/robots.txt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_model_asks_private_addresses_only_where_that_is_allowed(
     tmp_path: Path, origin: str, monkeypatch: pytest.MonkeyPatch, allowed: bool

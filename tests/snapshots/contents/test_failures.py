@@ -18,14 +18,14 @@ from stillweb.snapshots.contents.failures import (
     address_of,
     reason_of,
 )
+from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations.cut import Needs, cut
+from stillweb.snapshots.operations.importing import import_files
+from stillweb.snapshots.operations.upgrading import accept
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep import late
-from stillweb.snapshots.upkeep.cut import Needs, cut
-from stillweb.snapshots.upkeep.importing import import_files
-from stillweb.snapshots.upkeep.upgrading import accept
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.snapshots import making

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.operations.importing import import_files, left_out
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.importing import import_files, left_out
-from stillweb.snapshots.upkeep.verifying import verify
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
+from stillweb.snapshots.operations.importing import import_files, left_out
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.importing import import_files, left_out
 from tests.snapshots.importers.test_har import entry, write
 
 

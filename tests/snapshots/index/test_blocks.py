@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.archives.container import INDEX, PACKAGE, STEPS
+from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.contents.package import write_package
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index import blocks, cdxj
 from stillweb.snapshots.index.blocks import open_blocks, stamp_of, step_for, steps_of
 from stillweb.snapshots.index.cdxj import Index, capture_line, to_capture
-from stillweb.snapshots.machine.places import BytesPlace
+from stillweb.snapshots.operations.importing import import_files
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.importing import import_files
-from stillweb.snapshots.upkeep.verifying import verify
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.warc.container import INDEX, PACKAGE, STEPS
 from tests.snapshots.index.test_cdxj import SAMPLE, keys
 from tests.snapshots.making import small_snapshot
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillweb.snapshots._os.places import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Capture, with_state
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index import cdxj
@@ -24,7 +25,6 @@ from stillweb.snapshots.index.cdxj import (
     to_capture,
 )
 from stillweb.snapshots.index.swift_lines import swift_line
-from stillweb.snapshots.machine.places import BytesPlace, FilePlace
 
 SAMPLE = Capture(
     "test,example)/",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.archives.appending import write_whole
-from stillweb.snapshots.archives.container import CHANGING, DIGEST, PACKAGE, open_directory
 from stillweb.snapshots.contents.package import write_package
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.changing import stamp_of, table_of
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.warc.appending import write_whole
+from stillweb.snapshots.warc.container import CHANGING, DIGEST, PACKAGE, open_directory
 from tests.support.walks import record
 
 

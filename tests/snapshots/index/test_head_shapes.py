@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.archives import warc
 from stillweb.snapshots.index.head_shapes import LIMIT, Shapes
+from stillweb.snapshots.warc import warc
 
 BOTH = ("warc-record-id", "warc-target-uri", "warc-concurrent-to", "content-length")
 ANSWERS = (

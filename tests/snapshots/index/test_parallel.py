@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots._os import forks
+from stillweb.snapshots._os.places import FilePlace
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.cdxj import parse_line
 from stillweb.snapshots.index.gathering import Part
 from stillweb.snapshots.index.parallel import scan_file
-from stillweb.snapshots.machine import forks
-from stillweb.snapshots.machine.places import FilePlace
-from stillweb.snapshots.upkeep.verifying import verify
+from stillweb.snapshots.operations.verifying import verify
+from stillweb.snapshots.warc.reading import Archives
 from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import record
 from tests.snapshots.malformed import http, other, packed
@@ -35,6 +35,7 @@ def lines(parts: list[Part], path: Path) -> list[bytes]:
     return assemble([parts], Archives({"x": FilePlace(path)})).lines
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         for number in range(60):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.archives.container import Container, open_directory
-from stillweb.snapshots.archives.reading import Archives
+from stillweb.snapshots._os import forks
+from stillweb.snapshots._os.places import FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index import stating
@@ -16,9 +16,9 @@ from stillweb.snapshots.index.build import build, scans
 from stillweb.snapshots.index.cdxj import capture_of
 from stillweb.snapshots.index.gathering import Part, Site
 from stillweb.snapshots.index.resolving import resolve
-from stillweb.snapshots.machine import forks
-from stillweb.snapshots.machine.places import FilePlace
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.warc.container import Container, open_directory
+from stillweb.snapshots.warc.reading import Archives
 from stillweb.snapshots.writer import Writer
 from tests.support.walks import record
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.reading import Archives
-from stillweb.snapshots.archives.scan import scan
+from stillweb.snapshots._os.places import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
@@ -21,8 +19,10 @@ from stillweb.snapshots.index.gathering import Part
 from stillweb.snapshots.index.pairing import Pairing
 from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.index.swift_pairs import SwiftPairs
-from stillweb.snapshots.machine.places import BytesPlace, FilePlace
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.reading import Archives
+from stillweb.snapshots.warc.scan import scan
 from stillweb.snapshots.writer import Writer
 
 MOMENT = datetime(2025, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)

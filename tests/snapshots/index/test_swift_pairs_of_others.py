@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.reading import Archives
-from stillweb.snapshots.archives.scan import scan
+from stillweb.snapshots._os.places import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.index.swift_pairs import SwiftPairs
-from stillweb.snapshots.machine.places import BytesPlace, FilePlace
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.reading import Archives
+from stillweb.snapshots.warc.scan import scan
 from stillweb.snapshots.writer import Writer
 
 MOMENT = datetime(2025, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -338,6 +338,7 @@ pairs = st.tuples(
 edits = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(sorted(changes))), max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(pairs, min_size=1, max_size=8),

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.archives import warc
-from stillweb.snapshots.archives.messages import set_cookies
+from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.index import stating
 from stillweb.snapshots.index.stating import _Remembering
-from stillweb.snapshots.machine.places import BytesPlace
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 from tests.snapshots.malformed import http, other, packed

@@ -1,4 +1,4 @@
-"""What was said over a web socket counts for what is asked for by HTTP, and the reverse is told in tests/proxy/serving/test_talks.py."""
+"""What was said over a web socket counts for what is asked for by HTTP, and the reverse is told in tests/proxy/replay/test_talks.py."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.archives.container import open_directory
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.rules import builtin, reduced
@@ -20,6 +20,7 @@ from stillweb.snapshots.index.gathering import Site
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.evidence import _unchanged
 from stillweb.snapshots.states.plain import PLAIN_URL, plain_headers, plain_url
+from stillweb.snapshots.warc.container import open_directory
 from stillweb.snapshots.writer import Writer
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
@@ -75,6 +76,7 @@ PAGE = ((), 200, "text/html", b"one", "s", False)
 IMAGE = ("GET", "i.png", (), 200, "image/png", b"one", "s", False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(exchanges(), min_size=1, max_size=12))
 @example([IMAGE, (*IMAGE[:5], b"two", "s", True), (*IMAGE[:5], b"one", "t", False)])

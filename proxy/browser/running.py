@@ -1,0 +1,74 @@
+"""An event loop runner whose cleanup is never cut off by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stillweb.snapshots._os.signals import heard_signals, hearing
+from stillweb.snapshots.errors import StillwebError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+PATIENCE = 3  # signals that only hasten; the next one ends the loop wherever it is
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine like `asyncio.run`, but let each Ctrl-C, SIGTERM or SIGHUP cancel `main`.
+
+    This also holds for a second and a third signal. `asyncio.run` leaves the loop at the second Ctrl-C and
+    cancels all tasks at once, Playwright's among them, so that nothing can close the browser any more. Here a
+    further signal only cuts short what is awaited at that moment. Afterwards the signal's former handler is
+    called, which raises KeyboardInterrupt or does what the program wants.
+    """
+    with asyncio.Runner() as runner:
+        task = runner.get_loop().create_task(main)
+        heard: list[Callable[[], None]] = []
+        with _cancelling(task, heard):
+            try:
+                result = runner.run(_outcome(task))
+            except asyncio.CancelledError:
+                if heard:
+                    heard[0]()
+                raise
+            except Exception as error:
+                # a signal to the whole group ends the browser too, and tasks that wait for it fail before
+                # they are cancelled
+                if heard and not isinstance(error, (StillwebError, OSError)):
+                    heard[0]()
+                raise
+            if heard:
+                heard[0]()
+            return result
+
+
+async def _outcome(task: asyncio.Task[T]) -> T:
+    return await task
+
+
+@contextmanager
+def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Iterator[None]:
+    """Let signals with a Python handler cancel the task while the context is open.
+
+    The calls of their former handlers are appended to `heard`.
+    """
+    before = heard_signals()
+
+    def hear(number: int, frame: Any) -> None:
+        heard.append(lambda: before[signal.Signals(number)](number, None))
+        # tasks cut off now complain in asyncio's log, some after the loop's end, and nobody can do anything
+        # about it
+        logging.getLogger("asyncio").disabled = True
+        if len(heard) > PATIENCE:
+            heard[-1]()
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+    with hearing(before, hear):
+        yield

@@ -1,0 +1,285 @@
+"""Cutting: the part of a snapshot that a run needs, as a snapshot that answers the run in the same way.
+
+What a capture answers depends on other captures: those of the same request, among which it is chosen; those
+that changed the server's state; the record with the payload of a revisit. All states are learnt from the
+records (`stillweb.snapshots.states.state`). So a site is widened until each kept capture gets the same state
+as in the whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.contents import failures
+from stillweb.snapshots.contents.package import VIEW_MEDIA
+from stillweb.snapshots.contents.records import Packer
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.index.build import open_index
+from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line, target_of
+from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.software import software_name
+from stillweb.snapshots.states.groups import group_prefix
+from stillweb.snapshots.states.state import assign_states
+from stillweb.snapshots.text.freezing import text_address, view_text_address
+from stillweb.snapshots.view import View
+
+ORIGIN = "urn:stillweb:cut"  # URI of the metadata record with the id of the source
+Place = tuple[str, int]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The captures, views and texts that a cut must keep.
+
+    `captures` are the places (archive file, offset) of captures that were served. `addresses` are of views
+    and frozen texts. `paths` are URLs that were missed, or answered by a rule: all captures of their paths
+    decide that. `all_texts` is for searches over all frozen texts.
+    """
+
+    captures: frozenset[Place] = frozenset()
+    addresses: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    all_texts: bool = False
+
+
+@dataclass(slots=True)
+class CutReport:
+    """The result of a cut; pairs are what was kept and what there was.
+
+    `widened` are the sites of which more was kept so that their states stay the same.
+    """
+
+    path: Path
+    id: str = ""
+    source: str = ""
+    captures: tuple[int, int] = (0, 0)
+    views: tuple[int, int] = (0, 0)
+    texts: tuple[int, int] = (0, 0)
+    failures: int = 0  # failed requests; all are kept
+    size: tuple[int, int] = (0, 0)  # bytes of the archive files
+    widened: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return {**asdict(self), "path": str(self.path)}
+
+    def text(self) -> str:
+        """Return a few lines for people."""
+        parts = [
+            f"{kept} of {whole} {name}"
+            for name in ("captures", "views", "texts")
+            for kept, whole in [getattr(self, name)]
+        ]
+        lines = [
+            f"{self.path}: {', '.join(parts)}, {self.size[0] / 1e6:.1f} of {self.size[1] / 1e6:.1f} MB",
+            f"id {self.id}, cut from {self.source}",
+        ]
+        if self.failures:
+            lines.append(failures.failed_line(self.failures))
+        lines += [f"more of {site} is kept, so that its states stay the same" for site in self.widened]
+        return "\n".join(lines)
+
+
+def cut(
+    path: str | os.PathLike[str],
+    needs: Needs,
+    out: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+) -> CutReport:
+    """Write the part of a snapshot that `needs` asks for to `out`.
+
+    `out` is a directory, or a file that ends in `.wacz`. The same cut has the same id and bytes whenever it
+    is made. Raises GateFailed as `late.refuse` does, UsageError for a need that the snapshot does not have,
+    and DamagedInput if the cut's index differs from the source's.
+    """
+    late.refuse(path)
+    report = CutReport(Path(out))
+    with Snapshot.open(path) as snapshot:
+        report.source = snapshot.id
+        views = _views(snapshot, needs)
+        captures = list(snapshot.captures())
+        kept, report.widened = select(snapshot, captures, needs, views, progress)
+        addresses = {v.address for v in views}
+        texts = needs.addresses | {view_text_address(v) for v in views}
+        texts |= {a for c in kept for a in (c.url, text_address(c))}
+        container = open_container(path)
+        try:
+            index, _ = open_index(container)
+            records: dict[str, list[Range]] = defaultdict(list)
+            for capture in kept:
+                records[capture.filename].append((capture.offset, capture.length))
+                if capture.request_offset >= 0:
+                    records[capture.filename].append((capture.request_offset, capture.request_length))
+            report.texts = _others(index, addresses, None if needs.all_texts else texts, records)
+            with Assembly(out, container) as new:
+                for name, places in introductions(container, ranges(index)).items():
+                    if name in records:
+                        records[name] += places
+                for name in sorted(records):
+                    new.copy(name, records[name])
+                new.append([_origin(snapshot.id, kept)])
+                report.id = new.finish(
+                    snapshot.rules.to_json(), snapshot.profile, lambda made: _compare(kept, made, report.path)
+                )
+                whole = sum(p.size for p in container.archives.values())
+        finally:
+            container.close()
+        report.captures = len(kept), len(captures)
+        report.views = len(views), len(snapshot.views())
+        report.failures = snapshot.count_failures()
+    part = open_container(out)
+    report.size = sum(p.size for p in part.archives.values()), whole
+    part.close()
+    return report
+
+
+def _views(snapshot: Snapshot, needs: Needs) -> list[View]:
+    """Return the views at the needed addresses; an address names a view or a view's text."""
+    by_text = {view_text_address(v): v for v in snapshot.views()}
+    found = {a: snapshot.view(a) or by_text.get(a) for a in needs.addresses}
+    return sorted({v.address: v for v in found.values() if v}.values(), key=lambda v: v.address)
+
+
+def select(
+    snapshot: Snapshot,
+    captures: list[Capture],
+    needs: Needs,
+    views: Iterable[View],
+    progress: Progress | None = None,
+) -> tuple[list[Capture], list[str]]:
+    """Return the captures to keep, and the sites that had to be widened.
+
+    Raises UsageError for a missing capture.
+    """
+    by_place = {c.place: c for c in captures}
+    missing = sorted(needs.captures - by_place.keys())
+    if missing:
+        raise UsageError(
+            f"{snapshot.paths[0]}: has no capture at {missing[0][0]}: {missing[0][1]}; is it the run's?"
+        )
+    kept = {place: by_place[place] for place in needs.captures}
+    caused = {(c.get("url"), c.get("digest")) for view in views for c in view.captures}
+    prefixes = {group_prefix(url.partition("#")[0]) for url in needs.paths}
+    for capture in captures:
+        if (capture.url, capture.digest) in caused or (prefixes and group_prefix(capture.url) in prefixes):
+            kept[capture.place] = capture
+    return _learnt_alike(snapshot, captures, kept, progress)
+
+
+def _learnt_alike(
+    snapshot: Snapshot, captures: list[Capture], kept: dict[Place, Capture], progress: Progress | None
+) -> tuple[list[Capture], list[str]]:
+    """Widen site by site until the kept captures have the states that they have in the whole."""
+    by_key: dict[str, list[Capture]] = defaultdict(list)
+    by_site: dict[str, list[Capture]] = defaultdict(list)
+    for capture in captures:
+        by_key[capture.key].append(capture)
+        by_site[site_of(capture.url)].append(capture)
+    by_place = {c.place: c for c in captures}
+    tried: dict[str, int] = defaultdict(int)
+    while True:
+        _close(kept, by_key, by_place)
+        ordered = sorted(kept.values(), key=_recorded)
+        learnt = assign_states(ordered, snapshot.read_request, snapshot.read)
+        apart = {site_of(a.url) for a, b in zip(ordered, learnt, strict=True) if a != b}
+        if progress is not None:
+            progress(len(ordered), len(captures))
+        if not apart or len(kept) == len(captures):
+            return ordered, sorted(tried)
+        for site in sorted(apart):
+            tried[site] += 1
+            if tried[site] == 1:  # first only the exchanges that can write the state
+                more = [c for c in by_site[site] if c.changes or c.method not in ("GET", "HEAD")]
+            elif tried[site] == 2:
+                more = by_site[site]
+            else:
+                more = captures
+            kept.update((c.place, c) for c in more)
+
+
+def _close(
+    kept: dict[Place, Capture], by_key: dict[str, list[Capture]], by_place: dict[Place, Capture]
+) -> None:
+    """Add the captures of the same requests, and the originals of revisits, until nothing is missing."""
+    todo = list(kept.values())
+    while todo:
+        capture = todo.pop()
+        near = list(by_key[capture.key])
+        if capture.original is not None and (source := by_place.get(capture.original[:2])) is not None:
+            near.append(source)
+        for other in near:
+            if other.place not in kept:
+                kept[other.place] = other
+                todo.append(other)
+
+
+def _recorded(capture: Capture) -> Place:
+    return capture.place
+
+
+def _others(
+    index: Index, views: set[str], texts: Iterable[str] | None, records: dict[str, list[Range]]
+) -> tuple[int, int]:
+    """Add the records of views, texts, failures and web sockets; count the texts kept and there.
+
+    All texts are added if `texts` is None.
+    """
+    wanted = None if texts is None else set(texts)
+    count = whole = 0
+    for line in index.lines():
+        entry = parse_line(line)[2]
+        if is_capture(entry):
+            continue
+        kind, uri = entry["kind"], target_of(entry)
+        if kind == "conversion":
+            keep = wanted is None or uri in wanted
+            whole += 1
+            count += keep
+        elif kind == "resource":
+            keep = uri.startswith("urn:") and uri.split(":", 2)[-1] in views
+        elif entry["mime"] == VIEW_MEDIA:
+            keep = uri in views
+        elif entry["mime"] == failures.MEDIA:  # all, since the gateway tells failures from misses by them
+            keep = uri.startswith(failures.START)
+        else:  # web socket conversations: they are no captures, and a run doesn't record which it needed
+            keep = uri.startswith("http") and entry["mime"] == "application/json"
+        if keep:
+            records[entry["filename"]].append((int(entry["offset"]), int(entry["length"])))
+    return count, whole
+
+
+def _origin(source: str, kept: list[Capture]) -> bytes:
+    """Return a record with the source's id, dated as the newest capture, so that its bytes never change."""
+    date = iso_date(max((c.timestamp for c in kept), default="19800101000000"))
+    block = b'{"cut_from":"%s"}' % source.encode()
+    packer = Packer(software_name(), Path())
+    return packer.plain("metadata", ORIGIN, date, "application/json", block, ())[0]
+
+
+def _compare(kept: list[Capture], made: Snapshot, path: Path) -> None:
+    """Raise DamagedInput if the new index has other values for a kept capture than the old one."""
+
+    def said(capture: Capture) -> tuple[Any, ...]:
+        return (
+            capture.urlkey, capture.timestamp, capture.method, capture.status, capture.mime, capture.digest,
+            capture.key, capture.exact, capture.session, capture.begin, capture.end, capture.protocol,
+            capture.vary, capture.cookies, capture.state, capture.changes,
+        )  # fmt: skip
+
+    old, new = sorted(map(said, kept)), sorted(map(said, made.captures()))
+    if old != new:
+        first = next((a for a, b in zip(old, new, strict=False) if a != b), (old or new)[-1])
+        raise DamagedInput(f"{path}: the cut would answer otherwise than the whole (first at {first[0]})")

@@ -1,0 +1,380 @@
+"""Comparison of two snapshots: captures, views, frozen texts, profile and rules.
+
+Captures are the same if their canonical key and their state are. They have changed if their answer (status,
+payload, and the target of a redirect) has. If both snapshots hold a request with the same answers under other
+state names, only the states were learnt anew: it is counted as `restated` and is no difference for an agent.
+The same holds for a form posted with another token or password.
+
+Views and their texts are the same if their address is, or if their steps differ only in secrets: the
+pseudonym of a password is part of an address, and each recording has its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stillweb.snapshots.operations.failing_apart import FailureChange, failures_apart
+from stillweb.snapshots.operations.same_form import same_forms
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.redact import MASK
+from stillweb.snapshots.text.freezing import text_address
+from stillweb.snapshots.view import RESOURCES, View
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.text.text import FrozenText
+
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+CONTEXT = 2  # lines of context around a change in a text
+Place = tuple[str, int]
+Answer = tuple[int, str]  # status, payload digest (for a redirect followed by its target)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureChange:
+    """A request that only one snapshot answers in this state, or that they answer differently.
+
+    `before` and `after` are the different answers (status, payload digest); `text` is the unified diff of
+    their frozen texts, "" if there is none to show. `same_text` is True if both have a text and it is the
+    same. `places` are the captures of the first snapshot.
+    """
+
+    kind: str
+    method: str
+    url: str
+    state: str
+    before: tuple[Answer, ...]
+    after: tuple[Answer, ...]
+    text: str = ""
+    same_text: bool = False
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChange:
+    """A view that only one snapshot has, or whose `parts` differ.
+
+    Parts are kinds of resource, "title", "final_url" and "address". `now` is its address in the second
+    snapshot, if it is another: a task that names `address` is a miss there.
+    """
+
+    kind: str
+    address: str
+    title: str
+    parts: tuple[str, ...] = ()
+    text: str = ""
+    now: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """A frozen text that only one snapshot has, or that differs.
+
+    `cause` is "source" (other bytes), "extractor" or "both".
+    """
+
+    kind: str
+    address: str
+    cause: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Diff:
+    """The differences from snapshot `a` to snapshot `b` (their ids). `failures` are failed requests."""
+
+    a: str
+    b: str
+    captures: list[CaptureChange] = field(default_factory=list)
+    restated: int = 0
+    failures: list[FailureChange] = field(default_factory=list)
+    views: list[ViewChange] = field(default_factory=list)
+    texts: list[TextChange] = field(default_factory=list)
+    profile: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    rules: list[str] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Return True if both answer alike: nothing but the names of states differs."""
+        differs = self.captures or self.failures or self.views or self.texts or self.profile or self.rules
+        return not differs
+
+    def count(self, what: str, kind: str) -> int:
+        """Count the captures, failures, views or texts that were added, removed or changed."""
+        return sum(1 for change in getattr(self, what) if change.kind == kind)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        value = asdict(self)
+        value["profile"] = {name: list(pair) for name, pair in self.profile.items()}
+        return {"same": self.same, **value}
+
+
+def diff(a: Snapshot, b: Snapshot) -> Diff:
+    """Compare two snapshots; lists are sorted by address.
+
+    Bodies are read only if their digests can't be compared.
+    """
+    found = Diff(a.id, b.id)
+    found.captures, found.restated = _captures(a, b)
+    found.failures = failures_apart(a, b)
+    old, new = ({view.address: view for view in snapshot.views()} for snapshot in (a, b))
+    moved = _moved(old, new)
+    found.views = _views(a, old, b, new, moved)
+    found.texts = _texts(a, b, moved)
+    found.profile = _profile(a.profile, b.profile)
+    found.rules = _rules(a, b)
+    return found
+
+
+def unified(before: str, after: str, old: str = "before", new: str = "after") -> str:
+    """Return the unified diff of two texts, with line breaks; "" if they are equal."""
+    if before == after:
+        return ""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, n=CONTEXT, lineterm="")
+    return "".join(line + "\n" for line in lines)
+
+
+def counts(text: str) -> tuple[int, int]:
+    """Return how many lines a unified diff adds and removes."""
+    lines = text.splitlines()[2:]  # skip the header with the two names
+    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+# -- captures
+
+
+class _Side:
+    """The captures of one snapshot, by request and state."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.groups: dict[tuple[str, str], list[Capture]] = defaultdict(list)
+        for capture in snapshot.captures():
+            self.groups[capture.key, capture.state].append(capture)
+        self.algorithms = {
+            c.digest.partition(":")[0] for members in self.groups.values() for c in members if c.digest
+        }
+
+    def answers(self, captures: Iterable[Capture], anew: bool) -> tuple[Answer, ...]:
+        """Return the distinct answers of captures, sorted; `anew` hashes the bodies."""
+        return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
+
+    def _payload(self, capture: Capture, anew: bool) -> str:
+        digest = self._sha256(capture) if anew else capture.digest
+        if 300 <= capture.status < 400 and capture.status != 304:
+            return f"{digest} to {self.snapshot.head(capture).header('location')}"
+        return digest
+
+    def _sha256(self, capture: Capture) -> str:
+        if capture.digest.startswith("sha256:"):
+            return capture.digest
+        value = hashlib.sha256()
+        with self.snapshot.open_body(capture) as body:
+            while piece := body.read(1 << 20):
+                value.update(piece)
+        return "sha256:" + value.hexdigest()
+
+
+def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
+    old, new = _Side(a), _Side(b)
+    # foreign archives have SHA-1 digests, or none
+    anew = (old.algorithms | new.algorithms) - {"sha256"} != set()
+    found: list[CaptureChange] = []
+    for key in old.groups.keys() & new.groups.keys():
+        before, after = old.groups.pop(key), new.groups.pop(key)
+        answers = old.answers(before, anew), new.answers(after, anew)
+        if answers[0] != answers[1]:
+            found.append(
+                _change(CHANGED, before[0], key[1], *answers, before, *_text_of(a, before, b, after))
+            )
+    restated = _match_by_answer(old, new, anew)
+    for was, now in same_forms(a, old.groups, b, new.groups):
+        before, after = old.groups.pop(was), new.groups.pop(now)
+        answers = old.answers(before, anew), new.answers(after, anew)
+        if answers[0] == answers[1]:
+            restated += 1
+        else:
+            found.append(
+                _change(CHANGED, before[0], was[1], *answers, before, *_text_of(a, before, b, after))
+            )
+    for key, members in old.groups.items():
+        found.append(_change(REMOVED, members[0], key[1], old.answers(members, anew), (), members))
+    for key, members in new.groups.items():
+        found.append(_change(ADDED, members[0], key[1], (), new.answers(members, anew), ()))
+    found.sort(key=lambda c: (c.url, c.method, c.state, c.kind, c.before, c.after))
+    return found, restated
+
+
+def _match_by_answer(old: _Side, new: _Side, anew: bool) -> int:
+    """Remove request groups with equal answers whose states only have other names; return their number."""
+    named: dict[tuple[str, tuple[Answer, ...]], list[tuple[str, str]]] = defaultdict(list)
+    for key in sorted(new.groups):
+        named[key[0], new.answers(new.groups[key], anew)].append(key)
+    matched = 0
+    for key in sorted(old.groups):
+        rivals = named.get((key[0], old.answers(old.groups[key], anew)))
+        if rivals:
+            del old.groups[key], new.groups[rivals.pop(0)]
+            matched += 1
+    return matched
+
+
+def _change(
+    kind: str,
+    capture: Capture,
+    state: str,
+    before: tuple[Answer, ...],
+    after: tuple[Answer, ...],
+    places: Iterable[Capture],
+    text: str = "",
+    same_text: bool = False,
+) -> CaptureChange:
+    at = tuple(sorted(c.place for c in places))
+    return CaptureChange(kind, capture.method, capture.url, state, before, after, text, same_text, at)
+
+
+def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Capture]) -> tuple[str, bool]:
+    """Return the diff of the texts of the first differing answers, and True if both have the same text."""
+    kept = {c.digest for c in before} & {c.digest for c in after}
+    old = next((c for c in before if c.digest not in kept), before[0])
+    new = next((c for c in after if c.digest not in kept), after[0])
+    texts = frozen_of(a, old), frozen_of(b, new)
+    if texts[0] is None or texts[1] is None:
+        return "", False
+    change = unified(texts[0].markdown, texts[1].markdown, old.url, new.url)
+    return change, not change
+
+
+def frozen_of(snapshot: Snapshot, capture: Capture) -> FrozenText | None:
+    """Return the frozen text of exactly this answer; None if there is none."""
+    for address in (capture.url, text_address(capture)):
+        text = snapshot.text(address)
+        if text is not None and text.meta.get("digest", capture.digest) == capture.digest:
+            return text
+    return None
+
+
+# -- views, texts, profile, rules
+
+
+def _moved(old: Mapping[str, View], new: Mapping[str, View]) -> dict[str, str]:
+    """Map first to second addresses of the views that differ only in pseudonyms."""
+
+    def by_steps(views: Mapping[str, View], others: Mapping[str, View]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for address in views.keys() - others.keys():
+            steps = json.dumps([views[address].url, views[address].steps], sort_keys=True)
+            found[_masked(steps)].append(address)
+        return found
+
+    before, after = by_steps(old, new), by_steps(new, old)
+    shared = before.keys() & after.keys()
+    # views that differ only in secrets (a wrong password and the right one) can't be paired
+    return {before[s][0]: after[s][0] for s in shared if len(before[s]) == len(after[s]) == 1}
+
+
+def _masked(text: str) -> str:
+    return PSEUDONYM_TEXT.sub(MASK, text)
+
+
+def _views(
+    a: Snapshot, old: dict[str, View], b: Snapshot, new: dict[str, View], moved: Mapping[str, str]
+) -> list[ViewChange]:
+    gone, come = old.keys() - new.keys() - moved.keys(), new.keys() - old.keys() - set(moved.values())
+    found = [ViewChange(REMOVED, address, old[address].title) for address in gone]
+    found += [ViewChange(ADDED, address, new[address].title) for address in come]
+    for address in old.keys() - gone:
+        now = moved.get(address, address)
+        parts = _view_parts(a, old[address], b, new[now])
+        if parts:
+            words = [
+                (_resource(snapshot, "text", view, now != address) or b"").decode(errors="replace")
+                for snapshot, view in ((a, old[address]), (b, new[now]))
+            ]
+            found.append(
+                ViewChange(
+                    CHANGED, address, new[now].title, parts, unified(*words), "" if now == address else now
+                )
+            )
+    return sorted(found, key=lambda v: (v.address, v.kind))
+
+
+def _view_parts(a: Snapshot, old: View, b: Snapshot, new: View) -> tuple[str, ...]:
+    masked = old.address != new.address
+    parts = ["address"] if masked else []
+    for name in ("title", "final_url"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after and not (masked and _masked(before) == _masked(after)):
+            parts.append(name)
+    for kind in RESOURCES:
+        # pageinfo lists captures with their digests, which are compared as captures
+        if kind != "pageinfo" and _resource(a, kind, old, masked) != _resource(b, kind, new, masked):
+            parts.append(kind)
+    return tuple(parts)
+
+
+def _resource(snapshot: Snapshot, kind: str, view: View, masked: bool) -> bytes | None:
+    data = snapshot.resource(kind, view.address)
+    if data is None or not masked or kind in ("view", "files"):
+        return data
+    return PSEUDONYM.sub(MASK.encode(), data)
+
+
+def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChange]:
+    """Compare the frozen texts, with two of them in memory at a time."""
+    found: list[TextChange] = []
+    first = {now: address for address, now in moved.items()}
+    for after in b.texts():
+        at = first.get(after.address, after.address)
+        before = a.text(at)
+        if before is None:
+            found.append(TextChange(ADDED, after.address))
+            continue
+        words = before.markdown, after.markdown
+        if at != after.address:
+            words = _masked(words[0]), _masked(words[1])
+        if words[0] != words[1] or before.pages != after.pages:
+            found.append(TextChange(CHANGED, at, _cause(before, after), unified(*words)))
+    for record in a.conversions():
+        if b.record_of("conversion", moved.get(record.uri, record.uri)) is None:
+            found.append(TextChange(REMOVED, record.uri))
+    return sorted(found, key=lambda t: (t.address, t.kind))
+
+
+def _cause(before: FrozenText, after: FrozenText) -> str:
+    """Return what changed a text: its source's bytes (a view's DOM has no digest), or its extractor."""
+    digests = before.meta.get("digest"), after.meta.get("digest")
+    source = digests[0] != digests[1]
+    makers = [(t.extractor, t.version, dict(t.options)) for t in (before, after)]
+    if makers[0] != makers[1]:
+        return "both" if source else "extractor"
+    return "source"
+
+
+def _profile(a: Profile | None, b: Profile | None) -> dict[str, tuple[Any, Any]]:
+    old, new = ((p.to_json() if p else {}) for p in (a, b))
+    names = [*old, *(name for name in new if name not in old)]
+    return {n: (old.get(n), new.get(n)) for n in names if old.get(n) != new.get(n)}
+
+
+def _rules(a: Snapshot, b: Snapshot) -> list[str]:
+    """Return one line for each rule that only one snapshot has or refuses."""
+
+    def told(value: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str]]]:
+        return set(value["rules"]), {(r["rule"], r["path"]) for r in value["refused"]}
+
+    (old, old_off), (new, new_off) = told(a.rules.to_json()), told(b.rules.to_json())
+    found = [f"rule {name} is in the first only" for name in sorted(old - new)]
+    found += [f"rule {name} is in the second only" for name in sorted(new - old)]
+    found += [f"rule {name} is off for {path} in the first only" for name, path in sorted(old_off - new_off)]
+    found += [f"rule {name} is off for {path} in the second only" for name, path in sorted(new_off - old_off)]
+    return found

@@ -1,0 +1,354 @@
+"""Frozen text of a page or PDF: extracted once, and stored with its extractor, version and options.
+
+HTML is extracted by trafilatura, as markdown with tables and links. Where it finds no text, or loses a table, the
+extractor is named `stillweb-plain` or `trafilatura+tables`. PDFs are extracted by pypdfium2 page by page, or by pypdf
+where that fails. The same bytes give the same text under the same versions; replay reads the stored text.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import IN_MEMORY
+from stillweb.snapshots.http import charsets, encodings
+from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.text import pdf_text
+from stillweb.snapshots.words import counted
+
+HTML = "text/html"
+PDF = "application/pdf"
+OPTIONS: dict[str, Any] = {
+    "output_format": "markdown",
+    "include_links": True,
+    "include_tables": True,
+    "include_comments": True,
+    "favor_recall": True,  # a missing fact costs more here than a superfluous menu; it is quicker, too
+}
+MOST_ELEMENTS, MOST_INLINE, DEEPEST = 100_000, 10_000, 200  # see `_too_much`; 15 s and 300 MB at worst
+READ = 1 << 25  # bytes of a page from which its text is extracted
+LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; `stillweb-plain` is used
+BROKEN = "content encoding: "  # start of a warning: the body could not be decoded to its end
+_PUT_BACK = ": put back"  # end of a warning about lost tables that are all back in their places
+PAGE_BREAK = "\n\n"
+
+_HTML_START = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    re.I | re.S,
+)
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenText:
+    """Text of one address.
+
+    `markdown` is the whole text; `pages` are a PDF's pages in order, None for anything else. `media` is the actual
+    type of the bytes (`text/html` or `application/pdf`), whatever Content-Type said. `options` are the extractor's.
+    `warnings` are for people: scanned, encrypted, mislabelled, badly encoded. `meta` holds `url`, `digest` (of the
+    payload) and further facts: `encoding` for pages; `info`, `num_pages`, `encrypted`, `scanned`, `xmp` for PDFs.
+    """
+
+    address: str
+    markdown: str
+    pages: tuple[str, ...] | None = None
+    title: str = ""
+    media: str = HTML
+    extractor: str = ""
+    version: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the dict that `Writer.conversion` stores as `options`; `from_record` reads it."""
+        record: dict[str, Any] = {"media": self.media, "options": dict(self.options)}
+        if self.title:
+            record["title"] = self.title
+        if self.warnings:
+            record["warnings"] = list(self.warnings)
+        if self.meta:
+            record["meta"] = dict(self.meta)
+        if self.pages is not None:
+            record["pages"] = [len(page) for page in self.pages]  # code points
+        return record
+
+    @classmethod
+    def from_record(
+        cls, address: str, text: str, extractor: str, version: str, record: Mapping[str, Any]
+    ) -> FrozenText:
+        """Return the frozen text in a conversion record. Raises ValueError if the page lengths don't fit the text.
+
+        Records of other tools have no `media`: their text is kept whole.
+        """
+        shaped(dict(record), _Stored)
+        if "media" not in record:
+            return cls(address, text, None, "", "text/plain", extractor, version, dict(record))
+        pages: tuple[str, ...] | None = None
+        if "pages" in record:
+            parts: list[str] = []
+            at = 0
+            for length in record["pages"]:
+                parts.append(text[at : at + length])
+                at += length + len(PAGE_BREAK)
+            if at and at - len(PAGE_BREAK) != len(text):
+                raise ValueError(f"{address}: the page lengths don't add up to the text")
+            pages = tuple(parts)
+        return cls(
+            address,
+            text,
+            pages,
+            record.get("title", ""),
+            record["media"],
+            extractor,
+            version,
+            record.get("options", {}),
+            tuple(record.get("warnings", ())),
+            record.get("meta", {}),
+        )
+
+
+class _Stored(msgspec.Struct):
+    """Types of the members in `FrozenText.to_record`, checked on reading."""
+
+    media: str = ""
+    title: str = ""
+    options: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    meta: dict[str, Any] = {}
+    pages: list[int] | None = None
+
+
+def sniff(body: bytes) -> str | None:
+    """Return `application/pdf` or `text/html` if the (content-decoded) bytes plainly are that; None if not.
+
+    A PDF has its header in the first 1024 bytes, as readers allow (ISO 32000-1, implementation note 13).
+    """
+    head = body[:1024]
+    if head.startswith(_UTF16):
+        head = head.decode("utf-16", "ignore").encode()
+    if _HTML_START.match(head):
+        return HTML
+    return PDF if b"%PDF-" in head else None
+
+
+def kind_of(body: bytes, content_type: str | None) -> tuple[str | None, str | None]:
+    """Return the type of the bytes (`text/html`, `application/pdf` or None), and a warning if mislabelled."""
+    label = (content_type or "").partition(";")[0].strip().lower()
+    seen = sniff(body)
+    labelled = HTML if label in (HTML, "application/xhtml+xml") else PDF if label == PDF else None
+    if seen and labelled and seen != labelled:
+        what = "a PDF" if seen == PDF else "HTML"
+        return seen, f"labelled {label}, but the bytes are {what}"
+    if labelled == PDF and seen is None:
+        return PDF, "labelled application/pdf, but the bytes are no PDF"
+    if (
+        seen
+        and labelled is None
+        and label in ("", "application/octet-stream", "binary/octet-stream", "application/download")
+    ):
+        return seen, None
+    return labelled, None
+
+
+@functools.cache
+def _versions() -> tuple[str, str]:
+    import lxml.etree
+    import trafilatura
+
+    return trafilatura.__version__, ".".join(map(str, lxml.etree.LXML_VERSION[:3]))
+
+
+def extract(capture: Capture | None, response: Response, *, address: str | None = None) -> FrozenText | None:
+    """Extract the text of a response; return None if it is neither HTML nor PDF.
+
+    `address` defaults to the capture's URL; relative links are resolved against it. Damaged pages don't raise:
+    `warnings` say what is wrong.
+    """
+    url = address or (capture.url if capture else "")
+    meta: dict[str, Any] = {"url": url.partition("#")[0]}
+    if capture is not None:
+        meta["digest"] = capture.digest
+    warnings: list[str] = []
+    body, problem = unpacked(response)
+    if problem:
+        warnings.append(f"{BROKEN}{problem}")
+    label = response.header("content-type")
+    kind, warning = kind_of(body, label)
+    if warning:
+        warnings.append(warning)
+    if kind == PDF:
+        return _pdf(url, body, warnings, meta)
+    if kind == HTML:
+        return _html(url, body, label, warnings, meta)
+    return None
+
+
+def unpacked(response: Response) -> tuple[bytes, str]:
+    """Return a body without its content encoding, and what is wrong with it, else "".
+
+    A broken body is decoded up to the error. Bodies are cut to the first `READ` bytes, except PDFs, which can't be
+    read without their end.
+    """
+    found, problem = _as_far_as_it_goes(response)
+    if len(found) > READ and sniff(found) != PDF:
+        return found[:READ], f"only the first {READ >> 20} MB are read"
+    return found, problem
+
+
+def _as_far_as_it_goes(response: Response) -> tuple[bytes, str]:
+    """Return the part of a body that can be decoded, and the error, else "".
+
+    The raw body is returned if it plainly was never encoded.
+    """
+    found = bytearray()
+    try:
+        for piece in encodings.decode_pieces(
+            [response.body], response.header("content-encoding"), most=IN_MEMORY
+        ):
+            found += piece
+            if len(found) > READ and sniff(bytes(found[:1024])) != PDF:
+                break
+    except encodings.EncodingProblem as error:
+        if not found and sniff(response.body):
+            return response.body, str(error)
+        return bytes(found), str(error)
+    return bytes(found), ""
+
+
+def doubts(warnings: Iterable[str]) -> list[str]:
+    """Return the warnings by which text may be missing: all but those of tables that were put back in place."""
+    return [warning for warning in warnings if not warning.endswith(_PUT_BACK)]
+
+
+def extract_html(
+    address: str, html: str, *, warnings: tuple[str, ...] = (), meta: Mapping[str, Any] | None = None
+) -> FrozenText:
+    """Extract the text of decoded HTML, such as a view's DOM."""
+    import trafilatura
+
+    notes = list(warnings)
+    # imported late: frozen texts are also read where lxml is not installed
+    from stillweb.snapshots.text import html_text, lone_words, lost_tables
+    from stillweb.snapshots.text.shadows import open_shadows
+
+    version, lxml_version = _versions()
+    options: dict[str, Any] = {**OPTIONS, "lxml": lxml_version}
+    known = dict(meta or {})
+    shadows: dict[str, str] = {}
+
+    def result(markdown: str, title: str, extractor: str, by: str) -> FrozenText:
+        if not markdown.strip():
+            notes.append("no text in it")
+        given = options if extractor != html_text.NAME else {"lxml": lxml_version, **shadows}
+        return FrozenText(address, markdown, None, title, HTML, extractor, by, given, tuple(notes), known)
+
+    if (tags := html.count("<") - html.count("</")) > html_text.MOST_TAGS:
+        notes.append(f"too many tags to be parsed ({tags}): tags removed")
+        return result(html_text.without_tags(html), "", html_text.NAME, html_text.VERSION)
+    tree = html_text.parse(html)
+    if tree is None:
+        return result("", "", html_text.NAME, html_text.VERSION)
+    title = html_text.title_of(tree)
+    shadows = {"shadow_trees": "opened"} if open_shadows(tree) else {}
+    options |= shadows
+    base = address.partition("#")[0]
+    if base.startswith(("http://", "https://")):
+        html_text.make_links_absolute(tree, base)
+    if cost := f"{len(html)} characters" if len(html) > LARGE else _too_much(tree):
+        notes.append(f"too large for trafilatura ({cost}): plain text")
+        plain = html_text.markdown(tree) or html_text.without_tags(html)
+        return result(plain, title, html_text.NAME, html_text.VERSION)
+    with lone_words.kept(tree) as lone:
+        markdown = trafilatura.extract(tree, **OPTIONS)
+    if lone:
+        options["lone_words"] = "kept"
+    if not markdown:
+        plain = html_text.markdown(tree)
+        if not plain and (plain := html_text.without_tags(html)):
+            notes.append("too deeply nested to be parsed: tags removed")
+        elif plain:
+            notes.append("trafilatura found no text: plain text")
+        return result(plain, title, html_text.NAME, html_text.VERSION)
+    if lost := lost_tables.lost_tables(tree, markdown):
+        whole, nowhere = lost_tables.put_back(tree, markdown, lost)
+        at_end = f", {nowhere} of them at the end" if nowhere else ""
+        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}{_PUT_BACK}{at_end}")
+        return result(
+            whole,
+            title,
+            "trafilatura+tables",
+            f"{version}+{html_text.VERSION}",
+        )
+    return result(markdown, title, "trafilatura", version)
+
+
+def _too_much(tree: Any) -> str:
+    """Return why trafilatura would take too long or too much memory for a page, or fail; else "".
+
+    It recurses into elements; its time and memory grow with the square of the inline elements in one parent, and it
+    lays tables out cell by cell.
+    """
+    from lxml import etree
+
+    from stillweb.snapshots.text import html_text
+
+    elements = inline = deepest = depth = 0
+    for event, element in etree.iterwalk(tree, events=("start", "end")):
+        if event == "end":
+            depth -= 1
+            continue
+        depth += 1
+        deepest = max(deepest, depth)
+        elements += 1
+        inline += sum(1 for child in element if child.tag not in html_text.BREAK) ** 2
+    if elements > MOST_ELEMENTS:
+        return f"{elements} elements"
+    if deepest > DEEPEST:
+        return f"{deepest} levels of elements"
+    if inline > MOST_INLINE**2:
+        return "too many inline elements together"
+    cells = sum(map(html_text.laid_out, tree.iter("table")))
+    return f"{cells} cells of tables, as they span" if cells > html_text.MOST_CELLS else ""
+
+
+def _html(url: str, body: bytes, label: str | None, warnings: list[str], meta: dict[str, Any]) -> FrozenText:
+    decoded = charsets.decode(body, label)
+    meta["encoding"] = decoded.encoding
+    return extract_html(url, decoded.text, warnings=(*warnings, *decoded.warnings), meta=meta)
+
+
+def _pdf(url: str, body: bytes, warnings: list[str], meta: dict[str, Any]) -> FrozenText:
+    found = pdf_text.extract_pdf(body)
+    meta["info"] = found.info
+    meta["num_pages"] = len(found.pages)
+    if found.encrypted:
+        meta["encrypted"] = True
+    if not found.readable:
+        meta["readable"] = False
+    if found.images:
+        meta["scanned"] = found.images
+    if found.labels:
+        meta["labels"] = found.labels
+    if found.tagged:
+        meta["tagged"] = True
+    if found.xmp:
+        meta["xmp"] = True
+    return FrozenText(
+        url,
+        PAGE_BREAK.join(found.pages),
+        tuple(found.pages),
+        found.title,
+        PDF,
+        found.extractor,
+        found.version,
+        {},
+        (*warnings, *found.warnings),
+        meta,
+    )

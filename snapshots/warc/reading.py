@@ -1,0 +1,272 @@
+"""Reader of captures in archive files: the request, the response, or the body as a stream."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from stillweb.snapshots._os.places import CHUNK, Place, chunks
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.warc import messages, warc
+from stillweb.snapshots.warc.chunked import dechunked
+from stillweb.snapshots.warc.digests import Proof
+from stillweb.snapshots.warc.identifying import check_answer, check_entry, check_payload, check_request
+from stillweb.snapshots.words import counted
+
+LARGE = 1 << 20  # stored bytes from which a record is streamed to get its head
+
+_CLOSING = b"\r\n\r\n"
+
+
+class Archives:
+    """The WARC and ARC files of a snapshot by name. Safe for concurrent reads."""
+
+    def __init__(self, files: Mapping[str, Place]) -> None:
+        self.files = files
+
+    def record(self, filename: str, offset: int, length: int) -> warc.Record:
+        """Return a record by its place. Raises DamagedInput with file and offset."""
+        place = self.files.get(filename)
+        if place is None:
+            raise DamagedInput(f"{filename}: named by the index but not in the snapshot")
+        return warc.read_record(place, offset, length)
+
+    def read(self, capture: Capture) -> Response:
+        """Return the whole response of a capture, with headers that match its bytes."""
+        record = self.record(capture.filename, capture.offset, capture.length)
+        check_answer(record.fields, capture)
+        if capture.original is None:
+            return answer_in(record, capture.method)
+        whole = self.payload(capture.original, capture.method, capture.digest)
+        line, headers, _ = messages.split(record.block)
+        status = messages.status_line(line)
+        if status is None or status[0] == 304:  # server-not-modified: the original's response
+            return whole
+        if not record.ours:
+            headers = messages.agree(headers, whole.body, len(whole.body), status[0], capture.method)
+        return Response(*status, headers, whole.body)
+
+    def payload(self, place: tuple[str, int, int], method: str, digest: str = "") -> Response:
+        """Return the response to which a revisit refers; `method` and `digest` are the revisit's."""
+        record = self.record(*place)
+        check_payload(record.fields, place, digest)
+        return answer_in(record, method)
+
+    def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
+        """Return the record of an index entry that is no HTTP exchange. Raises DamagedInput."""
+        record = self.record(filename, int(entry["offset"]), int(entry["length"]))
+        check_entry(record.fields, filename, entry)
+        return record
+
+    def head(self, capture: Capture) -> Response:
+        """Return the response of a capture without its body.
+
+        In archives of other tools the body is read as well, because Content-Length may have to be
+        corrected.
+        """
+        place = self.files.get(capture.filename)
+        if place is not None:
+            fields, pieces, _ = open_block(place, capture.offset, capture.length)
+            check_answer(fields, capture)
+            if "warc-stillweb-session" in fields:
+                line, headers, _ = messages.split(_lead(pieces))
+                status = messages.status_line(line)
+                if status is not None:
+                    return Response(*status, headers, b"")
+        if (capture.original or (0, 0, capture.length))[2] > LARGE:
+            # A record that is damaged or has a wrong length fails here; it is then read whole, which reports
+            # the damage.
+            with contextlib.suppress(DamagedInput):
+                return self._streamed_head(capture)
+        try:
+            whole = self.read(capture)
+        except TooLarge:
+            return self._streamed_head(capture)
+        return Response(whole.status, whole.reason, whole.headers, b"")
+
+    def read_start(self, capture: Capture, size: int) -> Response:
+        """Return the whole response, or at most `size` bytes of a body too large for memory."""
+        try:
+            return self.read(capture)
+        except TooLarge:
+            return self.start(capture, size)
+
+    def start(self, capture: Capture, size: int) -> Response:
+        """Return the response with its first `size` body bytes, read as a stream. Raises DamagedInput."""
+        head = self._streamed_head(capture)
+        with self.open_body(capture) as body:
+            return Response(head.status, head.reason, head.headers, body.read(size))
+
+    def _streamed_head(self, capture: Capture) -> Response:
+        """Return the head of a foreign response whose body is too large for memory. Raises DamagedInput."""
+        first = self._opened((capture.filename, capture.offset, capture.length))
+        check_answer(first.fields, capture)
+        body = first
+        if capture.original is not None:
+            body = self._opened(capture.original)
+            check_payload(body.fields, capture.original, capture.digest)
+            if first.status is None or first.status[0] == 304:
+                first = body
+        sample, size = b"", 0
+        with body.stream() as stream:
+            while piece := stream.read(CHUNK):
+                sample += piece[: messages.SAMPLE + 1 - len(sample)]
+                size += len(piece)
+        if first.status is None:
+            media = first.fields.get("content-type", "") if first.kind == "resource" else ""
+            headers = [("Content-Type", media)] if media else []
+            return Response(200, "OK", (*headers, ("Content-Length", str(size))), b"")
+        told = messages.agree(first.headers, sample, size, first.status[0], capture.method)
+        return Response(*first.status, told, b"")
+
+    def read_request(self, capture: Capture) -> Request:
+        """Return the request of a capture, or a bare one if the archive holds no request record."""
+        if capture.request_offset < 0:
+            return Request(capture.method, capture.url)
+        record = self.record(capture.filename, capture.request_offset, capture.request_length)
+        check_request(record.fields, capture)
+        return messages.parse_request(record.block, record.uri or capture.url)
+
+    def open_body(self, capture: Capture) -> BinaryIO:
+        """Open the transfer-decoded body as a stream, for bodies too large for memory."""
+        opened = self._opened(capture.original or (capture.filename, capture.offset, capture.length))
+        if capture.original is None:
+            check_answer(opened.fields, capture)
+        else:
+            check_payload(opened.fields, capture.original, capture.digest)
+        return opened.stream()
+
+    def _opened(self, place: tuple[str, int, int]) -> _Opened:
+        file = self.files.get(place[0])
+        if file is None:
+            raise DamagedInput(f"{place[0]}: named by the index but not in the snapshot")
+        fields, pieces, _ = open_block(file, *place[1:])
+        lead = _lead(pieces)
+        line, headers, start = messages.split(lead)
+        kind, status = fields.get("warc-type", "").lower(), messages.status_line(line)
+        if kind == "resource" or status is None:
+            status, start = None, 0
+        body: Iterator[bytes] = itertools.chain([lead[start:]], pieces)
+        if status and "warc-stillweb-session" not in fields and messages.is_chunked(headers):
+            body = dechunked(body)
+        return _Opened(kind, fields, status, headers, body)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A record being read. `status` is None if its block is the payload."""
+
+    kind: str
+    fields: warc.Fields
+    status: tuple[int, str] | None
+    headers: Headers
+    body: Iterator[bytes]  # transfer-decoded
+
+    def stream(self) -> BinaryIO:
+        """Return the body as a buffered stream."""
+        return io.BufferedReader(_Pieces(self.body), 1 << 16)
+
+
+def answer_in(record: warc.Record, method: str) -> Response:
+    """Return the response in a whole record."""
+    if record.kind == "resource":
+        return messages.resource_response(record.fields.get("content-type", ""), record.block)
+    return messages.parse_response(record.block, ours=record.ours, method=method)
+
+
+def _lead(pieces: Iterator[bytes]) -> bytes:
+    """Return the first bytes of a block, at least to the end of its HTTP head."""
+    lead = b""
+    while warc.end_of_head(lead) is None and len(lead) < warc.MAX_HEAD and (piece := next(pieces, b"")):
+        lead += piece
+    return lead
+
+
+def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Iterator[bytes], int]:
+    """Return a record's fields, its block in pieces, and the block's declared length."""
+    stored = chunks(place, offset, offset + length)
+    first = next(stored, b"")
+    stream = warc.unpack_stream(itertools.chain([first], stored), place, offset)
+    lead = b""
+    head = None
+    while head is None and len(lead) < warc.MAX_HEAD:
+        piece = next(stream, b"")
+        if not piece:
+            break
+        lead += piece
+        head = warc.parse_head(lead)
+    if head is None:
+        raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
+    fields, start = head
+    declared = warc.declared_length(fields)
+    proof = Proof(None if warc.proved(first) else fields.get("warc-block-digest"))
+    block = _limited(itertools.chain([lead[start:]], stream), declared, place.name, offset, proof)
+    return fields, block, declared
+
+
+def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: Proof) -> Iterator[bytes]:
+    """Yield `size` bytes of a block, or all but the closing line breaks if `size` is negative.
+
+    The last piece comes only after the record was read to its end, so that damage shows before the block
+    seems complete. Raises DamagedInput, also if the block is too short.
+    """
+    if size < 0:
+        yield from _unended(pieces)
+        return
+    left = size
+    for piece in pieces:
+        if len(piece) >= left:
+            for _ in pieces:
+                pass  # read to the end: its checksum follows
+            proof.feed(piece[:left])
+            if not proof.holds():
+                raise warc.not_held(name, offset)
+            yield piece[:left]
+            return
+        left -= len(piece)
+        proof.feed(piece)
+        if piece:
+            yield piece
+    if left:
+        raise DamagedInput(f"{name}: the record at offset {offset} ends {counted(left, 'byte')} early")
+
+
+def _unended(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield everything but the two line breaks that close a record."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        if len(held) > len(_CLOSING):
+            yield held[: -len(_CLOSING)]
+            held = held[-len(_CLOSING) :]
+    if held := held.removesuffix(_CLOSING):
+        yield held
+
+
+class _Pieces(io.RawIOBase):
+    """A raw stream over an iterator of bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count

@@ -1,0 +1,245 @@
+"""A cut answers what it keeps as the whole does, record for record."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.operations.cut import ORIGIN, Needs, cut
+from stillweb.snapshots.operations.verifying import verify
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
+from tests.snapshots.making import record
+from tests.support.command_line import stillweb
+
+SITE = "http://mill.test"
+TWIN = "http://twin.test"
+STEPS = ({"click": {"text": "More"}},)
+VIEW = view_address(f"{SITE}/view", STEPS)
+FORM = (("Host", "mill.test"), ("Content-Type", "application/x-www-form-urlencoded"))
+
+
+def page(text: str) -> bytes:
+    return f"<html><title>Mills</title><p>{text} are the mills of this valley.</p></html>".encode()
+
+
+def site(path: Path, *, sealed: bool = True) -> Path:
+    """A filter that the server remembers, a repeated payload, a view, and pages that nobody needs."""
+    with Writer.open(path, profile=Profile(locale="en-GB")) as writer:
+        record(writer, f"{TWIN}/twin", page("Twins"))
+        record(writer, f"{SITE}/rows", page("All"))
+        for year in ("2011", "2012", "2013"):
+            sent = f"year={year}".encode()
+            record(writer, f"{SITE}/filter", b"", method="POST", sent=sent, status=303,
+                   headers=(("Location", "/rows"),), request_headers=FORM)  # fmt: skip
+            record(writer, f"{SITE}/rows", page(year))
+        record(writer, f"{TWIN}/again", page("Twins"))
+        for number in range(5):
+            record(writer, f"http://other.test/{number}", page(f"Number {number}"))
+        api = record(writer, f"{SITE}/api?view=1", b"[1]", headers=(("Content-Type", "application/json"),))
+        caused = ({"url": api.url, "method": "GET", "status": 200, "digest": api.digest},)
+        view = View(
+            VIEW, f"{SITE}/view", f"{SITE}/view", "Mills", STEPS, timestamp="20250102030405", captures=caused
+        )
+        writer.view(view, {"text": b"More mills", "dom": page("More"), "view": b"\x89PNG"})
+        writer.view(
+            View("http://other.test/", "http://other.test/", "http://other.test/", "Other"), {"text": b"x"}
+        )
+    return seal(path, workers=1).path if sealed else path
+
+
+def places(path: Path, *urls: str) -> frozenset[tuple[str, int]]:
+    with Snapshot.open(path) as snapshot:
+        return frozenset(c.place for c in snapshot.captures() if c.url in urls)
+
+
+def known(snapshot: Snapshot) -> dict[tuple[str, str, str], tuple[object, ...]]:
+    return {
+        (c.method, c.url, c.timestamp): (c.state, c.changes, c.vary, c.cookies, c.session, c.begin, c.digest)
+        for c in snapshot.captures()
+    }
+
+
+@pytest.mark.parametrize("name", ["part", "part.wacz"])
+def test_what_is_kept_is_sound_and_says_the_same(tmp_path: Path, name: str) -> None:
+    whole = site(tmp_path / "site")
+    report = cut(whole, Needs(places(whole, f"{TWIN}/again", "http://other.test/3")), tmp_path / name)
+    assert verify(tmp_path / name) == []
+    with Snapshot.open(whole) as old, Snapshot.open(tmp_path / name) as new:
+        assert report.id == new.id != old.id
+        assert {c.url for c in new.captures()} == {f"{TWIN}/again", f"{TWIN}/twin", "http://other.test/3"}
+        assert new.profile == old.profile
+        assert new.rules.to_json() == old.rules.to_json()
+        assert new.metadata(ORIGIN) == {"cut_from": old.id}
+        again = next(c for c in new.captures() if c.url == f"{TWIN}/again")
+        assert again.original is not None  # a revisit still, its payload is here
+        assert new.read(again).body == page("Twins")
+        assert new.text("http://other.test/3") == old.text("http://other.test/3")
+        assert new.text("http://other.test/4") is None
+        assert known(new).items() <= known(old).items()
+    assert report.captures == (3, 15)
+
+
+def rows_after(path: Path, year: str) -> tuple[str, bytes, bool]:
+    """What a session gets that filters by a year and asks for the rows."""
+    with Snapshot.open(path) as snapshot:
+        matcher = snapshot.matcher()
+        session = matcher.session("s")
+        for request in (
+            Request("POST", f"{SITE}/filter", FORM, f"year={year}".encode()),
+            Request("GET", f"{SITE}/rows"),
+        ):
+            found = matcher.lookup(request, session)
+            session.answered(found)
+        assert found.capture is not None
+        return found.verdict, snapshot.read(found.capture).body, found.ambiguous
+
+
+def test_a_state_is_learnt_as_in_the_whole(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    with Snapshot.open(whole) as snapshot:
+        one = next(
+            c
+            for c in snapshot.captures()
+            if c.url == f"{SITE}/rows" and snapshot.read(c).body == page("2012")
+        )
+    report = cut(whole, Needs(frozenset({one.place})), tmp_path / "part.wacz")
+    assert report.widened == ["mill.test"]
+    with Snapshot.open(tmp_path / "part.wacz") as part:
+        assert not any("other.test" in c.url for c in part.captures())
+    for year in ("2011", "2012", "2013"):
+        assert rows_after(tmp_path / "part.wacz", year) == rows_after(whole, year)
+
+
+def test_a_view_keeps_its_resources_its_text_and_what_it_loaded(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    report = cut(whole, Needs(addresses=frozenset({VIEW})), tmp_path / "part")
+    with Snapshot.open(whole) as old, Snapshot.open(tmp_path / "part") as new:
+        assert [v.address for v in new.views()] == [VIEW]
+        assert new.view(VIEW) == old.view(VIEW)
+        for kind in ("text", "dom", "view"):
+            assert new.resource(kind, VIEW) == old.resource(kind, VIEW) is not None
+        assert new.text(VIEW) == old.text(VIEW) is not None
+        assert {c.url for c in new.captures()} == {f"{SITE}/api?view=1", f"{SITE}/filter"}
+    assert report.views == (1, 2)
+
+
+def test_a_missed_path_keeps_all_that_comes_near(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    cut(whole, Needs(paths=frozenset({f"{SITE}/api?view=2"})), tmp_path / "part")
+    asked = Request("GET", f"{SITE}/api?view=2")
+    with Snapshot.open(whole) as old, Snapshot.open(tmp_path / "part") as new:
+        nearest = [s.matcher().lookup(asked).explain()[0] for s in (old, new)]
+        assert [n.capture.url for n in nearest] == [f"{SITE}/api?view=1"] * 2
+        assert nearest[0].differs == nearest[1].differs
+
+
+def test_all_texts_on_request(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    report = cut(whole, Needs(all_texts=True), tmp_path / "part")
+    assert report.texts[0] == report.texts[1] > 5
+    with Snapshot.open(whole) as old, Snapshot.open(tmp_path / "part") as new:
+        assert list(new.texts()) == list(old.texts())
+
+
+def test_the_same_cut_has_the_same_bytes_from_the_directory_too(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    needs = Needs(places(whole, f"{SITE}/rows"), frozenset({VIEW}))
+    cut(whole, needs, tmp_path / "one.wacz")
+    cut(whole, needs, tmp_path / "two.wacz")
+    cut(tmp_path / "site", needs, tmp_path / "three.wacz")
+    assert len({(tmp_path / f"{name}.wacz").read_bytes() for name in ("one", "two", "three")}) == 1
+
+
+def test_a_plain_warc_of_another_tool(tmp_path: Path) -> None:
+    folder = site(tmp_path / "site", sealed=False)
+    plain = tmp_path / "crawl.warc"
+    plain.write_bytes(gzip.decompress((folder / "archive" / "data-00000.warc.gz").read_bytes()))
+    cut(plain, Needs(places(plain, f"{TWIN}/again")), tmp_path / "part.wacz")
+    assert verify(tmp_path / "part.wacz") == []
+    with Snapshot.open(tmp_path / "part.wacz") as part:
+        found = {c.url: c for c in part.captures()}
+        assert part.read(found[f"{TWIN}/again"]).body == page("Twins")
+        assert found[f"{TWIN}/again"].filename == "crawl.warc.gz"
+    cut(plain, Needs(places(plain, f"{TWIN}/again")), tmp_path / "again.wacz")
+    assert (tmp_path / "part.wacz").read_bytes() == (tmp_path / "again.wacz").read_bytes()
+
+
+def test_a_cut_has_the_index_that_its_records_make(tmp_path: Path) -> None:
+    """Also of what is learnt of fields that no Vary names, and of a revisit."""
+    with Writer.open(tmp_path / "s") as writer:
+        for user in ("ann", "bob", "ann"):
+            told = (("Host", "mill.test"), ("Accept-Language", "de"), ("X-User", user))
+            record(writer, f"{SITE}/mine", page(user), request_headers=told)
+            record(writer, f"{SITE}/{user}", page(user), request_headers=told)
+            record(
+                writer,
+                f"{SITE}/all",
+                page("All"),
+                request_headers=told,
+                headers=(("Vary", "Accept-Language"),),
+            )
+    needs = Needs(places(tmp_path / "s", f"{SITE}/mine", f"{SITE}/all"), frozenset(), frozenset())
+    cut(tmp_path / "s", needs, tmp_path / "part")
+    file = tmp_path / "part" / "indexes" / "index.cdxj"
+    written = file.read_bytes()
+    assert b"x-user" in written
+    file.unlink()
+    assert stillweb("index", tmp_path / "part").code == 0
+    assert file.read_bytes() == written
+
+
+def test_a_capture_that_is_not_there_is_named(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    with pytest.raises(UsageError, match=r"has no capture at data-00000\.warc\.gz: 1;"):
+        cut(whole, Needs(frozenset({("data-00000.warc.gz", 1)})), tmp_path / "part")
+    assert not (tmp_path / "part").exists()
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    whole = site(tmp_path / "site")
+    (tmp_path / "there.wacz").write_text("mine")
+    with pytest.raises(UsageError, match=r"there\.wacz: exists"):
+        cut(whole, Needs(), tmp_path / "there.wacz")
+    assert (tmp_path / "there.wacz").read_text() == "mine"
+
+
+def test_a_cut_that_would_answer_otherwise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from stillweb.snapshots.errors import DamagedInput
+    from stillweb.snapshots.operations import cut as module
+
+    whole = site(tmp_path / "site")
+    before = module.select
+
+    def other(*words: object, **more: object) -> tuple[list[Capture], list[str]]:
+        kept, widened = before(*words, **more)  # type: ignore[arg-type]
+        return [replace(c, state="another") for c in kept], widened
+
+    monkeypatch.setattr(module, "select", other)
+    with pytest.raises(DamagedInput, match="would answer otherwise"):
+        cut(whole, Needs(places(whole, f"{TWIN}/again")), tmp_path / "part")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["site", "site.wacz"]
+
+
+def test_what_was_said_over_web_sockets_is_kept(tmp_path: Path) -> None:
+    said = {"url": f"{SITE}/live", "messages": [{"from": "server", "text": "hello"}]}
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, f"{SITE}/1", page("One"))
+        record(writer, f"{SITE}/2", page("Two"))
+        writer.metadata(said["url"], said)
+    cut(tmp_path / "s", Needs(places(tmp_path / "s", f"{SITE}/1")), tmp_path / "part")
+    with Snapshot.open(tmp_path / "part") as part:
+        assert [c.url for c in part.captures()] == [f"{SITE}/1"]
+        assert part.all_metadata(f"{SITE}/live") == [said]

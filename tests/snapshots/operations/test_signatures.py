@@ -1,0 +1,136 @@
+"""Signed WACZs: the signature is checked where it can be, and said not to be checked where it can't."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from stillweb.snapshots import Snapshot, verify
+from stillweb.snapshots.operations.signatures import check_signature, signature_of
+from tests.snapshots.malformed import http, packed, record
+
+KEY = ec.derive_private_key(7, ec.SECP384R1())
+OTHER = ec.derive_private_key(8, ec.SECP384R1())
+HASH = "sha256:" + "ab" * 32
+
+
+def public(key: Any) -> str:
+    der = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return base64.b64encode(der).decode()
+
+
+def signed(text: str = HASH, *, raw: bool = True, key: ec.EllipticCurvePrivateKey = KEY) -> dict[str, Any]:
+    """As archiveweb.page signs (raw) and as authsign does (DER)."""
+    made = key.sign(text.encode(), ec.ECDSA(hashes.SHA256()))
+    if raw:
+        r, s = decode_dss_signature(made)
+        made = r.to_bytes(48, "big") + s.to_bytes(48, "big")
+    return {"hash": text, "signature": base64.b64encode(made).decode(), "publicKey": public(KEY)}
+
+
+def certificate(*names: str, key: Any = KEY) -> str:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    made = x509.CertificateBuilder(
+        subject, subject, key.public_key(), 1, start, start + timedelta(days=30)
+    ).add_extension(x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), critical=False)
+    return made.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def in_the_name_of(domain: str, pem: str, **more: Any) -> dict[str, Any]:
+    plain = {n: v for n, v in signed(raw=False).items() if n != "publicKey"}
+    return plain | {"domain": domain, "domainCert": pem} | more
+
+
+@pytest.mark.parametrize(
+    ("data", "sound", "words"),
+    [
+        (signed(), True, "whose key that is, is not known"),
+        (signed(raw=False), True, "whose key that is, is not known"),
+        (signed(key=OTHER), False, "not made with the public key"),
+        (signed("sha256:" + "cd" * 32), False, "another datapackage.json"),
+        (signed() | {"signature": "%%"}, False, "no base64"),
+        (signed() | {"publicKey": "AAAA"}, False, "public key can't be read"),
+        (signed() | {"publicKey": public(ed25519.Ed25519PrivateKey.from_private_bytes(b"7" * 32))}, None, "not checked: needs Ed25519"),
+        ({"hash": HASH}, False, "no hash and signature"),
+        ("text", False, "no hash and signature"),
+        ({n: v for n, v in signed().items() if n != "publicKey"}, None, "not checked: needs a public key"),
+        (in_the_name_of("a.test", certificate("a.test")), True, "not checked: who issued that"),
+        (in_the_name_of("b.test", certificate("a.test")), False, "not for b.test"),
+        (in_the_name_of("a.test", "no certificate"), False, "can't be read"),
+        (in_the_name_of("a.test", certificate("a.test", key=OTHER)), False, "not made with the certificate"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_signature(data: Any, sound: bool | None, words: str) -> None:
+    found = check_signature({"hash": HASH, "signedData": data}, HASH)
+    assert found is not None
+    assert found.sound is sound
+    assert words in found.words
+
+
+def test_without_a_signature_nothing_is_said() -> None:
+    assert check_signature({"hash": HASH}, HASH) is None
+
+
+def signed_wacz(path: Path, *, tampered: bool = False) -> Path:
+    data = packed(record(http()))
+    listed = {"name": "a.warc.gz", "path": "archive/a.warc.gz", "bytes": len(data)}
+    listed["hash"] = "sha256:" + hashlib.sha256(data).hexdigest()
+    package = json.dumps({"profile": "data-package", "wacz_version": "1.1.1", "resources": [listed]}).encode()
+    told = "sha256:" + hashlib.sha256(package).hexdigest()
+    if tampered:
+        package = package.replace(b"1.1.1", b"1.0.0")
+        told_now = "sha256:" + hashlib.sha256(package).hexdigest()
+    else:
+        told_now = told
+    digest = {"path": "datapackage.json", "hash": told_now, "signedData": signed(told)}
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("archive/a.warc.gz", data)
+        out.writestr("datapackage.json", package)
+        out.writestr("datapackage-digest.json", json.dumps(digest))
+    return path
+
+
+def test_a_signed_wacz_is_opened_and_its_signature_verified(tmp_path: Path) -> None:
+    path = signed_wacz(tmp_path / "x.wacz")
+    with Snapshot.open(path) as snapshot:
+        assert len(list(snapshot.captures())) == 1
+    assert [p for p in verify(path) if p.check == "signature"] == []
+    found = signature_of(path)
+    assert found is not None
+    assert found.sound
+
+
+def test_a_package_that_was_changed_after_signing_is_found_out(tmp_path: Path) -> None:
+    problems = verify(signed_wacz(tmp_path / "x.wacz", tampered=True))
+    assert [p.message for p in problems if p.check == "signature"] == [
+        "what was signed is another datapackage.json"
+    ]
+
+
+def test_a_certificate_whose_names_are_no_names_can_not_be_read() -> None:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    broken = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"\x30\x05names")
+    made = (
+        x509.CertificateBuilder(subject, subject, KEY.public_key(), 1, start, start + timedelta(days=30))
+        .add_extension(broken, critical=False)
+        .sign(KEY, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM).decode()
+    found = check_signature({"signedData": in_the_name_of("a.test", pem)}, HASH)
+    assert found is not None
+    assert (found.sound, found.words) == (False, "its certificate can't be read")

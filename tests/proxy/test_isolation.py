@@ -120,7 +120,7 @@ def test_works_without_root(tmp_path: Path) -> None:
                     ("stillweb.proxy.net", ""),
                     (
                         "stillweb.proxy.net.addresses",
-                        (root / "proxy" / "wire" / "addresses.py").read_text("utf-8"),
+                        (root / "proxy" / "net" / "addresses.py").read_text("utf-8"),
                     ),
                     ("isolation", Path(isolation.__file__).read_text("utf-8")),
                 )

@@ -1,5 +1,5 @@
 # make demo: the whole way on a real site.   make check: lint, types and the quick tests.   make test: all tests.
-.PHONY: setup peers demo test check suite lint bench bench-quick lock docs clean
+.PHONY: setup peers demo test check suite lint bench bench-quick lock docs api clean
 
 PYTHON_BIN = .venv/bin
 # Each of the many processes would compile all modules anew where this is set.
@@ -49,3 +49,7 @@ clean:
 docs:
 	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q --disable-pip-version-check --require-hashes -r docs/requirements.lock; }
 	@.venv-docs/bin/mkdocs build --strict -q
+
+# docs/api.md, from the docstrings of the public names.
+api:
+	@$(PYTHON_BIN)/python docs/build_api.py

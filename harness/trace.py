@@ -240,8 +240,8 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[int, Any]]:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON for hashing. Raise ValueError, also for NaN and infinite numbers, or RecursionError."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_number)
+    """Parse JSON for hashing. Raise ValueError, also for numbers that no double holds, or RecursionError."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_number, parse_int=_integer)
 
 
 def _no_number(name: str) -> Any:
@@ -251,6 +251,12 @@ def _no_number(name: str) -> Any:
 def _number(text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else _no_number(text)
+
+
+def _integer(text: str) -> int:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"a number of {len(text)} digits is too large")
+    return int(text)
 
 
 def append_event(path: Path, kind: str, /, **members: Any) -> int:

@@ -114,6 +114,20 @@ class Settings:
         return {name: mask_value(member) for name, member in value.items()}
 
 
+# The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
+_SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
+_SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
+
+
+def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the documented variables of the benchmarks that are set, without keys: the setting `env` of a run."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if _SETTING.fullmatch(name) and not _SECRET.fullmatch(name)
+    }
+
+
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
@@ -313,6 +327,8 @@ class RunFiles:
         stands_on = value.get("stands_on", {})
         if not isinstance(stands_on, dict):
             raise DamagedInput(f"{path}: stands_on is no object")
+        if not isinstance(stands_on.get("agent") or {}, dict):
+            raise DamagedInput(f"{path}: stands_on.agent is no object")
         return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:

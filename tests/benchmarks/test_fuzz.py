@@ -31,6 +31,14 @@ def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> Non
     assert sum(found.values()) == CASES
 
 
+@pytest.mark.parametrize("number", [1971, 3042, 8851, 9072, 12898])
+def test_what_the_fuzzer_found_once_is_told_in_a_line(
+    made: meaning.Masters, number: int, tmp_path: Path
+) -> None:
+    _, data, chance = meaning.case(made, 7, number)
+    assert [name for name in fuzz.try_input(made, data, chance, tmp_path) if name.startswith("find")] == []
+
+
 def test_a_case_is_made_of_its_seed_and_number_alone(made: meaning.Masters) -> None:
     for number in range(20):
         one, two = (meaning.case(made, 7, number)[:2] for _ in range(2))

@@ -31,7 +31,7 @@ def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> Non
     assert sum(found.values()) == CASES
 
 
-@pytest.mark.parametrize("number", [1971, 3042, 8851, 9072, 12898])
+@pytest.mark.parametrize("number", [1971, 3042, 8851, 9072, 12898, 16885])
 def test_what_the_fuzzer_found_once_is_told_in_a_line(
     made: meaning.Masters, number: int, tmp_path: Path
 ) -> None:

@@ -85,6 +85,6 @@ def test_one_module_starts_browsers() -> None:
                     ):  # which opens a file for a person
                         found.add(path.relative_to(root).as_posix())
     assert found == {
-        "pages/browser.py",
+        "browser/browser.py",
         "demo/make_pdfs.py",
     }  # the second makes the demo's files, and is run by hand

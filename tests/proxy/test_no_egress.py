@@ -13,7 +13,7 @@ from tests.proxy.frozen import Site
 from tests.support.waiting import STARTS
 
 ROOT = Path(stillweb.proxy.__file__).parent
-FOLDERS = ("serving", "wire")  # everything of `proxy` that runs in the gateway
+FOLDERS = ("replay", "net")  # everything of `proxy` that runs in the gateway
 FORBIDDEN_NAMES = {
     "connect", "connect_ex", "create_connection", "open_connection", "open_unix_connection", "create_unix_connection",
     "sock_connect", "start_tls", "create_datagram_endpoint", "sendto", "urlopen", "urlretrieve", "getaddrinfo",

@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from stillweb.harness.models.client import ModelClient, Reply
-from stillweb.harness.models.endpoint import Retry
 from stillweb.harness.models.tape import Tape
+from stillweb.harness.models.transport import Retry
 from tests.support.waiting import HANG
 
 KEY = "sk-test-0123456789abcdef"

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from stillweb.harness.agents.attempt import Stop
-from stillweb.harness.models.parts import part_of
+from stillweb.harness.models.tape import part_of
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.cluster import RayEngine, make_engine

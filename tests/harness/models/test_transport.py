@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from stillweb.harness.models.client import ModelClient
-from stillweb.harness.models.endpoint import Retry
 from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.harness.models.transport import Retry
 from stillweb.snapshots.errors import MissingCapability
 from tests.support import openai_endpoint
 from tests.support.openai_endpoint import KEY, Endpoint, ask
@@ -257,7 +257,7 @@ def test_an_endpoint_that_is_gone_is_named(tmp_path):
 
 
 def test_isolation_is_named_where_it_leaves_no_way_to_the_endpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("stillweb.harness.models.endpoint.isolated", lambda: True)
+    monkeypatch.setattr("stillweb.harness.models.transport.isolated", lambda: True)
     with Endpoint(lambda asked: "hi") as endpoint:
         pass
     with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(MissingCapability, match="--isolate"):

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.models import turns
+from stillweb.harness.models import tape_order as turns
 from stillweb.harness.models.client import ModelClient
-from stillweb.harness.models.endpoint import Retry
-from stillweb.harness.models.parts import gather, part_of
-from stillweb.harness.models.tape import ModelError, Tape, TapeMiss
+from stillweb.harness.models.tape import ModelError, Tape, TapeMiss, gather, part_of
+from stillweb.harness.models.transport import Retry
 from tests.support.openai_endpoint import Asked, Endpoint
 from tests.support.waiting import until
 

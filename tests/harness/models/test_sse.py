@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from stillweb.harness.models.client import ModelClient, Reply
-from stillweb.harness.models.endpoint import Retry
 from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.harness.models.transport import Retry
 
 pytestmark = pytest.mark.usefixtures("openai_key")
 

@@ -20,9 +20,8 @@ from urllib.parse import unquote
 
 import httpx
 
-from stillweb.harness.models.calls import Answer, Call, kept_headers
-from stillweb.harness.models.streams import is_last, read_stream
-from stillweb.harness.models.tape import FAILED, GIVEN_UP, ModelError, Tape
+from stillweb.harness.models.sse import is_last, read_stream
+from stillweb.harness.models.tape import FAILED, GIVEN_UP, Answer, Call, ModelError, Tape, kept_headers
 from stillweb.proxy.isolation import isolated
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.secrets.redact import Redactor, mask_value

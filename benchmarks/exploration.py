@@ -24,7 +24,7 @@ import click
 from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, named, walk
 from stillweb.proxy.browser.browser import BrowserHost, complete
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, graph_uri

@@ -23,7 +23,7 @@ from benchmarks.bench import NotRun, Row
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import BrowserHost, complete, find_browser
-from stillweb.proxy.browser.views import Fetcher
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check_all
 from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder

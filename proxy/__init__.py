@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillweb.proxy.browser.views import Fetcher
+    from stillweb.proxy.browser.capture_view import Fetcher
     from stillweb.proxy.clients import client_environment
     from stillweb.proxy.net.certificates import Authority
     from stillweb.proxy.record.recorder import Recorder, record_command
@@ -33,7 +33,7 @@ _HOME = {
     "Ledger": "replay.ledger",
     "Recorder": "record.recorder",
     "record_command": "record.recorder",
-    "Fetcher": "browser.views",
+    "Fetcher": "browser.capture_view",
 }
 
 __all__ = [

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stillweb.harness.runs.display import Display
     from stillweb.harness.task import Task
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
+    from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
     from stillweb.proxy.browser.steps import Flow
-    from stillweb.proxy.browser.views import Fetcher, FetchResult
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
@@ -88,7 +88,7 @@ class Recording:
     @cached_property
     def _fetcher(self) -> Fetcher:
         from stillweb.proxy.browser.browser import complete
-        from stillweb.proxy.browser.views import Fetcher
+        from stillweb.proxy.browser.capture_view import Fetcher
         from stillweb.snapshots.profile import Profile
 
         if self.writer.profile is None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.browser import BrowserHost
-from stillweb.proxy.browser.failures import Failed
-from stillweb.proxy.browser.patience import Patience
-from stillweb.proxy.browser.sight import look_at
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed
+from stillweb.proxy.browser.page_snapshot import look_at
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import canonical, describe
 from stillweb.proxy.explore.moves import Noise, shown
 from stillweb.snapshots.profile import Profile

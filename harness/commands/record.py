@@ -271,7 +271,7 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
         )
     if urls or flows:
         # imported here because it loads the browser's library, which a program does not need
-        from stillweb.proxy.browser.views import plan
+        from stillweb.proxy.browser.capture_view import plan
 
         plan(urls, flows)
 
@@ -378,7 +378,7 @@ def _browse(
     parallel: int | None,
     show: Callable[[str], None],
 ) -> int:
-    from stillweb.proxy.browser.views import Fetcher
+    from stillweb.proxy.browser.capture_view import Fetcher
 
     fetcher = Fetcher(recorder, writer, profile)
     results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)

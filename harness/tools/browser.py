@@ -27,7 +27,7 @@ from stillweb.harness.tools.net_errors import of_verdict
 from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.browser.sight import state_of
+from stillweb.proxy.browser.page_snapshot import state_of
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:

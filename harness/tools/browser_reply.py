@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing
 from stillweb.harness.tools.browser_text import Sections, said
-from stillweb.proxy.browser.sight import readable
+from stillweb.proxy.browser.page_snapshot import readable
 from stillweb.proxy.replay.misses import Missed
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -17,12 +18,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
+
+from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.net.addresses import with_session
 from stillweb.proxy.net.open_files import allow_many_open_files
-from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability, StillwebError
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -341,3 +344,67 @@ async def lent(host: BrowserHost | None, ca: Path) -> AsyncIterator[BrowserHost]
         yield own
     finally:
         await own.close()
+
+
+LATER = 0.5  # s until the next is made: the attempt that has just got one is about to use the machine
+_numbers = itertools.count(1)
+
+
+class Renames(Protocol):
+    """The part of a gateway that is used here."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """Return the proxy address of a session."""
+
+    def rename(self, name: str, session: str) -> None:
+        """Assign requests under a name to a session from now on."""
+
+
+class Spares:
+    """At most one spare context, with a page, for each gateway and profile.
+
+    Belongs to the browser's event loop.
+    """
+
+    def __init__(self, host: BrowserHost) -> None:
+        self.host = host
+        self._made: dict[tuple[str, Profile], asyncio.Task[tuple[str, BrowserContext]]] = {}
+
+    async def take(self, session: str, gateway: Renames, profile: Profile) -> BrowserContext:
+        """Return a fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
+        key = (gateway.proxy_url("spare"), profile)
+        spare = self._made.pop(key, None)
+        context = None
+        if spare is not None:
+            try:
+                name, context = await spare
+                if context.pages:
+                    gateway.rename(name, session)
+                else:  # the browser has lost it
+                    context = None
+            except (PlaywrightError, StillwebError):
+                context = None
+        if context is None:
+            context = await self.host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
+            await context.new_page()
+        if key not in self._made:
+            self._made[key] = asyncio.ensure_future(self._make(gateway, profile))
+        return context
+
+    async def _make(self, gateway: Renames, profile: Profile) -> tuple[str, BrowserContext]:
+        await asyncio.sleep(LATER)
+        name = f"stillweb-spare-{next(_numbers)}"
+        context = await self.host.context(name, gateway.proxy_url(name), profile, gateway.ca_path)
+        await context.new_page()
+        return name, context
+
+    async def close(self) -> None:
+        """Drop the spares without waiting for those in the making."""
+        made, self._made = list(self._made.values()), {}
+        for task in made:
+            task.cancel()
+        await asyncio.gather(*made, return_exceptions=True)

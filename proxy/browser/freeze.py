@@ -20,9 +20,7 @@ from urllib.parse import quote
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.documents import MOST_REDIRECTS
-from stillweb.proxy.browser.listening import Listening
-from stillweb.proxy.browser.patience import Calm, Patience
-from stillweb.proxy.browser.traffic import WORKER, Traffic
+from stillweb.proxy.browser.settle import WORKER, Calm, Listening, Patience, Traffic
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.detect import SECRET_NAMES

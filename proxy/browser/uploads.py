@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.browser.answered import answered
-from stillweb.proxy.browser.failures import Failed
+from stillweb.proxy.browser.errors import Failed
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.detect import known_formats
 from stillweb.snapshots.words import counted

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.browser import BrowserHost, complete, lent
-from stillweb.proxy.browser.failures import Failed, first_line
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.html_page import template
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.page_snapshot import Sight, look_at
 from stillweb.proxy.browser.running import run
-from stillweb.proxy.browser.sight import Sight, look_at
+from stillweb.proxy.browser.settle import Answer, Patience
 from stillweb.proxy.browser.steps import describe
-from stillweb.proxy.browser.traffic import Answer
 from stillweb.proxy.browser.uploads import contents_of
 from stillweb.proxy.replay.misses import Missed, one_name, unseen
 from stillweb.snapshots.errors import DamagedInput

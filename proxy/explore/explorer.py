@@ -23,18 +23,16 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.answered import answered
 from stillweb.proxy.browser.browser import BrowserHost
-from stillweb.proxy.browser.failures import Failed, Unclear, Unusable, first_line
-from stillweb.proxy.browser.patience import Calm, Patience
-from stillweb.proxy.browser.quality import examine
+from stillweb.proxy.browser.capture_view import Recording, Records, Visitor
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line
+from stillweb.proxy.browser.page_checks import examine
+from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
 from stillweb.proxy.browser.running import run
-from stillweb.proxy.browser.sight import Sight, shows_pdf
+from stillweb.proxy.browser.settle import Calm, Patience
 from stillweb.proxy.browser.steps import describe
-from stillweb.proxy.browser.storing import Recording, Records
-from stillweb.proxy.browser.veil import Veil
-from stillweb.proxy.browser.visitor import Visitor
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
 from stillweb.proxy.explore.politeness import Guard, Manners
@@ -46,10 +44,10 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
 
-    from stillweb.proxy.browser.acting import Driver
     from stillweb.proxy.browser.browser import BrowserHost
-    from stillweb.proxy.browser.patience import Calm
-    from stillweb.proxy.browser.storing import Records
+    from stillweb.proxy.browser.capture_view import Records
+    from stillweb.proxy.browser.driver import Driver
+    from stillweb.proxy.browser.settle import Calm
     from stillweb.proxy.explore.graph import Node
     from stillweb.proxy.explore.moves import Choices, Move
     from stillweb.proxy.explore.politeness import Limits, Manners

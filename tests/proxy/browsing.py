@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from playwright.async_api import BrowserContext
 
-from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.browser import BrowserHost
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.settle import Patience
 from stillweb.snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
 

@@ -16,8 +16,8 @@ from stillweb.harness.tools.browser_text import argument_error, code_of, contrac
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.steps import parse_steps
-from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway

@@ -15,8 +15,8 @@ from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.steps import Flow, canonical, parse_steps, to_yaml
-from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile

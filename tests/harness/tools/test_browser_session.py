@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stillweb.harness.tools.browser_session import Browsing
-from stillweb.proxy.browser.traffic import Answer
+from stillweb.proxy.browser.settle import Answer
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.profile import Profile
 

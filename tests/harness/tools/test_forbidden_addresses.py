@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.tools import browser_reply
-from stillweb.proxy.browser.failures import forbidden_scheme
+from stillweb.proxy.browser.errors import forbidden_scheme
 from stillweb.snapshots.view import View, view_address
 from tests.harness.tools.browsed import Browsed, Call, browsed
 from tests.harness.tools.frozen import Recorder

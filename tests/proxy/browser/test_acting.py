@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stillweb.proxy.browser.acting import Driver
-from stillweb.proxy.browser.failures import Failed
-from stillweb.proxy.browser.sight import Sight, look_at
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed
+from stillweb.proxy.browser.page_snapshot import Sight, look_at
 from stillweb.proxy.browser.steps import parse_steps
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve

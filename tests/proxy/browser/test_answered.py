@@ -9,8 +9,8 @@ import pytest
 
 from stillweb.proxy.browser import answered
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.browser.patience import Patience
-from stillweb.proxy.browser.views import Fetcher, FetchResult
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer

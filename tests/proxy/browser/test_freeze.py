@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from stillweb.proxy.browser.freeze import pass_time, script, settle, start_of
-from stillweb.proxy.browser.patience import Patience
-from stillweb.proxy.browser.traffic import Traffic
+from stillweb.proxy.browser.settle import Patience, Traffic
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.acting import Driver
+from stillweb.proxy.browser.driver import Driver
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stillweb.proxy.browser.sight import picture
+from stillweb.proxy.browser.page_snapshot import picture
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

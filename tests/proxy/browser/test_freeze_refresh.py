@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stillweb.proxy.browser.freeze import pass_time
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.settle import Patience
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser import traffic
-from stillweb.proxy.browser.acting import Driver
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser import settle
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.settle import Patience
 from tests.proxy.browsing import Browsing
 from tests.proxy.late_pages import hearing, tell_late
 from tests.proxy.sites import Answer, serve
@@ -139,7 +139,7 @@ WAITING = Patience(real=STARTS)  # as long as a tab is waited for in vain that n
 def test_what_opens_no_tab_is_not_waited_for(
     browser: Browsing, site: str, monkeypatch: pytest.MonkeyPatch, path: str, name: str, title: str, says: str
 ) -> None:
-    monkeypatch.setattr(traffic, "TAB_LOOKS", 10**9)
+    monkeypatch.setattr(settle, "TAB_LOOKS", 10**9)
     began = time.monotonic()
     assert browser.run(opened(browser, f"{site}{path}", click(name), patience=WAITING))[:2] == (title, says)
     assert time.monotonic() - began < STARTS, "it was waited for"
@@ -149,7 +149,7 @@ def test_what_opens_no_tab_is_not_waited_for(
 def test_a_window_that_is_used_again_is_not_waited_for(
     browser: Browsing, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traffic, "TAB_LOOKS", 10**9)
+    monkeypatch.setattr(settle, "TAB_LOOKS", 10**9)
 
     async def go() -> tuple[int, bool]:
         driver = await browser.driver(WAITING)
@@ -170,6 +170,6 @@ def test_a_window_that_is_used_again_is_not_waited_for(
 def test_a_tab_that_nobody_tells_of_holds_nothing_for_ever(
     browser: Browsing, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traffic, "TAB_LOOKS", 3)
+    monkeypatch.setattr(settle, "TAB_LOOKS", 3)
     hearing(monkeypatch, lambda told, page: None)
     assert browser.run(opened(browser, f"{site}/", click("clocked")))[1].startswith("5 6")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.settle import Patience
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

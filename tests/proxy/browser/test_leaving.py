@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.acting import Driver
-from stillweb.proxy.browser.traffic import Traffic
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.settle import Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG

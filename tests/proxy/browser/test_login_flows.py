@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.steps import Flow, parse_steps
-from stillweb.proxy.browser.views import Fetcher, FetchResult
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.proxy.browser.paging import next_page_of
+from stillweb.proxy.browser.driver import next_page_of
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from stillweb.proxy.browser.quality import Kind, examine
+from stillweb.proxy.browser.page_checks import Kind, examine
 
 ARTICLE = "The history of the river and its mills, told in many sentences. " * 60
 

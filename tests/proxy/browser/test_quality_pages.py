@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from bs4 import BeautifulSoup
 
-from stillweb.proxy.browser.quality import Finding, Kind, examine
+from stillweb.proxy.browser.page_checks import Finding, Kind, examine
 
 NAV = '<header><a href="/">Home</a> <a href="/about">About</a> <a href="/login">Log in</a> <a href="/join">Sign up</a></header>'
 PROSE = "The mills along the river were built over four centuries, and most of them still stand. " * 25

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.patience import Calm, Patience
-from stillweb.proxy.browser.traffic import Traffic
+from stillweb.proxy.browser.settle import Calm, Patience, Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

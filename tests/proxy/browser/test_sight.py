@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.proxy.browser.sight import Sight, look_at
+from stillweb.proxy.browser.page_snapshot import Sight, look_at
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.acting import Driver
-from stillweb.proxy.browser.browser import BrowserHost, complete
-from stillweb.proxy.browser.spares import Spares
+from stillweb.proxy.browser.browser import BrowserHost, Spares, complete
+from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot

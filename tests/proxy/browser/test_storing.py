@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from stillweb.proxy.browser.storing import Recording
+from stillweb.proxy.browser.capture_view import Recording
 from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import Lab, client, gate
 from tests.support.waiting import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.browser.views import Fetcher
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve

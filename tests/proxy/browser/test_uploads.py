@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.browser import BrowserHost, complete
-from stillweb.proxy.browser.failures import Failed
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed
+from stillweb.proxy.browser.page_snapshot import look_at
 from stillweb.proxy.browser.running import run
-from stillweb.proxy.browser.sight import look_at
 from stillweb.proxy.browser.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
 from stillweb.proxy.browser.uploads import Files
-from stillweb.proxy.browser.views import Fetcher, FetchResult
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder

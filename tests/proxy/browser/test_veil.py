@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.steps import Flow, parse_steps
-from stillweb.proxy.browser.views import Fetcher, FetchResult
 from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.net.certificates import Authority
@@ -150,6 +150,6 @@ def test_without_redaction_all_is_kept_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["plain", {"a": ["b", 1, None]}])
 def test_a_veil_without_a_redactor_changes_nothing(value: object) -> None:
-    from stillweb.proxy.browser.veil import Veil
+    from stillweb.proxy.browser.page_snapshot import Veil
 
     assert Veil(None).json(value) is value

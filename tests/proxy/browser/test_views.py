@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.browser.acting import Driver
 from stillweb.proxy.browser.browser import BrowserHost, complete
-from stillweb.proxy.browser.failures import Failed
-from stillweb.proxy.browser.patience import Patience
-from stillweb.proxy.browser.sight import look_at
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult, plan
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed
+from stillweb.proxy.browser.page_snapshot import look_at
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import Flow, parse_steps
-from stillweb.proxy.browser.views import Fetcher, FetchResult, plan
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.browser.views import Fetcher
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder

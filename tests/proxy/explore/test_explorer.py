@@ -285,7 +285,7 @@ def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path)
 def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.browser.acting.ACTION_MS", 2000)
+    monkeypatch.setattr("stillweb.proxy.browser.driver.ACTION_MS", 2000)
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         cover = "<div style='position:absolute;inset:0;height:90px'></div>"
@@ -401,7 +401,7 @@ def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: P
 def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.browser.acting.ACTION_MS", 3000)
+    monkeypatch.setattr("stillweb.proxy.browser.driver.ACTION_MS", 3000)
     asked: list[str] = []
     waited = threading.Event()
 

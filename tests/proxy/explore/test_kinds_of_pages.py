@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.steps import Flow, canonical
-from stillweb.proxy.browser.views import Fetcher, FetchResult
 from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.record.recorder import Recorder

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import parse_steps
-from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net import silence
 from stillweb.proxy.net.silence import Said, Silence

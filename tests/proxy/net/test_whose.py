@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.browser.views import Fetcher
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net.whose import found_at
 from stillweb.proxy.record.recorder import Recorder

@@ -14,9 +14,9 @@ from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, CloseConnection, Event, Request, TextMessage
 
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.browser.patience import Patience
+from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import parse_steps
-from stillweb.proxy.browser.views import Fetcher
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net.conversations import Conversation, Player, conversation, conversations, same
 from stillweb.proxy.record.recorder import Recorder

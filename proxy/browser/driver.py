@@ -1,14 +1,13 @@
-"""Steps performed on a page, and the wait for their effects.
-
-`Driver` is used to record, check and explore, and to serve an agent: the same steps on the same answers give
-the same page.
-"""
+"""The driver of a browser page: elements found by a step's target, steps performed, banners closed."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -16,22 +15,212 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.proxy.browser.answered import answered
-from stillweb.proxy.browser.banners import button_of
-from stillweb.proxy.browser.failures import Failed, Unusable, first_line, forbidden_scheme
+from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle
-from stillweb.proxy.browser.locating import locate, named
-from stillweb.proxy.browser.paging import next_page_of
-from stillweb.proxy.browser.patience import Calm, Patience
+from stillweb.proxy.browser.settle import Calm, Patience, Traffic
 from stillweb.proxy.browser.steps import TARGETS
-from stillweb.proxy.browser.traffic import Traffic
 from stillweb.proxy.browser.uploads import upload
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field
 from stillweb.snapshots.view import Step
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Download, Locator, Page, Response
+    from playwright.async_api import (
+        BrowserContext,
+        Download,
+        ElementHandle,
+        FrameLocator,
+        Locator,
+        Page,
+        Response,
+    )
 
     from stillweb.snapshots.secrets.redact import Redactor
+
+LOOK_MS = 2_000  # to list what there is, if an element is missing
+_FIELDS = {
+    "textbox",
+    "searchbox",
+    "combobox",
+    "listbox",
+    "checkbox",
+    "radio",
+    "switch",
+    "spinbutton",
+    "slider",
+}
+_OPERABLE = {*_FIELDS, "button", "link", "tab", "menuitem", "option"}
+_NAMED = re.compile(r'^ *- \'?([a-z]+) ("(?:[^"\\]|\\.)*")', re.M)  # a line of an accessibility snapshot
+SHOWN = 4  # elements listed in a message if a name means several
+# A tag with its id or name, its text, and the nearest ancestor that has an id.
+_LOOK = """(e) => {
+  const cut = (t) => { const all = (t || "").split(/\\s+/).filter(Boolean).join(" "); return all.length > 30 ? all.slice(0, 30).toWellFormed() + "…" : all; };
+  const tag = (n) => n.localName + (n.id ? "#" + n.id : n.getAttribute("name") ? `[name=${n.getAttribute("name")}]` : "");
+  const text = cut(e.getAttribute("aria-label") || e.innerText || e.getAttribute("href") || "");
+  const around = e.parentElement && e.parentElement.closest("[id]");
+  return tag(e) + (text ? ` "${text}"` : "") + (!e.id && around ? ` in ${tag(around)}` : "");
+}"""
+
+
+async def locate(page: Page, given: dict[str, Any]) -> Locator:
+    """Return the one visible element that a target means. Raises Failed if there is none, or several."""
+    root: Page | FrameLocator = page
+    for part in given["frame"].split(">>>") if "frame" in given else ():
+        root = root.frame_locator(part.strip())
+    way = next(way for way in TARGETS if way in given)
+    value, exact = given[way], given.get("exact", False)
+
+    def find(exactly: bool) -> Locator:
+        if way == "role":
+            return root.get_by_role(value, name=given.get("name"), exact=exactly)
+        if way == "label":
+            return root.get_by_label(value, exact=exactly)
+        if way == "text":
+            return root.get_by_text(value, exact=exactly)
+        if way == "placeholder":
+            return root.get_by_placeholder(value, exact=exactly)
+        return root.locator(value)
+
+    for exactly in (True,) if exact or way == "css" else (True, False):
+        found = find(exactly)
+        places = await _seen(found)
+        if not places and (way in ("css", "label") or (way != "text" and await found.count() == 1)):
+            places = range(await found.count())  # hidden fields, styled by their labels
+        if not places:
+            continue
+        if "nth" in given:
+            if given["nth"] > len(places):
+                raise Failed(f"there are only {len(places)} of {named(given)}, not {given['nth']}")
+            return found.nth(places[given["nth"] - 1])
+        if len(places) == 1:
+            return found.nth(places[0])
+        if way == "text":  # prefer the text of a link or button to that of a cell
+            for role in ("button", "link", "tab", "menuitem", "option"):
+                operable = root.get_by_role(role, name=value, exact=exactly)
+                seen = await _seen(operable)
+                if len(seen) == 1:
+                    return operable.nth(seen[0])
+        other = "css" if way == "role" else "role"
+        several = f"{len(places)} elements ({await _told_apart(found, places)})"
+        raise Unclear(f"{named(given)} means {several}: add nth, or name it by {other}")
+    raise Unclear(f"no element with {named(given)} on {page.url}{await _there(root, given)}")
+
+
+async def _there(root: Page | FrameLocator, given: dict[str, Any]) -> str:
+    """Return a text that lists the elements of the sought kind with the most similar names.
+
+    Returns "" if there are none, or no such frame.
+    """
+    from playwright.async_api import Error
+
+    if "css" in given:
+        return ""
+    try:
+        seen = await root.locator("body").aria_snapshot(timeout=LOOK_MS)
+    except Error:
+        return ""
+    way = next(way for way in TARGETS if way in given)
+    roles = {given["role"]} if way == "role" else _FIELDS if way in ("label", "placeholder") else _OPERABLE
+    there = dict.fromkeys((role, json.loads(name)) for role, name in _NAMED.findall(seen) if role in roles)
+    sought = str(given.get("name", given[way])).casefold()
+    near = sorted(there, key=lambda one: -SequenceMatcher(None, sought, one[1].casefold()).ratio())
+    told = ", ".join(f"{role} {name!r}" for role, name in near[:SHOWN])
+    return f" (it has {told}{', …' if len(near) > SHOWN else ''})" if told else ""
+
+
+async def _told_apart(found: Locator, places: Sequence[int]) -> str:
+    """Return the first of several elements, each with its `nth` and what a person may know it by."""
+    said = [
+        f"{nth}: {await found.nth(place).evaluate(_LOOK)}"
+        for nth, place in enumerate(places[:SHOWN], start=1)
+    ]
+    return ", ".join([*said, "…"] if len(places) > SHOWN else said)
+
+
+async def _seen(found: Locator) -> range | list[int]:
+    """Return the indexes of the visible ones of the first 200 elements.
+
+    Elements are asked one by one only if some are hidden.
+    """
+    count = await found.count()
+    if not count or await found.filter(visible=True).count() == count:
+        return range(count)
+    return [i for i in range(min(count, 200)) if await found.nth(i).is_visible()]
+
+
+def named(given: dict[str, Any]) -> str:
+    """Return the target in words."""
+    way = next((way for way in TARGETS if way in given), None)
+    if way is None:
+        return "the page"
+    name = f" {given['name']!r}" if "name" in given else ""
+    return f"{way} {given[way]!r}{name}"
+
+
+_BANNER = re.compile(r"cookie|consent|privacy|datenschutz|gdpr", re.IGNORECASE)
+_DISMISS = (  # least consent first
+    re.compile(
+        r"^(reject( all)?|decline( all)?|refuse( all)?|only necessary|necessary only|alle ablehnen|tout refuser)$",
+        re.I,
+    ),
+    re.compile(
+        r"^(accept( all)?( cookies)?|allow all( cookies)?|i agree|agree|got it!?|ok|alle akzeptieren|tout accepter)$",
+        re.I,
+    ),
+)
+_AROUND = """(e) => { let n = e; for (let i = 0; i < 6 && n.parentElement && n.parentElement !== document.body; i++)
+n = n.parentElement; return (n.id + " " + n.className + " " + n.innerText).slice(0, 2000); }"""
+
+
+async def button_of(page: Page) -> tuple[Locator, str] | None:
+    """Return the button that closes a page's banner, and its name; None without a banner."""
+    words = "document.body ? document.body.innerText.slice(0, 200000) : ''"
+    if not _BANNER.search(await answered(page.evaluate(f"() => {words}"))):
+        return None
+    for pattern in _DISMISS:
+        buttons = page.get_by_role("button", name=pattern)
+        for index in range(min(await buttons.count(), 3)):
+            button = buttons.nth(index)
+            if await button.is_visible() and _BANNER.search(await answered(button.evaluate(_AROUND))):
+                return button, (await button.inner_text()).strip()
+    return None
+
+
+_NEXT = (
+    'a[rel~="next"]:visible',
+    '[aria-label*="next" i]:is(a,button,[role=button],[role=link]):visible',
+)
+_NEXT_NAME = re.compile(
+    r"^\W*(next( page)?|older( posts)?|weiter|suivant|siguiente|下一页|次へ|›|»|→|>)\W*$", re.I
+)
+# For a pager that has only numbers: the link with the number after that of the page shown.
+_NUMBERED = """() => {
+  const link = (e) => e.closest("a[href],button,[role=button],[role=link]");
+  for (const pager of document.querySelectorAll("[class*=paginat i],[class*=pager i],[aria-label*=paginat i],[aria-label*=pages i]")) {
+    const numbers = [...pager.querySelectorAll("*")].filter((e) => !e.children.length && /^\\s*\\d{1,6}\\s*$/.test(e.textContent) && e.checkVisibility());
+    const marks = ["[aria-current]:not([aria-current=false])", "[class~=active],[class~=current],[class~=selected]"];
+    const shown = [...marks.map((mark) => numbers.filter((e) => { const m = e.closest(mark); return m && m !== pager && pager.contains(m); })),
+      numbers.filter((e) => !link(e))].find((found) => found.length === 1);
+    const next = shown && numbers.find((e) => link(e) && Number(e.textContent) === Number(shown[0].textContent) + 1);
+    if (next) return link(next);
+  }
+  return null;
+}"""
+
+
+async def next_page_of(page: Page) -> Locator | ElementHandle | None:
+    """Return the first usable link or button to the next page, None without one.
+
+    In this order: by its markup, by its name, by the next number.
+    """
+    candidates = [page.locator(selector) for selector in _NEXT]
+    candidates += [page.get_by_role(role, name=_NEXT_NAME) for role in ("link", "button")]
+    for found in candidates:
+        for index in range(await found.count()):
+            one = found.nth(index)
+            if await one.is_visible() and await one.is_enabled():
+                return one
+    return (await page.evaluate_handle(_NUMBERED)).as_element()
+
 
 SAVED = "Download is starting"  # Playwright's error text for an address that the browser saves as a file
 ACTION_MS = 30_000  # a browser without processor time needs seconds to see that an element is stable

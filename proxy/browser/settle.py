@@ -1,19 +1,103 @@
-"""The network traffic of a browser context: requests under way, answers and failures."""
+"""Settling of a page: its limits, its requests and streams, and the signs that it is still at work."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stillweb.proxy.browser.busy import Signs
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.browser.answered import answered
 from stillweb.proxy.net.silence import Silence
 from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Any
+
     from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The limits of the wait for a page.
+
+    `virtual` is the page's own time granted after its last request (ms), `total` the most in one settling
+    (ms). `real` bounds the settling by this machine's clock (s). A request older than `stuck` (s) holds
+    nothing up, nor does a web socket's message. A page with streams that says it is at work is waited for
+    `busy` s while nothing comes; `vain` holds such signs that nothing followed.
+    """
+
+    virtual: float = 3000.0
+    total: float = 15000.0
+    real: float = 60.0
+    stuck: float = 8.0
+    busy: float = 30.0
+    vain: set[str] = field(default_factory=set, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """The outcome of a settling. `reason` says in a few words why the page was not quiet, "" if it was."""
+
+    quiet: bool
+    moved: float
+    rounds: int
+    reason: str = ""
+
+
+@functools.cache
+def _script() -> str:
+    return files("stillweb.proxy.browser").joinpath("busy.js").read_text(encoding="utf-8")
+
+
+class Signs:
+    """The busy signs on the pages of one context.
+
+    `vain` holds the signs, of all contexts, that nothing followed.
+    """
+
+    def __init__(self, vain: set[str]) -> None:
+        self._vain = vain
+        self._usual: set[str] | None = None  # what moved when the page last rested; None: it has never rested
+
+    async def of(self, page: Page) -> list[str]:
+        """Return the signs that the page is at work, without what has moved since before it last rested."""
+        says, moves = await _read(page)
+        moving = moves - self._usual if self._usual is not None else set()
+        return sorted((says | moving) - self._vain)
+
+    async def rested(self, page: Page, vain: list[str]) -> None:
+        """Note that the page was accepted as it is, in spite of the signs `vain`."""
+        says, moves = await _read(page)
+        self._usual = moves
+        here = {one for one in self._vain if one.startswith(_origin(page))}
+        self._vain -= here - says - moves
+        self._vain |= set(vain)
+
+
+async def _read(page: Page) -> tuple[set[str], set[str]]:
+    where = _origin(page)
+    says: set[str] = set()
+    moves: set[str] = set()
+    for frame in page.frames:
+        try:
+            found: dict[str, Any] = await answered(frame.evaluate(_script()))
+        except PlaywrightError:
+            continue  # it goes away, or shows no document
+        says |= {f"{where} {one}" for one in found["says"]}
+        moves |= {f"{where} {one}" for one in found["moves"]}
+    return says, moves
+
+
+def _origin(page: Page) -> str:
+    return "/".join(page.main_frame.url.split("/", 3)[:3])
+
 
 # how freeze.js marks the script of a worker
 WORKER = re.compile(r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)")
@@ -225,3 +309,66 @@ class Traffic:
             except TimeoutError:
                 continue
         return True
+
+
+LISTENINGS = 6  # times that streams are listened to for silence, at most
+BARE = 50  # characters of text up to which a page with streams may still wait for its content
+_TEXT = """() => {
+  const roots = [document];
+  for (const root of roots) for (const e of root.querySelectorAll("*")) if (e.shadowRoot) roots.push(e.shadowRoot);
+  if (roots.some((root) => root.querySelector("iframe,frame,canvas,video,object,embed"))) return null;
+  const parts = roots.flatMap((root) => root === document ? [document.body] : [...root.children]);
+  return parts.reduce((sum, e) => sum + (e && e.checkVisibility() ? e.innerText || "" : "").trim().length, 0);
+}"""
+
+
+class Listening:
+    """The streams of a page during one settling, which ends at the loop's time `deadline`."""
+
+    def __init__(self, page: Page, traffic: Traffic, patience: Patience, deadline: float) -> None:
+        self._page = page
+        self._traffic = traffic
+        self._patience = patience
+        self._deadline = deadline
+        self._signs = traffic.signs(patience.vain)
+        self._count = 0
+        self._until = 0.0  # when a page that is nearly empty, or has asked in vain, is accepted as it is
+        self.busy: list[str] = []  # signs that the page is at work, though nothing came of it
+
+    async def bring(self, state: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]) -> bool:
+        """Return True if the streams send something to a page in that `state`.
+
+        How long they are listened to depends on what the page shows.
+        """
+        if self._count >= LISTENINGS:
+            return False
+        self._count += 1
+        silence, loop = self._traffic.silence, asyncio.get_running_loop()
+        if not await silence.kept(state, ask):
+            return True
+        # its content comes by the stream, from a server that is still at work
+        if state["silent"] or await _bare(self._page):
+            self._until = self._until or loop.time() + self._patience.stuck
+            if await silence.broken(state, ask, min(self._until, self._deadline)):
+                return True
+        self.busy = await self._signs.of(self._page)
+        if self.busy and await silence.broken(
+            state, ask, min(loop.time() + self._patience.busy, self._deadline)
+        ):
+            self._count = 0  # as often as the server has news of its work
+            return True
+        return False
+
+    async def over(self) -> str:
+        """Note that the page is accepted as it is. Return its sign of being at work, "" without one."""
+        await self._signs.rested(self._page, self.busy)
+        return f"says that it is still at work: {self.busy[0].partition(' ')[2]}" if self.busy else ""
+
+
+async def _bare(page: Page) -> bool:
+    """Return True if a page shows no more than the names of a few buttons."""
+    try:
+        length = await answered(page.evaluate(_TEXT))
+    except PlaywrightError:
+        return False  # it goes away
+    return length is not None and length < BARE

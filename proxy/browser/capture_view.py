@@ -1,38 +1,213 @@
-"""Recording of views: a browser behind the recorder, a URL, its steps, and the views stored after them."""
+"""Recording of views: load URLs, do their steps, and store each view with the captures that it caused."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.acting import SAVED, Driver
-from stillweb.proxy.browser.browser import BrowserHost
+from stillweb.proxy.browser.browser import BrowserHost, complete, lent
 from stillweb.proxy.browser.documents import Document, Documents, downloaded, looks_like_document, shown
-from stillweb.proxy.browser.failures import Failed, first_line
-from stillweb.proxy.browser.patience import Calm, Patience
-from stillweb.proxy.browser.quality import Finding, examine
+from stillweb.proxy.browser.driver import SAVED, Driver
+from stillweb.proxy.browser.errors import Failed, first_line
+from stillweb.proxy.browser.page_checks import Finding, examine
+from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
 from stillweb.proxy.browser.running import run
-from stillweb.proxy.browser.sight import Sight, shows_pdf
+from stillweb.proxy.browser.settle import Calm, Patience
 from stillweb.proxy.browser.steps import Flow
-from stillweb.proxy.browser.storing import Recording, Records
-from stillweb.proxy.browser.visitor import Visitor
+from stillweb.proxy.browser.uploads import kept
 from stillweb.proxy.net.addresses import public
+from stillweb.proxy.net.silence import Said
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.view import Step
+from stillweb.snapshots.view import Step, View, view_address
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from playwright.async_api import Response
+    from playwright.async_api import BrowserContext, Page, Response
 
+    from stillweb.proxy.browser.settle import Traffic
+    from stillweb.snapshots.secrets.redact import Redactor
     from stillweb.snapshots.writer import Writer
+
+
+class Records(Protocol):
+    """The part of a recorder that is used here."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """The redactor that secrets pass before they are stored; None if nothing is redacted."""
+
+    @property
+    def failures(self) -> list[tuple[str, str]]:
+        """The (URL, reason) of requests that the origin did not answer."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """Return the proxy address of a session."""
+
+    def wait_quiet(
+        self, session: str = ..., seconds: float = ..., timeout: float = ..., hanging: int = ...
+    ) -> bool:
+        """Block until all of a session is written, except for `hanging` requests."""
+
+    def looked(self, session: str = ..., steps: int = ...) -> None:
+        """Note that a view was taken; see `Recorder.looked`."""
+
+    def said(self, session: str = ...) -> Said:
+        """Return the messages of open streams so far; see `Recorder.said`."""
+
+    def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
+        """Return the captures of a session from an event on."""
+
+
+def page_info(view: View, sight: Sight, captures: Sequence[Capture], **more: Any) -> bytes:
+    """Return the `urn:pageinfo:` record: a JSON object with the page's requests and its state."""
+    urls = {
+        c.url: {"status": c.status, "mime": c.mime, "method": c.method, "digest": c.digest} for c in captures
+    }
+    info = {
+        "pageid": view.id, "url": view.url, "finalUrl": view.final_url, "fragment": urlsplit(sight.url).fragment,
+        "title": view.title, "ts": view.timestamp, "steps": list(view.steps), "parent": view.parent, "urls": urls,
+        "state": sight.state,
+    } | more  # fmt: skip
+    return json.dumps(info, ensure_ascii=False, sort_keys=True).encode()
+
+
+class Recording:
+    """A recording of the views of one session, each with the captures that it caused.
+
+    Requests that hang in its `traffic`, once `watch` has set it, are not waited for: the page has not waited
+    for them either.
+    """
+
+    def __init__(
+        self, recorder: Records, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        self.recorder = recorder
+        self.writer = writer
+        self.session = session
+        self.files = files or {}  # files to upload, by digest
+        self.traffic: Traffic | None = None
+        self.veil = Veil(recorder.redactor)
+        self.count = 0  # captures returned so far
+
+    def watch(self, traffic: Traffic) -> None:
+        """Set the traffic of the recorded pages, and let it ask the recorder for stream messages."""
+        self.traffic = traffic
+        traffic.silence.said = lambda: self.recorder.said(self.session)
+
+    async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
+        """Return the page's content, without secrets."""
+        if self.veil.redactor is not None:  # each answer must have been searched for secrets before
+            await self._written()
+        sight = await self.veil.look(page, with_picture=with_picture)
+        steps = self.traffic.steps if self.traffic is not None else 0
+        await asyncio.to_thread(self.recorder.looked, self.session, steps)
+        return sight
+
+    def address(self, url: str, steps: Sequence[Step]) -> str:
+        """Return the address of a view, whose URL and steps name no secret."""
+        return view_address(self.veil.text(url), self.veil.json(list(steps)))
+
+    async def new_captures(self) -> list[Capture]:
+        """Return the captures recorded since the last call, all of them on disk."""
+        await self._written()
+        # by their number, not by their start: a slow one started before others
+        found = self.recorder.captures_of(self.session)[self.count :]
+        self.count += len(found)
+        return sorted(found, key=lambda capture: capture.begin)
+
+    async def _written(self) -> None:
+        traffic = self.traffic
+        hanging = len(traffic.hanging) + len(traffic.unread) if traffic is not None else 0
+        await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0, hanging)
+
+    async def store(
+        self,
+        sight: Sight,
+        url: str,
+        steps: Sequence[Step],
+        parent: str | None,
+        captures: Sequence[Capture],
+        **more: Any,
+    ) -> View:
+        """Write a view with its resources, all without the secrets known by now."""
+        veil = self.veil
+        sight, url, steps = veil.sight(sight), veil.text(url), veil.json(list(steps))
+        view = View(
+            address=view_address(url, list(steps)),
+            url=url,
+            final_url=sight.url,
+            title=sight.title,
+            steps=tuple(steps),
+            parent=parent,
+            timestamp=datetime.now(UTC).strftime("%Y%m%d%H%M%S"),
+            session=self.session,
+            captures=tuple(
+                {"url": c.url, "method": c.method, "status": c.status, "digest": c.digest} for c in captures
+            ),
+            state=sight.state,
+        )
+        resources = {
+            "view": sight.png,
+            "dom": sight.html.encode("utf-8", "surrogatepass"),
+            "aria": sight.aria.encode("utf-8", "replace"),
+            "text": sight.text.encode("utf-8", "replace"),
+            "pageinfo": page_info(view, sight, captures, **veil.json(more)),
+        }
+        if files := kept(steps, self.files):
+            resources["files"] = files
+        await asyncio.to_thread(self.writer.view, view, resources)
+        return view
+
+
+class Visitor:
+    """A visitor of pages through a recorder, into a writer. `prefix` begins the names of its sessions."""
+
+    def __init__(
+        self,
+        recorder: Records,
+        writer: Writer,
+        profile: Profile | None,
+        host: BrowserHost | None,
+        patience: Patience | None,
+        prefix: str,
+    ) -> None:
+        self.recorder = recorder
+        self.writer = writer
+        self.profile = complete(profile or Profile())
+        self.patience = patience or Patience()
+        self._prefix = prefix
+        self._host = host
+        self._sessions = 0
+
+    def driver(self, context: BrowserContext, files: Mapping[str, bytes] | None = None) -> Driver:
+        """Return a driver for a context without pages. `files` maps digests to the files it may upload."""
+        return Driver(context, patience=self.patience, redactor=self.recorder.redactor, files=files)
+
+    def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
+        """Return the shared browser, or one of its own that ends with the context manager."""
+        return lent(self._host, self.recorder.ca_path)
+
+    def new_session(self) -> str:
+        """Return a session name that this visitor has not used yet."""
+        self._sessions += 1
+        return f"{self._prefix}-{self._sessions}"
+
 
 RECORDER_FAILED = 502  # the recorder's answer if the origin gave none
 MAX_LINKED = 50  # PDFs followed from one page

@@ -31,11 +31,11 @@ from stillweb.snapshots.contents.failures import TUNNEL
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
-from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.matching.lookup import HANGS
 from stillweb.snapshots.matching.polling import TRANSPORT
 from stillweb.snapshots.request import Request

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stillweb.snapshots.dates import iso_date
-from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
+from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.responses import Answer
     from stillweb.proxy.replay.sockets import Socket
     from stillweb.snapshots.capture import Capture
-    from stillweb.snapshots.evidence.confidence import Confidence
+    from stillweb.snapshots.matching.confidence import Confidence
     from stillweb.snapshots.matching.sessions import Session
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.changers import Changers
+from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.matching.failing import Failed
 from stillweb.snapshots.matching.peeking import Peek
 from stillweb.snapshots.matching.sessions import Session

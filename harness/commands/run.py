@@ -69,7 +69,9 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
 @click.option("--only", metavar="IDS", help="Task ids, separated by commas.")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
-@click.option("--epochs", default=1, show_default=True, type=click.IntRange(1), help="Attempts at each task.")
+@click.option(
+    "--epochs", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Attempts at each task."
+)
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
 @accept_option
 @synthetic_search_option

@@ -192,9 +192,24 @@ class Trace:
         return [event for event in self.of("tool_call") if str(event["verdict"]).startswith("failed:")]
 
     @property
+    def cut_off(self) -> list[Event]:
+        """Answers of the agent's model that its limit of tokens cut off."""
+        return [event for event in self.of("model") if is_cut_off(event)]
+
+    @property
     def hash(self) -> str:
         """SHA-256 (hex) of all lines, without `review` events and `aside`."""
         return hash_events([self.header, *self.events])
+
+
+# Endpoints' words for an answer that ends at the limit of tokens.
+_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
+
+
+def is_cut_off(event: Event) -> bool:
+    """Return True if a `model` event is an answer to the agent that the limit of tokens cut off."""
+    finish = str((event.get("reply") or {}).get("finish") or "").lower()
+    return event.get("purpose") == "agent" and finish in _CUT_OFF
 
 
 def hash_events(events: Iterable[Event]) -> str:

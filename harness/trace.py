@@ -192,11 +192,6 @@ class Trace:
         return [event for event in self.of("tool_call") if str(event["verdict"]).startswith("failed:")]
 
     @property
-    def cut_off(self) -> list[Event]:
-        """Answers of the agent's model that its limit of tokens cut off."""
-        return [event for event in self.of("model") if is_cut_off(event)]
-
-    @property
     def hash(self) -> str:
         """SHA-256 (hex) of all lines, without `review` events and `aside`."""
         return hash_events([self.header, *self.events])

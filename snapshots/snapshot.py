@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.identity.rules import RuleSet
     from stillweb.snapshots.index.on_disk import OnDisk
     from stillweb.snapshots.matching.ladder import Matcher
-    from stillweb.snapshots.matching.lookup import Lookup, Near
+    from stillweb.snapshots.evidence.lookup import Lookup, Near
     from stillweb.snapshots.text.text import FrozenText
 
 REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed

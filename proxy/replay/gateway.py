@@ -25,7 +25,7 @@ from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.errors import MissingCapability
-from stillweb.snapshots.matching.accepting import check_accept
+from stillweb.snapshots.identity.accepting import check_accept
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot

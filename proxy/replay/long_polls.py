@@ -1,6 +1,6 @@
 """Long polls in replay: they hang until there is news, as they did while recording.
 
-See `stillweb.snapshots.matching.hanging`.
+See `stillweb.snapshots.evidence.hanging`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stillweb.proxy.replay.replies import Held, Reply
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.matching.lookup import HANGS, Lookup
+from stillweb.snapshots.evidence.lookup import HANGS, Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.lookup import Near
+    from stillweb.snapshots.evidence.lookup import Near
 
 # How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")

@@ -11,7 +11,7 @@ from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.sessions import Change, followed_by, visits
+from stillweb.snapshots.evidence.sessions import Change, followed_by, visits
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.conditions import short
 from stillweb.snapshots.states.slots import SAFE_METHODS, logins_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.responses import Answer
     from stillweb.proxy.replay.sockets import Socket
     from stillweb.snapshots.capture import Capture
-    from stillweb.snapshots.matching.sessions import Session
+    from stillweb.snapshots.evidence.sessions import Session
 
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

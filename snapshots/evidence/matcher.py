@@ -26,18 +26,18 @@ from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.matching import drawing
-from stillweb.snapshots.matching.accepting import LEVELS, Accept
-from stillweb.snapshots.matching.conditional import same_conditions, same_preconditions, whole_or_asked
-from stillweb.snapshots.matching.doubts import cut_short, no_fragment, other_kind, other_reader, other_type
-from stillweb.snapshots.matching.hanging import hangs
+from stillweb.snapshots.evidence import drawing
+from stillweb.snapshots.identity.accepting import LEVELS, Accept
+from stillweb.snapshots.evidence.conditional import same_conditions, same_preconditions, whole_or_asked
+from stillweb.snapshots.evidence.doubts import cut_short, no_fragment, other_kind, other_reader, other_type
+from stillweb.snapshots.evidence.hanging import hangs
 from stillweb.snapshots.matching.ladder import Matcher, Store
 from stillweb.snapshots.matching.layers import layer_of
-from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup
-from stillweb.snapshots.matching.polling import TRANSPORT
-from stillweb.snapshots.matching.recognising import guarded, minds, other_secrets
-from stillweb.snapshots.matching.sessions import REMEMBERED, Answered, Session
-from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup
+from stillweb.snapshots.evidence.polling import TRANSPORT
+from stillweb.snapshots.evidence.recognising import guarded, minds, other_secrets
+from stillweb.snapshots.evidence.sessions import REMEMBERED, Answered, Session
+from stillweb.snapshots.evidence.situation import Situation
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX
 from stillweb.snapshots.states.groups import drawn_anew

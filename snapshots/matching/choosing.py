@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http.languages import EQUAL, NEAR, OTHER
 from stillweb.snapshots.identity.repeating import repeated_pairs
-from stillweb.snapshots.matching.conditional import same_conditions, same_preconditions, whole_or_asked
-from stillweb.snapshots.matching.doubts import doubtful
+from stillweb.snapshots.evidence.conditional import same_conditions, same_preconditions, whole_or_asked
+from stillweb.snapshots.evidence.doubts import doubtful
 from stillweb.snapshots.matching.kinship import kinship, known_alike
 from stillweb.snapshots.matching.layers import layer_of
-from stillweb.snapshots.matching.peeking import Place
-from stillweb.snapshots.matching.situation import Situation
-from stillweb.snapshots.matching.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
+from stillweb.snapshots.evidence.peeking import Place
+from stillweb.snapshots.evidence.situation import Situation
+from stillweb.snapshots.evidence.varying import ORIGIN, Fields, asked_of, counted, made_anew, other_value
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.conditions import ANY_WRITE, ONCE, Conditions, Effect, read, short
 from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE, fits

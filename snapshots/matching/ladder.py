@@ -16,21 +16,21 @@ from stillweb.snapshots.identity.keys import Key, is_plain, parse, request_key, 
 from stillweb.snapshots.identity.rules import RuleSet, joining
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
-from stillweb.snapshots.matching import drawing
-from stillweb.snapshots.matching.accepting import LEVELS, Accept
+from stillweb.snapshots.evidence import drawing
+from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.matching.changers import Changers
 from stillweb.snapshots.matching.choosing import choose, effects_open
 from stillweb.snapshots.matching.evident import evident
-from stillweb.snapshots.matching.failing import Failing
-from stillweb.snapshots.matching.hanging import Hanging, hangs
+from stillweb.snapshots.evidence.failing import Failing
+from stillweb.snapshots.evidence.hanging import Hanging, hangs
 from stillweb.snapshots.matching.layers import layer_of
-from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup, Near
-from stillweb.snapshots.matching.peeking import Peek
-from stillweb.snapshots.matching.polling import TRANSPORT, Polling, Turn, unused
-from stillweb.snapshots.matching.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
-from stillweb.snapshots.matching.sessions import Session
-from stillweb.snapshots.matching.situation import Situation
-from stillweb.snapshots.matching.spoken import Spoken
+from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near
+from stillweb.snapshots.evidence.peeking import Peek
+from stillweb.snapshots.evidence.polling import TRANSPORT, Polling, Turn, unused
+from stillweb.snapshots.evidence.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
+from stillweb.snapshots.evidence.sessions import Session
+from stillweb.snapshots.evidence.situation import Situation
+from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.matching.unrecorded import note_change
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
@@ -75,7 +75,7 @@ class Matcher:
         cls, snapshot: Store, rules: RuleSet | None = None, *, evidence: bool | None = None
     ) -> Matcher:
         """Return a matcher; one that weighs the evidence, if `evidence` or the environment's STILLWEB_EVIDENCE says so."""
-        if cls is Matcher and (os.environ.get("STILLWEB_EVIDENCE") == "1" if evidence is None else evidence):
+        if cls is Matcher and (os.environ.get("STILLWEB_EVIDENCE") != "0" if evidence is None else evidence):
             # by its name: until it takes this one's place, the evidence matcher is built upon it
             matcher: type[Matcher] = import_module("stillweb.snapshots.evidence.matcher").EvidenceMatcher
             return object.__new__(matcher)
@@ -368,7 +368,7 @@ class Matcher:
 
     def nearest(self, lookup: Lookup) -> list[Near]:
         """See `Lookup.explain`."""
-        from stillweb.snapshots.matching.explain import nearest
+        from stillweb.snapshots.evidence.nearest import nearest
 
         return nearest(lookup)
 

@@ -8,7 +8,7 @@ from itertools import islice
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.rules import reduced
-from stillweb.snapshots.matching.sessions import Change, Session
+from stillweb.snapshots.evidence.sessions import Change, Session
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 from stillweb.snapshots.states.conditions import read, short

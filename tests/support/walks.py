@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urljoin
 
 from stillweb.snapshots.capture import Exchange, Response
 from stillweb.snapshots.matching.ladder import Matcher
-from stillweb.snapshots.matching.sessions import Session
+from stillweb.snapshots.evidence.sessions import Session
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

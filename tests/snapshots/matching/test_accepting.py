@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.matching.accepting import LEVELS, Accept, check_accept
+from stillweb.snapshots.identity.accepting import LEVELS, Accept, check_accept
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -8,7 +8,7 @@ from stillweb.snapshots.capture import Response
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.matching.choosing import next_in_order
 from stillweb.snapshots.matching.ladder import Matcher
-from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.evidence.situation import Situation
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.conditions import read
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, plain, post

@@ -13,7 +13,7 @@ from stillweb.snapshots.identity.keys import is_plain, request_key
 from stillweb.snapshots.matching import ladder
 from stillweb.snapshots.matching.evident import evident
 from stillweb.snapshots.matching.ladder import Matcher
-from stillweb.snapshots.matching.lookup import Lookup
+from stillweb.snapshots.evidence.lookup import Lookup
 from stillweb.snapshots.request import Headers, Request
 from tests.support.memory_store import MemoryStore, Recorded, get, html
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stillweb.snapshots.matching.lookup import Lookup
+from stillweb.snapshots.evidence.lookup import Lookup
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from stillweb.snapshots.matching.preconditions import Preconditions, judge, preconditions_of
+from stillweb.snapshots.evidence.preconditions import Preconditions, judge, preconditions_of
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE
 from tests.support.memory_store import Replay, html, matcher

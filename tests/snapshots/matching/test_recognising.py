@@ -9,7 +9,7 @@ import pytest
 
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.matching.ladder import Matcher
-from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from stillweb.snapshots.evidence.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor

@@ -9,7 +9,7 @@ import pytest
 
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.matching.ladder import Matcher
-from stillweb.snapshots.matching.spoken import STRAYED, Spoken, word
+from stillweb.snapshots.evidence.spoken import STRAYED, Spoken, word
 from tests.support.memory_store import MemoryStore, Recorded, Replay, get, html, matcher, plain, post, spoken
 
 A = "http://a.test"

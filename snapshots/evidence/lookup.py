@@ -13,9 +13,9 @@ from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.changers import Changers
-from stillweb.snapshots.matching.failing import Failed
-from stillweb.snapshots.matching.peeking import Peek
-from stillweb.snapshots.matching.sessions import Session
+from stillweb.snapshots.evidence.failing import Failed
+from stillweb.snapshots.evidence.peeking import Peek
+from stillweb.snapshots.evidence.sessions import Session
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.conditions import Effect, SiteState, read
 from stillweb.snapshots.states.groups import Group

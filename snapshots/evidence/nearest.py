@@ -17,11 +17,11 @@ from stillweb.snapshots.identity.keys import Parsed, parse
 from stillweb.snapshots.identity.rules import builtin, joining
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.matching.lookup import Explainer, Lookup, Near
-from stillweb.snapshots.matching.peeking import Place
-from stillweb.snapshots.matching.preconditions import FIELDS, REFUSED, judge, preconditions_of
-from stillweb.snapshots.matching.recognising import other_secrets
-from stillweb.snapshots.matching.varying import Fields, asked_of, counted, other_value
+from stillweb.snapshots.evidence.lookup import Explainer, Lookup, Near
+from stillweb.snapshots.evidence.peeking import Place
+from stillweb.snapshots.evidence.preconditions import FIELDS, REFUSED, judge, preconditions_of
+from stillweb.snapshots.evidence.recognising import other_secrets
+from stillweb.snapshots.evidence.varying import Fields, asked_of, counted, other_value
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field, secret_header
 from stillweb.snapshots.states.conditions import UNSET, read, short

@@ -9,9 +9,9 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http.fragments import HARD
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.peeking import Peek
-from stillweb.snapshots.matching.sessions import Followed, Session
-from stillweb.snapshots.matching.spoken import Spoken, Words
+from stillweb.snapshots.evidence.peeking import Peek
+from stillweb.snapshots.evidence.sessions import Followed, Session
+from stillweb.snapshots.evidence.spoken import Spoken, Words
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK

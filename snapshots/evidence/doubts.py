@@ -10,8 +10,8 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.situation import Situation
-from stillweb.snapshots.matching.varying import ANYTHING, ORIGIN, asked_of
+from stillweb.snapshots.evidence.situation import Situation
+from stillweb.snapshots.evidence.varying import ANYTHING, ORIGIN, asked_of
 from stillweb.snapshots.request import Headers
 from stillweb.snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
 from stillweb.snapshots.states.conditions import ONCE, read

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http.fragments import asks_for_page
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.polling import POLLING, channel_of
+from stillweb.snapshots.evidence.polling import POLLING, channel_of
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.conditions import ANY, Effect, Held, SiteState, read
 from stillweb.snapshots.states.plain import static_mime
@@ -18,7 +18,7 @@ from stillweb.snapshots.states.slots import SAFE_METHODS, has_session
 from stillweb.snapshots.states.trails import KEY, Trail
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.recognising import Recogniser
+    from stillweb.snapshots.evidence.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
 VISITS = 2000  # exchanges remembered that may have changed something by being asked; with more none is sure

@@ -22,7 +22,7 @@ from stillweb.snapshots.states.groups import Group, group_prefix
 from stillweb.snapshots.states.plain import static_mime
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.sessions import Followed
+    from stillweb.snapshots.evidence.sessions import Followed
 
 HUNG = 0.5  # seconds
 REMEMBERED = 1 << 12  # paths

@@ -41,7 +41,7 @@ from stillweb.snapshots.states.slots import SAFE_METHODS
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.evidence.lookup import Lookup
     from stillweb.snapshots.snapshot import Snapshot
 

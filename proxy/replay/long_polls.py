@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stillweb.proxy.replay.replies import Line
-    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.request import Request
 
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"

@@ -1,61 +1,48 @@
-"""A session in replay: what it has told each site so far, and which recorded session it follows."""
+"""A session in replay: what it did at each site, what it was given, and which recorded session it follows."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from mimetypes import guess_type
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.evidence.events import History
+from stillweb.snapshots.evidence.polling import POLLING, channel_of
 from stillweb.snapshots.http.fragments import asks_for_page
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.evidence.polling import POLLING, channel_of
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.conditions import ANY, Effect, Held, SiteState, read
-from stillweb.snapshots.states.plain import static_mime
-from stillweb.snapshots.states.slots import SAFE_METHODS, has_session
-from stillweb.snapshots.states.trails import KEY, Trail
+from stillweb.snapshots.states.slots import SAFE_METHODS
 
 if TYPE_CHECKING:
     from stillweb.snapshots.evidence.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
-VISITS = 2000  # exchanges remembered that may have changed something by being asked; with more none is sure
+
+
+class Weigher(Protocol):
+    """The part of a matcher that notes what happened in a session."""
+
+    def note(self, session: Session, request: Request, capture: Capture, /) -> None: ...
+    def note_live(self, session: Session, request: Request, response: Response, /) -> None: ...
 
 
 class Answered(Protocol):
-    """What a session is told of a lookup. `inert`: nothing follows from it; `ambiguous`: what does is not sure; `shared`: what
-    was recorded by other sessions says the same; `others`: effects that it may have had instead of none; `ids`: those that its client
-    drew, by the recorded ones; `polled`: it is a long poll.
-    """
+    """A lookup, as a session is told of it. `ids`: those that its client drew, by the recorded ones."""
 
     @property
     def capture(self) -> Capture | None: ...
     @property
     def request(self) -> Request: ...
     @property
-    def site(self) -> str: ...
-    @property
     def inert(self) -> bool: ...
-    @property
-    def ambiguous(self) -> bool | None: ...
-    @property
-    def shared(self) -> bool: ...
-    @property
-    def others(self) -> tuple[Effect, ...]: ...
     @property
     def polled(self) -> bool: ...
     @property
     def ids(self) -> Mapping[str, str]: ...
-
-
-class Change(NamedTuple):
-    """A change that was not recorded: from here on nothing is known of its slot."""
-
-    slot: str
-    value: str
-    strong: bool
+    @property
+    def matcher(self) -> Weigher | None: ...
 
 
 class Followed(NamedTuple):
@@ -68,61 +55,54 @@ class Followed(NamedTuple):
 
 
 def followed_by(capture: Capture, request: Request) -> Followed:
-    """What a session follows that was answered by a capture."""
+    """Return what a session follows that was answered by `capture`."""
     page = "html" in capture.mime and asks_for_page(request)
     return Followed(capture.session, capture.end, capture.timestamp, page)
 
 
-def visits(capture: Capture) -> bool:
-    """Whether what was asked before may hang on it; not on a plain file's."""
-    return not capture.state.startswith(ANY)
+@dataclass(slots=True)
+class Past:
+    """What a session did at one site: its events, the answers to each request, and the cookies that it was given."""
+
+    history: History = field(default_factory=History)
+    last: dict[int, int] = field(default_factory=dict)  # answers by key of the event
+    given: dict[tuple[str, str], str] = field(default_factory=dict)  # the event that gave a cookie
 
 
 class Session:
-    """The cursor of one client. Cheap to make; two sessions share nothing.
-
-    `version` grows with every change of what is known of a server's state.
-    """
+    """The cursor of one client. Two sessions share nothing."""
 
     __slots__ = (
         "drawn",
         "followed",
+        "found",
         "given",
-        "guesses",
-        "lengthy",
-        "lost",
+        "matcher",
         "name",
+        "noted",
         "pages",
+        "past",
         "polled",
         "polls",
         "secrets",
         "sent",
         "served",
-        "sites",
-        "strays",
         "told",
-        "trails",
         "upgraded",
-        "version",
         "wrote",
     )
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
-        self.version = 0
-        self.given: set[str] = set()  # sites that gave it a cookie to be known by
-        self.lost: set[str] = set()  # sites that may have given it one with an answer that was not recorded
-        self.sites: dict[str, SiteState] = {}
+        self.past: dict[str, Past] = {}  # by site, where anything happened that may decide
+        self.given: set[str] = set()  # sites that gave it a cookie
+        self.noted: str | None = None  # the site at which the last lookup noted a miss
+        self.found: Capture | None = None  # what the last lookup found
+        self.matcher: Weigher | None = None  # that of the last lookup
         self.followed: dict[str, Followed] = {}
         # the same as of the last page: what it brings in comes in any order
         self.pages: dict[str, Followed] = {}
-        # by site and recorded session, those that it follows though it may as well be another one: whether since an
-        # answer that was not sure, or since one that several gave
-        self.guesses: dict[tuple[str, str], bool] = {}
         self.served: deque[Capture] = deque(maxlen=REMEMBERED)
-        self.trails: dict[str, Trail] = {}  # by site, what was served that is no plain file
-        self.lengthy: set[str] = set()  # sites with more of that than is remembered
-        self.strays: dict[str, set[str]] = {}  # by site, the names of what was asked for and not recorded so
         self.told: dict[str, Counter[str]] = {}  # by site, what it said over web sockets (spoken.py)
         # of Engine.IO's channels: answers to polls, places of handshakes and POSTs that were answered, and those that a web socket took on
         self.polls: dict[str, int] = {}
@@ -135,129 +115,62 @@ class Session:
         self.drawn: dict[str, str] = {}
         self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        kept = {name: getattr(self, name) for name in self.__slots__}
+        return None, {**kept, "matcher": None}
+
     def answered(self, lookup: Answered) -> None:
-        """To be called when the answer of a lookup was given: moves the state and the cursors."""
+        """Note that the answer of `lookup` was given."""
         capture = lookup.capture
         if capture is None:
             return
-        site = lookup.site or site_of(capture.url)
-        if lookup.ambiguous or lookup.shared:
-            if self.following(site).session != capture.session:
-                self.guesses[site, capture.session] = bool(lookup.ambiguous)
-        elif self.guesses.get((site, capture.session)) is False:
-            del self.guesses[site, capture.session]  # only that one has asked this
-        self.repeated(site, capture, followed_by(capture, lookup.request), visits(capture))
+        self.repeated(site_of(capture.url), capture, followed_by(capture, lookup.request))
+        if lookup.inert:
+            return
+        self.noted = None
         self.drawn.update(lookup.ids)
         if lookup.polled:
             self.polled.add(capture.place)
         elif capture.method not in SAFE_METHODS:
             self.wrote[capture.key] += 1
-        if lookup.inert:
-            return
         channel, transport = channel_of(capture.url)
         if channel and capture.method == "GET" and transport == POLLING:
             self.polls[channel] = self.polls.get(channel, 0) + 1
         elif transport:
             self.sent.add(capture.place)
-        conditions = read(capture.state)
-        if conditions.keyed and site in self.sites:
-            self._meet(site, lookup.request)
-        if conditions.begins:
-            self.given.add(site)
-        if conditions.sequence is not None:
-            self._site(site).given(conditions.sequence, conditions)
-        if site in self.sites:
-            self.sites[site].unknown -= conditions.sets
-        if conditions.effect is not None:
-            self._site(site).apply(conditions.effect, doubted=bool(lookup.ambiguous))
-            self.version += 1
-        for effect in lookup.others:
-            self._site(site).may_apply(effect)
-            self.version += 1
+        if lookup.matcher is not None:
+            lookup.matcher.note(self, lookup.request, capture)
 
-    def opened(self, url: str) -> None:
-        """A web socket was opened."""
-        self.upgraded.add(channel_of(url)[0])
-
-    def following(self, site: str) -> Followed:
-        """The recorded session that it follows on a site: at first that of its own name, if there is one."""
-        return self.followed.get(site) or Followed(self.name, -1, "")
-
-    def known(self, site: str) -> bool:
-        """Whether a site that knows its clients by a cookie surely doesn't know it where it comes without."""
-        return site not in self.lost
-
-    def repeated(self, site: str, capture: Capture, followed: Followed, visit: bool) -> None:
-        """`answered` for a lookup from which nothing follows, with what it comes to known beforehand."""
+    def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
+        """Note an answer from which nothing follows."""
         self.served.append(capture)
-        if visit and site not in self.lengthy:
-            trail = self.trails.get(site)
-            if trail is None:
-                trail = self.trails[site] = Trail()
-            trail.visits.append(capture)
-            if len(trail.visits) >= VISITS:
-                self.lengthy.add(site)
         self.followed[site] = followed
         if followed.page:
             self.pages[site] = followed
 
-    def trail(self, site: str) -> Trail | None:
-        """What a site was asked that may have changed something by its being asked alone; None where it isn't known."""
-        found = self.trails.get(site) or Trail()
-        return None if site in self.strays or site in self.lengthy else found
+    def happened(self, request: Request, response: Response) -> None:
+        """Note that a live server gave `response`; it replaces what the lookup before noted."""
+        if self.found is not None:
+            self.served.append(self.found)
+        if self.matcher is not None:
+            self.matcher.note_live(self, request, response)
 
-    def asked(self, site: str, *, since: bool = False) -> set[str] | None:
-        """The names of all that a site was asked for, answered or not, or `since` anything was written; None where that
-        isn't known.
-        """
-        if site in self.lengthy:
-            return None
-        found = self.trails.get(site)
-        names = found.names(since=since) if found is not None else set()
-        strays = self.strays.get(site)
-        return names | strays if strays else names
-
-    def strayed(self, site: str, request: Request, key: str) -> None:
-        """A request was not in the snapshot: it may have changed something, unless its path is that of a file."""
-        name = request.url.partition("?")[0].rpartition("/")[2]
-        kind = guess_type(f"/{name}")[0] or ""  # of a whole URL Python 3.13 may raise
-        if request.method not in ("GET", "HEAD") or not static_mime(kind):
-            self.strays.setdefault(site, set()).add(key[:KEY])
+    def opened(self, url: str) -> None:
+        """Note that a web socket was opened."""
+        self.upgraded.add(channel_of(url)[0])
 
     def says(self, site: str, word: str) -> None:
-        """Something was said over a web socket of a site, which may have changed what that answers."""
+        """Note what was said over a web socket of `site`, which may change what that answers."""
         self.told.setdefault(site, Counter())[word] += 1
-        self._site(site)
-        self.version += 1
+        self.at(site)
 
-    def _meet(self, site: str, request: Request) -> None:
-        """A client that comes without the cookie it was given is a new one to the server."""
-        if site in self.given and site not in self.lost and not has_session(request.headers):
-            del self.sites[site]
-            self.version += 1
+    def at(self, site: str) -> Past:
+        """Return what happened at `site`, from now on noted."""
+        found = self.past.get(site)
+        if found is None:
+            found = self.past[site] = Past()
+        return found
 
-    def missed(
-        self, site: str, change: Change | None, request: Request, cookies: frozenset[str] = frozenset()
-    ) -> None:
-        """A request was not in the snapshot that may have changed what the site answers from now on.
-
-        `cookies` are those that its answer would have set.
-        """
-        state = self._site(site)
-        state.unknown |= cookies
-        if change is not None:
-            if not has_session(request.headers):
-                self.lost.add(site)
-            state.lose(change.slot, Held(f"!{change.value}", change.strong))
-        self.version += 1
-
-    def _site(self, site: str) -> SiteState:
-        state = self.sites.get(site)
-        if state is None:
-            state = self.sites[site] = SiteState()
-        return state
-
-    def describe(self, site: str) -> str:
-        """The state of a site, as text for the ledger."""
-        state = self.sites.get(site)
-        return str(state) if state is not None else ""
+    def following(self, site: str) -> Followed:
+        """Return the recorded session that it follows on a site: at first that of its own name, if there is one."""
+        return self.followed.get(site) or Followed(self.name, -1, "")

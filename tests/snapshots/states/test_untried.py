@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import Recorded, answers, get, html, matcher, post, redirect
 

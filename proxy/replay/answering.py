@@ -30,19 +30,19 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence.lookup import HANGS
+from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.evidence.lookup import HANGS
-from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.slots import SAFE_METHODS
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.evidence.lookup import Lookup
+    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stillweb.proxy.replay.long_polls import Desk as PollDesk
 from stillweb.proxy.replay.long_polls import never
 from stillweb.proxy.replay.replies import ESTABLISHED, Held, Reply
-from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.evidence.lookup import MISS
+from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:

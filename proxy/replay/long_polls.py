@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from stillweb.proxy.replay.replies import Held, Reply
-from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.evidence.lookup import HANGS, Lookup
+from stillweb.snapshots.identity.keys import request_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

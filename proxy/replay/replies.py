@@ -10,8 +10,8 @@ from stillweb.proxy.replay.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.evidence.sessions import Change, followed_by, visits
+from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.conditions import short
 from stillweb.snapshots.states.slots import SAFE_METHODS, logins_of

@@ -11,7 +11,7 @@ from stillweb.snapshots.evidence.varying import ORIGIN, asked_of
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.request import Headers
 from stillweb.snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
-from stillweb.snapshots.states.plain import static_mime
+from stillweb.snapshots.states.answers import static_mime
 from stillweb.snapshots.states.header_fields import ACCEPT
 
 Doubt = Callable[[Capture, list[Capture], Situation], bool]

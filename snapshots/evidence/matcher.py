@@ -10,7 +10,6 @@ from functools import partial
 from mimetypes import guess_type
 from typing import Any, Protocol
 
-from stillweb.snapshots.archives.messages import set_cookies
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
@@ -54,12 +53,12 @@ from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, surt
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.states.acceptance import accepts
-from stillweb.snapshots.states.answers import LIMIT
+from stillweb.snapshots.states.answers import LIMIT, static, static_mime
 from stillweb.snapshots.states.groups import Group, drawn_anew, group_prefix
 from stillweb.snapshots.states.issued import shown_in, text_of
-from stillweb.snapshots.states.plain import static, static_mime
 from stillweb.snapshots.states.senders import SILENT, bearing
 from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.warc.messages import set_cookies
 
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered

@@ -11,7 +11,7 @@ from functools import lru_cache
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http.weighted import items_of
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.plain import static_mime
+from stillweb.snapshots.states.answers import static_mime
 
 
 def accepts(request: Request, capture: Capture) -> bool:

@@ -51,7 +51,7 @@ def stillweb(asked: list[Pair], accept: str = "rule") -> list[bool | None]:
 
     None is an answer that it says to be unsure.
     """
-    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.evidence.matcher import Matcher
     from tests.support.memory_store import MemoryStore, Recorded, html
     from tests.support.stateful_site import HOST, Site
 

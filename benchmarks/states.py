@@ -25,7 +25,7 @@ from benchmarks.everyday import EVERYDAY
 from benchmarks.mini_services import SITES
 from benchmarks.mini_sites import Mini, asked_of
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.matching.ladder import Matcher, Store
+from stillweb.snapshots.evidence.matcher import Matcher, Store
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded
 
@@ -107,7 +107,7 @@ class _EvidenceSession:
 
 
 def _evidence(store: Store) -> Callable[[], Session]:
-    matcher = Matcher(store, evidence=True)
+    matcher = Matcher(store)
     return lambda: _EvidenceSession(matcher)
 
 

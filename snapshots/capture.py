@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -126,3 +127,12 @@ class Exchange:
     protocol: str = "http/1.1"  # or "h2"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)  # further WARC fields of the response record
+
+
+_LAYER = re.compile(r"layer(\d+)/")  # as a snapshot of several names the files of those above the first
+
+
+def layer_of(filename: str) -> int:
+    """Return the number of a file's layer, from 1."""
+    found = _LAYER.match(filename)
+    return int(found[1]) if found else 1

@@ -40,10 +40,10 @@ from stillweb.snapshots.warc.warc import Record
 
 if TYPE_CHECKING:
     from stillweb.snapshots.contents.failures import Failure
+    from stillweb.snapshots.evidence.lookup import Lookup, Near
+    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.identity.rules import RuleSet
     from stillweb.snapshots.index.on_disk import OnDisk
-    from stillweb.snapshots.matching.ladder import Matcher
-    from stillweb.snapshots.matching.lookup import Lookup, Near
     from stillweb.snapshots.text.text import FrozenText
 
 REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
@@ -392,7 +392,7 @@ class Snapshot:
     def matcher(self) -> Matcher:
         """Return the matcher of this snapshot, created on first use."""
         if self._matcher is None:
-            from stillweb.snapshots.matching.ladder import Matcher
+            from stillweb.snapshots.evidence.matcher import Matcher
 
             self._matcher = Matcher(self)
         return self._matcher

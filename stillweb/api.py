@@ -367,7 +367,7 @@ def run(
     from stillweb.harness.runs.cluster import make_engine
     from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
-    from stillweb.snapshots.matching.accepting import check_accept
+    from stillweb.snapshots.identity.accepting import check_accept
 
     tell = note or (lambda text: None)
     path = Path(out)

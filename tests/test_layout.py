@@ -266,7 +266,7 @@ def test_each_folder_imports_only_those_below_it(package: str) -> None:
 def test_the_check_of_folders_sees_one_above() -> None:
     order = layers("snapshots")
     assert climbing(
-        "snapshots", order, "index", "from stillweb.snapshots.matching.ladder import Matcher"
+        "snapshots", order, "index", "from stillweb.snapshots.evidence.matcher import Matcher"
     ) == {"matching"}
     assert not climbing(
         "snapshots",

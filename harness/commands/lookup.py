@@ -43,7 +43,7 @@ def command(
     stillweb lookup site.wacz https://example.com/api -X POST -d '{"q": 1}' -H 'Content-Type: application/json'
     """
     from stillweb.snapshots import Request, Snapshot
-    from stillweb.snapshots.matching.accepting import check_accept
+    from stillweb.snapshots.identity.accepting import check_accept
     from stillweb.snapshots.view import id_in
 
     check_accept(accept)

@@ -196,7 +196,7 @@ def command(
     from stillweb.proxy.net.addresses import host_port
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
-    from stillweb.snapshots.matching.accepting import check_accept
+    from stillweb.snapshots.identity.accepting import check_accept
 
     tasks = read_tasks(source, split)
     made_agent = load_agent(agent)  # report its errors before a directory is made

@@ -16,7 +16,7 @@ from stillweb.harness.testing.blocking import Blocked
 from stillweb.harness.testing.guard import guarded
 from stillweb.harness.testing.shelf import Shelf
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.matching.accepting import check_accept
+from stillweb.snapshots.identity.accepting import check_accept
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.words import counted
 

@@ -84,7 +84,7 @@ class Store:
         self.snapshot = snapshot
         self.accept = accept
         if matcher is None:
-            from stillweb.snapshots.matching.ladder import Matcher
+            from stillweb.snapshots.evidence.matcher import Matcher
 
             # not the snapshot's own matcher: a gateway may be using it on another thread
             matcher = Matcher(snapshot)

@@ -14,7 +14,7 @@ from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.matching.accepting import check_accept
+from stillweb.snapshots.identity.accepting import check_accept
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot

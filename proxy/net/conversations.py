@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.moments import with_moments
+from stillweb.snapshots.evidence.recognising import Recogniser, other_secrets, pseudonyms_in
+from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.matching.numbering import drawn_apart, ids_in, plain, renumbered
-from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
-from stillweb.snapshots.matching.spoken import word
+from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 

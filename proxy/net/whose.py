@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from stillweb.proxy.net.conversations import Conversation, Said, alike, conversations
-from stillweb.snapshots.matching.recognising import Recogniser, pseudonyms_in
+from stillweb.snapshots.evidence.recognising import Recogniser, pseudonyms_in
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask

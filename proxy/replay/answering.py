@@ -31,20 +31,20 @@ from stillweb.snapshots.contents.failures import TUNNEL
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.evidence.confidence import Confidence
+from stillweb.snapshots.evidence.lookup import HANGS
+from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.confidence import Confidence
-from stillweb.snapshots.matching.lookup import HANGS
-from stillweb.snapshots.matching.polling import TRANSPORT
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.slots import SAFE_METHODS
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.ladder import Matcher
-    from stillweb.snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.evidence.lookup import Lookup
+    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
@@ -112,14 +112,9 @@ class Answerer:
         members. Most requests of a long run take only this path, so `note` is inlined.
         """
         session, site = line.session, memo.site
-        if (
-            site in session.sites
-            or line.again
-            or session.drawn
-            or (memo.signed and site not in session.given)
-        ):
+        if site in session.past or line.again or session.drawn or (memo.signed and site not in session.given):
             return b""
-        session.repeated(site, memo.capture, memo.followed, memo.visit)
+        session.repeated(site, memo.capture, memo.followed)
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
@@ -205,7 +200,7 @@ class Answerer:
         self.note(line, tail, lookup)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
-            if site not in line.session.sites and hot is not None:
+            if site not in line.session.past and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
                 named = None if memo_key[0] else line
@@ -421,7 +416,7 @@ class Answerer:
     def _damaged(self, request: Request, line: Line, lookup: Lookup | None, error: DamagedInput) -> Reply:
         """Reply with 502 to a request whose capture can't be read, and count a miss."""
         self.count(request, line, lookup)
-        line.unanswered(request, "damaged")
+        self.matcher.note_missed(line.session, request)
         why = f"its capture can't be read: {error}"
         self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
@@ -431,7 +426,7 @@ class Answerer:
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
-        line.unanswered(request, "failed")
+        self.matcher.note_missed(line.session, request)
         self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
 

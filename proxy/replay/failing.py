@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stillweb.proxy.replay.long_polls import Desk as PollDesk
 from stillweb.proxy.replay.long_polls import never
 from stillweb.proxy.replay.replies import ESTABLISHED, Held, Reply
+from stillweb.snapshots.evidence.lookup import MISS
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
-from stillweb.snapshots.matching.lookup import MISS
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.replies import Line
-    from stillweb.snapshots.matching.failing import Failed
-    from stillweb.snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.evidence.failing import Failed
+    from stillweb.snapshots.evidence.lookup import Lookup
     from stillweb.snapshots.request import Request
 
 STATUS = 502  # if it is unknown what the client was told

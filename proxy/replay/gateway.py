@@ -26,8 +26,8 @@ from stillweb.proxy.replay.listening import BACKLOG, flush_at_sigterm, listen, n
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.evidence import SERVED
-from stillweb.snapshots.matching.accepting import check_accept
-from stillweb.snapshots.matching.confidence import read_confidence
+from stillweb.snapshots.evidence.confidence import read_confidence
+from stillweb.snapshots.identity.accepting import check_accept
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from stillweb.proxy.replay.replies import Line
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.sessions import Session
+    from stillweb.snapshots.evidence.sessions import Session
 
 REST = 5.0  # seconds without a request or an open connection after which a session is idle
 AT_ONCE = 16  # sessions moved to the file before other work gets its turn

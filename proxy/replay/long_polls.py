@@ -1,6 +1,6 @@
 """Long polls in replay: they hang until there is news, as they did while recording.
 
-See `stillweb.snapshots.matching.hanging`.
+See `stillweb.snapshots.evidence.hanging`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from stillweb.proxy.replay.replies import Held, Reply
+from stillweb.snapshots.evidence.lookup import HANGS, Lookup
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.matching.lookup import HANGS, Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stillweb.proxy.replay.replies import Line
-    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.request import Request
 
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
@@ -53,7 +53,7 @@ def hanging(desk: Desk, request: Request, line: Line) -> Reply:
 def unanswered(desk: Desk, request: Request, line: Line, verdict: str) -> None:
     """Write the ledger line of a poll whose client left without an answer."""
     rule = verdict.partition("rule:")[2] or None
-    asked = Lookup(verdict, None, rule, False, "", request_key(request), request)
+    asked = Lookup(verdict, None, rule, request_key(request), request)
     desk.note(line, desk.tail(request, asked, verdict, "", 0, more={"why": LEFT}))
 
 

@@ -9,14 +9,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
-from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.lookup import Lookup, Near
+    from stillweb.snapshots.evidence.lookup import Lookup, Near
 
 # How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")

@@ -1,6 +1,6 @@
 """Replacement of recorded ids in an answer by the ids that the client generated itself.
 
-See `stillweb.snapshots.matching.drawing`.
+See `stillweb.snapshots.evidence.drawing`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
-from stillweb.snapshots.matching.numbering import renumbered
+from stillweb.snapshots.identity.numbering import renumbered
 from stillweb.snapshots.secrets.redact import TEXTUAL
 
 _OF_THE_BYTES = frozenset({"content-encoding", "content-length"})

@@ -10,18 +10,16 @@ from stillweb.proxy.replay.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.sessions import Change, followed_by, visits
+from stillweb.snapshots.evidence.sessions import followed_by
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.states.conditions import short
-from stillweb.snapshots.states.slots import SAFE_METHODS, logins_of
+from stillweb.snapshots.states.slots import logins_of
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.responses import Answer
     from stillweb.proxy.replay.sockets import Socket
     from stillweb.snapshots.capture import Capture
-    from stillweb.snapshots.matching.confidence import Confidence
-    from stillweb.snapshots.matching.sessions import Session
+    from stillweb.snapshots.evidence.confidence import Confidence
+    from stillweb.snapshots.evidence.sessions import Session
 
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -244,11 +242,6 @@ class Line:
             if not future.done():
                 future.set_result(None)
 
-    def unanswered(self, request: Request, why: str) -> None:
-        """Note that an unanswered request may have changed its site's state in an unknown way."""
-        if request.method not in SAFE_METHODS:
-            self.session.missed(site_of(request.url), Change(short(why), "", True), request)
-
     def tried_again(self, browser: tuple[str, bytes]) -> int:
         """Note that TLS succeeded in a tunnel; return how often the same browser broke it off before.
 
@@ -274,7 +267,7 @@ class Memo:
     that the site gave one.
     """
 
-    __slots__ = ("capture", "confidence", "followed", "line", "signed", "site", "tail", "visit", "wire")
+    __slots__ = ("capture", "confidence", "followed", "line", "signed", "site", "tail", "wire")
 
     def __init__(
         self,
@@ -291,7 +284,6 @@ class Memo:
         self.line = line
         self.capture = capture
         self.followed = followed_by(capture, request)
-        self.visit = visits(capture)
         self.site = site
         self.signed = bool(logins_of(request.headers))
         self.confidence = confidence

@@ -11,7 +11,7 @@ from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
-    from stillweb.snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.evidence.lookup import Lookup
 
 TAILS = 1 << 13  # tails cached for captures that are requested again
 

@@ -21,8 +21,9 @@ from stillweb.snapshots.index.cdxj import capture_line, capture_of, identity_in
 from stillweb.snapshots.index.gathering import ODD, SILENT, TELLING, told_by
 from stillweb.snapshots.index.stating import Lines, stated_sites
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.answers import static
 from stillweb.snapshots.states.conditions import ANY
-from stillweb.snapshots.states.plain import static, unremarkable
+from stillweb.snapshots.states.plain import unremarkable
 from stillweb.snapshots.warc.reading import Archives
 
 TOGETHER = 6_000  # captures of small sites whose states are found in one batch

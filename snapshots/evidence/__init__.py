@@ -16,6 +16,6 @@ The face that tests and benchmarks use:
 - `equal(recorded, live)` (`stillweb.snapshots.evidence.equality`) says whether two answers are the same to a client.
 """
 
-from stillweb.snapshots.matching.confidence import SERVED, SURE
+from stillweb.snapshots.evidence.confidence import SERVED, SURE
 
 __all__ = ["SERVED", "SURE"]

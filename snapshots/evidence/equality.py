@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import ASSET, mix
-from stillweb.snapshots.states.answers import said
+from stillweb.snapshots.states.answers import by_head, said
 
 # Fields that tell when an answer was made, or how it was carried.
 _UNCOUNTED = """
@@ -29,26 +32,36 @@ def label_of(response: Response) -> int:
 
 
 class Equality:
-    """Labels of captures; each body is read once."""
+    """Labels of captures. A body is read only where a request was answered with several, and each once."""
 
-    def __init__(self, read: Callable[[Capture], Response]) -> None:
+    def __init__(self, read: Callable[[Capture], Response], captures: Iterable[Capture]) -> None:
         self._read = read
         self._labels: dict[tuple[str, int], int] = {}
+        told: dict[str, set[object]] = defaultdict(set)
+        several: dict[str, list[Capture]] = defaultdict(list)
+        for capture in captures:
+            told[capture.key].add((capture.status, capture.digest))
+            several[capture.key].append(capture)
+        for key, own in several.items():
+            if len(own) > 1 and any(by_head(c) or not c.digest for c in own):
+                told[key] = set(map(self.read_label, own))
+        self.varied = {key for key, answers in told.items() if len(answers) > 1}  # keys of several answers
 
     def label(self, capture: Capture) -> int:
-        """Return the number for what a capture says."""
+        """Return a number for what a capture says, to be compared with those of the same request."""
+        if capture.key not in self.varied:
+            return mix("only", capture.key)
+        if capture.status == 200 and capture.digest and ASSET.search(capture.mime):
+            return mix("file", capture.digest, capture.mime)
+        return self.read_label(capture)
+
+    def read_label(self, capture: Capture) -> int:
+        """Return the number for what a capture says, as `label_of` does for any answer."""
         found = self._labels.get(capture.place)
         if found is None:
-            file = capture.status == 200 and capture.digest and ASSET.search(capture.mime)
-            label = mix("file", capture.digest, capture.mime) if file else label_of(self._read(capture))
-            found = self._labels[capture.place] = label
+            try:
+                found = label_of(self._read(capture))
+            except (DamagedInput, TooLarge):
+                found = mix(capture.status, capture.digest, capture.place)
+            self._labels[capture.place] = found
         return found
-
-    def labels(self, captures: Iterable[Capture]) -> list[int]:
-        """Return the numbers of captures, in order."""
-        return [self.label(c) for c in captures]
-
-    @staticmethod
-    def label_of(response: Response) -> int:
-        """Return the number for a live answer."""
-        return label_of(response)

@@ -8,8 +8,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from urllib.parse import parse_qsl, unquote_plus, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
+from stillweb.snapshots.capture import PARTIAL
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
@@ -68,12 +69,12 @@ def event_of(
 ) -> Event:
     """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none."""
     if is_plain(request):
-        parts = urlsplit(request.url)
+        parts = _split(request.url)
         parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
         operation, changes, names = "", None, ",".join(sorted({n for n, _ in parameters}))
     else:
         parsed = parse(request)
-        parts = urlsplit(parsed.url)
+        parts = _split(parsed.url)
         parameters = _parameters(parsed)
         found = operations_of(parsed)
         operation = " ".join(o.text or " ".join(o.names) for o in found)
@@ -101,7 +102,24 @@ def event_of(
         name, kind = name + " refused", "weak write"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(v for _, v in values)
-    return Event(name, kind, mix(key, request.header("if-match") or ""), values, shown, said, status)
+    return Event(name, kind, mix(key, conditions_of(request, status)), values, shown, said, status)
+
+
+def conditions_of(request: Request, status: int = 0) -> tuple[str | None, ...]:
+    """Return the conditions of a request that make it a question of its own: of a write, and of a part or "not modified" (`status`)."""
+    if request.method in SAFE_METHODS and status not in PARTIAL:
+        return ()
+    return request.conditional()
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # brackets that hold no address
+        address, _, query = url.partition("?")
+        scheme, _, rest = address.partition("://")
+        host, slash, path = rest.partition("/")
+        return SplitResult(scheme, host, slash + path, query, "")
 
 
 def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
@@ -151,8 +169,8 @@ class History:
         self._places.setdefault(event.type, []).append(len(self.events))
         self._keys.setdefault(event.key, []).append(len(self.events))
         chain = self._chains.setdefault(event.type, [0])
-        chain.append(hash((chain[-1], event.done)))
-        self.marks.append(hash((self.marks[-1], event.done)))
+        chain.append(mix(chain[-1], event.done))
+        self.marks.append(mix(self.marks[-1], event.done))
         self.events.append(event)
 
     def drop(self) -> None:

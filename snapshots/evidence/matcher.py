@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import threading
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from mimetypes import guess_type
+from typing import Any, Protocol
 
-from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.evidence import SERVED, SURE
-from stillweb.snapshots.evidence.equality import Equality
+from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence import SERVED, SURE, drawing
+from stillweb.snapshots.evidence.conditional import same_conditions, same_preconditions, whole_or_asked
+from stillweb.snapshots.evidence.doubts import DOUBTS
+from stillweb.snapshots.evidence.equality import Equality, label_of
 from stillweb.snapshots.evidence.events import Event, History, event_of
 from stillweb.snapshots.evidence.explain import grounds
+from stillweb.snapshots.evidence.failing import Failing
+from stillweb.snapshots.evidence.hanging import Hanging, hangs
+from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Rival
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
@@ -21,84 +32,75 @@ from stillweb.snapshots.evidence.parts import (
     made_up,
     rule_parts,
 )
+from stillweb.snapshots.evidence.peeking import Peek
+from stillweb.snapshots.evidence.polling import TRANSPORT, Polling, Turn
+from stillweb.snapshots.evidence.recognising import (
+    Recogniser,
+    guarded,
+    minds,
+    other_secrets,
+    pseudonyms_in,
+)
+from stillweb.snapshots.evidence.sessions import REMEMBERED, Past, Session
+from stillweb.snapshots.evidence.situation import Situation
+from stillweb.snapshots.evidence.spoken import Spoken
+from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.identity.irrelevant import irrelevant
-from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket, request_key
+from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket, request_key, url_key
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.matching import drawing
-from stillweb.snapshots.matching.accepting import LEVELS, Accept
-from stillweb.snapshots.matching.conditional import same_conditions, same_preconditions, whole_or_asked
-from stillweb.snapshots.matching.doubts import cut_short, no_fragment, other_kind, other_reader, other_type
-from stillweb.snapshots.matching.hanging import hangs
-from stillweb.snapshots.matching.ladder import Matcher, Store
-from stillweb.snapshots.matching.layers import layer_of
-from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup, Rival
-from stillweb.snapshots.matching.polling import TRANSPORT
-from stillweb.snapshots.matching.recognising import guarded, minds, other_secrets
-from stillweb.snapshots.matching.sessions import REMEMBERED, Answered, Session
-from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, surt
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.redact import PREFIX
-from stillweb.snapshots.states.groups import drawn_anew
+from stillweb.snapshots.secrets.redact import PREFIX, mask
+from stillweb.snapshots.states.acceptance import accepts
+from stillweb.snapshots.states.answers import LIMIT, static, static_mime
+from stillweb.snapshots.states.groups import Group, drawn_anew, group_prefix
 from stillweb.snapshots.states.issued import shown_in, text_of
+from stillweb.snapshots.states.senders import SILENT, bearing
 from stillweb.snapshots.states.slots import SAFE_METHODS
 from stillweb.snapshots.warc.messages import set_cookies
 
-DOUBT = 0.6  # what an answer of another kind than is asked for is worth
+HOT = 1 << 15  # decisions remembered
+GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
+DOUBT = 0.6  # what an answer of another kind than is asked for is worth
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 OTHER_SECRET = 0.6  # what an answer to another key or token is worth
+DRAWN = 0.9  # what an answer to another drawn id is worth at most
+STILL = 0.9999  # that a file stays as it is
+
+
+class Store(Protocol):
+    """The part of a snapshot that a matcher needs."""
+
+    @property
+    def rules(self) -> RuleSet: ...
+    def captures(self) -> Iterator[Capture]: ...
+    def changing(self, site: str | None = None, /) -> Iterator[Capture]: ...
+    def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
+    def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
+    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
+    def prefix(self, start: str, /) -> Iterator[Capture]: ...
+    def read(self, capture: Capture, /) -> Response: ...
+    def read_start(self, capture: Capture, size: int, /) -> Response: ...
+    def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
+    def head(self, capture: Capture, /) -> Response: ...
+    def read_request(self, capture: Capture, /) -> Request: ...
 
 
 @dataclass(slots=True)
 class Asked:
-    """A request as the model sees it."""
+    """A request as the model sees it. `normal` is its key without what rules leave out."""
 
     event: Event
     parts: Parts
-
-
-@dataclass(slots=True)
-class SiteSession:
-    """What a session did at one site: its events, the answers to each request, and the cookies that it was given."""
-
-    history: History = field(default_factory=History)
-    last: dict[int, int] = field(default_factory=dict)  # answers by key of the event
-    given: dict[tuple[str, str], str] = field(default_factory=dict)
-
-
-class EvidenceSession(Session):
-    """A session whose past is weighed by the model."""
-
-    __slots__ = ("_matcher", "noted", "offered", "past")
-
-    def __init__(self, name: str, matcher: EvidenceMatcher) -> None:
-        super().__init__(name)
-        self.past: dict[str, SiteSession] = defaultdict(SiteSession)
-        self._matcher = matcher
-        self.offered: deque[Capture] = deque(
-            maxlen=REMEMBERED
-        )  # captures that lookups found, the latest last
-        self.noted: str | None = None  # the site at which the last lookup noted a miss
-
-    def answered(self, lookup: Answered) -> None:
-        """Note that the answer of a lookup was given."""
-        super().answered(lookup)
-        capture = lookup.capture
-        if capture is not None:
-            self.noted = None
-            self._matcher.note(self, lookup.request, capture)
-
-    def happened(self, request: Request, response: Response) -> None:
-        """Note that a live server gave `response`; it replaces what the lookup before noted."""
-        self._matcher.note_live(self, request, response)
+    normal: str
 
 
 class SiteEvidence:
     """The model of one site, and the captures behind its observations."""
 
-    def __init__(self, matcher: EvidenceMatcher, site: str) -> None:
+    def __init__(self, matcher: Matcher, site: str) -> None:
         self._matcher = matcher
         store = matcher.snapshot
         start = surt(f"http://{site}/").rpartition(")")[0]
@@ -106,27 +108,37 @@ class SiteEvidence:
         found.sort(
             key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
         )
-        self.captures = found
-        self.equality = Equality(store.read)
+        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found)
+        varied = self.equality.varied
+        self._still = {
+            c.key for c in found if static(c.method, c.mime, c.status) and c.key not in varied and not c.vary
+        }
+        self.files: dict[str, list[Capture]] = defaultdict(list)  # by key, those that stay as they are
+        for c in found:
+            if c.key in self._still:
+                self.files[c.key].append(c)
+        found = [c for c in found if c.key not in self._still]
+        self.quiet = not varied and not matcher.spoken.on(site) and not any(map(_tells, found))
         given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
             self.vary[c.key].update(name for name, _ in c.vary)
-        self.moments: set[str] = (
-            set()
-        )  # keys of requests with a moment far from when they were made: no clock
+        # keys of requests with a moment far from when they were made: no clock
+        self.moments: set[str] = set()
         for c in found:
-            if "?" in c.url and not drawn_anew(c, 3600.0):
-                normal, parts = rule_parts(
-                    store.read_request(c), matcher.rules, NOTHING, given=True, stored=True
-                )
+            if "?" in c.url and not drawn_anew(c, 3600.0) and (request := _readable(store, c)) is not None:
+                normal, parts = rule_parts(request, matcher.rules, NOTHING, given=True, stored=True)
                 if any(name[6:] in CLOCKS for name in parts):
                     self.moments.add(normal)
+        self.captures: list[Capture] = []
+        self.beside: dict[str, list[int]] = defaultdict(list)  # keys of events by what rules leave of them
         recorded = []
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
-        self.labels = self.equality.labels(found)
-        for capture, label in zip(found, self.labels, strict=True):
-            request, head = store.read_request(capture), store.head(capture)
+        for capture in found:
+            request = _readable(store, capture)
+            if request is None:
+                continue
+            head, label = store.head(capture), self.equality.label(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
             asked = self.asked(
                 request,
@@ -142,17 +154,35 @@ class SiteEvidence:
                 words = matcher.spoken.before(capture)
                 if words:
                     asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
+            self.captures.append(capture)
+            if asked.event.key not in self.beside[asked.normal]:
+                self.beside[asked.normal].append(asked.event.key)
             recorded.append((session, asked.event, label, asked.parts))
             keep_cookies(given[session], head, asked)
-        self.model = Model(recorded)
+        self.model = Model(recorded, remembers=not self.quiet)
 
-    def masked(self, request: Request) -> int:
-        """Return the key of the recorded event that differs from a request in its secrets alone; 0 for none."""
+    def still(self, capture: Capture) -> bool:
+        """Return True for a file that stays as it is."""
+        return capture.key in self._still
+
+    def label_live(self, key: int, response: Response) -> int:
+        """Return the number for a live answer to a request; that of the recorded answer that it equals, if any does."""
+        label, seen = label_of(response), set[int]()
+        target = self.model.targets.get(key)
+        for o in target.observations if target is not None else ():
+            if o.answer not in seen:
+                seen.add(o.answer)
+                if label in (o.answer, self.equality.read_label(self.captures[o.capture])):
+                    return o.answer
+        return label
+
+    def masked(self, request: Request) -> list[int]:
+        """Return the keys of the recorded events that differ from a request in its secrets alone."""
         for capture in self._matcher.twins(request):
             stored = self._matcher.group(request.url).request(capture)
             if not other_secrets(request, stored)[1]:
-                return self.asked(stored, capture.key, {}, stored=True).event.key
-        return 0
+                return self.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
+        return []
 
     def asked(
         self,
@@ -183,29 +213,56 @@ class SiteEvidence:
         else:
             media, location = response.header("content-type") or "", response.header("location") or ""
             event = event_of(request, normal, response.status, media, location, said)
-        return Asked(replace(event, fields=made_up(parts)), parts)
+        return Asked(replace(event, fields=made_up(parts)), parts, normal)
 
 
-def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:
+def _tells(capture: Capture) -> bool:
+    """Return True if a capture may have changed what its site answers, by its request and status alone."""
+    if capture.method not in SAFE_METHODS:
+        return True
+    return 300 <= capture.status < 400 and capture.status != 304 and "?" in capture.url
+
+
+def _readable(store: Store, capture: Capture) -> Request | None:
+    """Return the request of a capture, None where it or the answer is damaged."""
+    try:
+        request = store.read_request(capture)
+        store.head(capture)
+    except (DamagedInput, TooLarge):
+        return None
+    return request
+
+
+def _apart(o: Observation, past: Past, parts: Parts) -> tuple[int, bool]:
     """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
     differ = sum(o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys())
-    place = len(history)
+    place, history = len(past.history), past.history
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
-def _rivals(
-    lookup: Lookup,
-    ranked: list[tuple[int, float, Capture]],
-    model: Model,
-    key: int,
-    place: tuple[History, int],
-    parts: Parts,
-) -> list[Rival]:
+About = tuple[
+    Model, int, tuple[History, int], Parts
+]  # a model, a request's key, where a history is, the parts
+
+
+def _grounds(about: About, answer: int) -> list[str]:
+    """Return why an answer is how likely, in words."""
+    model, key, place, parts = about
+    return grounds(model, key, answer, place, parts)
+
+
+def _rivals(lookup: Lookup, about: About, ranked: list[tuple[int, float, Capture]]) -> list[Rival]:
     """Return the likeliest answers to a lookup's request; the first of `ranked` is the lookup's own."""
     return [
-        Rival(capture, chance if rank else lookup.confidence, grounds(model, key, answer, place, parts))
-        for rank, (answer, chance, capture) in enumerate(ranked[:RIVALS])
+        Rival(capture, chance if rank else lookup.confidence, _grounds(about, answer))
+        for rank, (answer, chance, capture) in enumerate(ranked)
     ]
+
+
+def _file_by_name(url: str) -> bool:
+    """Return True if a path ends as those of files do."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    return static_mime(guess_type(f"/{name}")[0] or "")  # of a whole URL Python 3.13 may raise
 
 
 def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
@@ -219,43 +276,31 @@ def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked
             given[name.strip(), value.strip().strip('"')] = giver
 
 
-class EvidenceMatcher(Matcher):
-    """Finds the likeliest capture for a request, and says how likely it is."""
+class Matcher:
+    """Finds the likeliest capture for a request, and says how likely it is. Reads the index as it is asked.
 
-    def __init__(
-        self, snapshot: Store, rules: RuleSet | None = None, *, evidence: bool | None = None
-    ) -> None:
-        super().__init__(snapshot, rules)
+    Sessions of several threads may share a matcher; a session belongs to one thread at a time.
+    """
+
+    def __init__(self, snapshot: Store, rules: RuleSet | None = None) -> None:
+        self.snapshot = snapshot
+        self.rules = snapshot.rules if rules is None else rules
+        self._accepts: dict[str, Accept] = {}
+        self._hot: dict[str, tuple[str, Lookup]] = {}
+        self._keys: dict[str, Key] = {}
+        self._lock = threading.RLock()
+        self._groups: OrderedDict[str, Group] = OrderedDict()
         self._sites: dict[str, SiteEvidence] = {}
+        self.peek = Peek(snapshot.read_request, snapshot.head)
+        self.failing = Failing(snapshot, self.group)
+        self.spoken = Spoken(snapshot)
+        self.hanging = Hanging(self.group, self.spoken.writes, snapshot.failures)
+        self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)
+        self.polling = Polling(self.group, snapshot.metadata_addresses)
 
-    def session(self, name: str = "default") -> EvidenceSession:
+    def session(self, name: str = "default") -> Session:
         """Return a fresh session, before any event."""
-        return EvidenceSession(name, self)
-
-    def twins(self, request: Request) -> list[Capture]:
-        """Return the captures that differ from a request in nothing but secrets and what rules leave out."""
-        group = self.group(request.url)
-        known = group.issued(request.method)
-
-        def left(one: Request, stored: bool) -> str:
-            return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
-
-        wanted = left(request, False)
-        own = [c for c in group.captures if c.method == request.method][:TWINS]
-        return [c for c in own if left(group.request(c), True) == wanted]
-
-    def _alike(self, request: Request) -> Iterable[Capture]:
-        return self.twins(request)
-
-    def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
-        """Return True if all values were shown in answers that were served."""
-        missing = set(values)
-        for capture in reversed(served):
-            text = text_of(self.snapshot.read(capture))
-            missing = {v for v in missing if not shown_in(v, text)}
-            if not missing:
-                return True
-        return False
+        return Session(name)
 
     def evidence(self, site: str) -> SiteEvidence:
         """Return the model of a site, learnt when first asked for."""
@@ -264,6 +309,8 @@ class EvidenceMatcher(Matcher):
             if found is None:
                 found = self._sites[site] = SiteEvidence(self, site)
             return found
+
+    # Lookup
 
     def lookup(
         self,
@@ -274,62 +321,117 @@ class EvidenceMatcher(Matcher):
         patient: bool = False,
         min_confidence: float = SERVED,
     ) -> Lookup:
-        """Return the likeliest answer to a request of a session. Raises UsageError for an unknown `accept`."""
+        """Return the likeliest answer to a request of a session. Raises UsageError for an unknown `accept`.
+
+        The session moves only when it is told that the answer was given (`Session.answered`), and by a miss. Who is `patient` is
+        told of a long poll that it is not answered yet.
+        """
+        plain = is_plain(request)
+        own = session if session is not None else self.session("none")
+        own.matcher, own.noted = self, None
+        hot = self._hot.get(request.url) if plain else None
+        if hot is not None and accept == "rule" and self._simple(request, hot[1], own, hot[0]):
+            own.found = hot[1].capture
+            return hot[1]
+        lookup = self._lookup(request, plain, own, accept, patient, min_confidence)
+        own.found = lookup.capture
+        if lookup.verdict == MISS and session is not None and not lookup.irrelevant:
+            self.note_missed(own, lookup.request)
+        return lookup
+
+    def _simple(self, request: Request, found: Lookup, session: Session, site: str) -> bool:
+        """Return True if what was found for a URL holds for a request and a session, too."""
+        assert found.capture is not None
+        return (
+            (found.lasting or site not in session.past)
+            and bearing(request.headers) == SILENT
+            and accepts(request, found.capture)
+        )
+
+    def _lookup(
+        self,
+        request: Request,
+        plain: bool,
+        session: Session,
+        accept: str,
+        patient: bool,
+        min_confidence: float,
+    ) -> Lookup:
         accepted = self._accepts.get(accept)
         if accepted is None:
             accepted = self._accepts[accept] = Accept.read(accept)
-        own = session if isinstance(session, EvidenceSession) else self.session("none")
-        own.noted = None
-        key = self._key(request.url) if is_plain(request) else request_key(request)
+        key = self._key(request.url) if plain else request_key(request)
         site = site_of(request.url)
         by_rule = accepted.level >= LEVELS.index("rule")
+        polled = TRANSPORT in request.url and by_rule
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)
+        if plain and len(candidates) == 1 and not polled and not session.drawn:
+            evident = self._evident(request, key, candidates[0], session, site)
+            if evident is not None:
+                return evident
         if by_rule and not candidates:
-            request, ids = self.drawing.recorded(request, own)
+            request, ids = self.drawing.recorded(request, session)
             if request is not asked:
                 key = request_key(request)
                 candidates = self._same(request, key)
         drawn = request is not asked
-        polled = TRANSPORT in request.url and by_rule
-        poll = self.hanging.next(request, own, candidates)
-        if poll is not None and patient and hangs(poll, own):
-            return Lookup(HANGS, None, None, False, "", key, request)
-        minded = bool(candidates) and minds(request, given=site in own.given)
+        poll = self.hanging.next(request, session, candidates)
+        if poll is not None and patient and hangs(poll, session):
+            return Lookup(HANGS, None, None, key, request)
+        past = session.past.get(site) or Past()
+        minded = bool(candidates) and minds(request, given=bool(past.given))
         if not candidates or minded or any(guarded(c) for c in candidates):
-            known = self._recognised(request, candidates, own, minded)
+            known = self._recognised(request, candidates, session, minded)
             if known is not request:
                 request = known
                 key = request_key(request)
                 candidates = self._same(request, key)
         evidence = self.evidence(site)
-        past = own.past[site]
-        turn, rule = self._polled(request, key, own) if polled else (None, None)
+        turn, rule = self._polled(request, key, session) if polled else (None, None)
         if turn is not None:
             lookup = self._given(request, key, turn.capture, rule, 0.5 if turn.last or not turn.due else 1.0)
         elif poll is not None:
             lookup = self._given(request, key, poll.capture, None, 1.0)
             lookup.polled = True
         else:
-            now = self._situation(request, key, own, site, accepted)
-            lookup = self._chosen(request, key, evidence, past, now, own, accepted)
-        lookup.ids, lookup.matcher, lookup.session = ids, self, own
+            lookup = self._chosen(request, key, evidence, past, session, accepted)
+        lookup.ids, lookup.matcher, lookup.state = ids, self, past.label
         if drawn and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, drawing.RULE)))
-            lookup.verdict, lookup.confidence = f"rule:{lookup.rule}", min(lookup.confidence, 0.9)
-        lookup.ambiguous = lookup.confidence < SURE
+            lookup.verdict, lookup.confidence = f"rule:{lookup.rule}", min(lookup.confidence, DRAWN)
+        lookup.ambiguous = lookup.capture is not None and lookup.confidence < SURE
         refused = accepted.unambiguous and lookup.ambiguous
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
             lookup.capture, lookup.verdict, lookup.rule = None, MISS, None
             lookup.why = (*lookup.why, "ambiguous" if refused else "confidence")
-        if lookup.capture is not None:
-            own.offered.append(lookup.capture)
-        else:
+        if lookup.capture is None:
             failed = None if candidates else self.failing.find(request, key, accepted.level)
             if failed is not None:
                 lookup.failed, lookup.verdict = failed, failed.failure.verdict
-            elif session is not None and not lookup.irrelevant:
-                own.strayed(site, request, key.canonical)
-                self._note(own, site, evidence.asked(request, key.canonical, past.given))
+        return lookup
+
+    def _evident(
+        self, request: Request, key: Key, capture: Capture, session: Session, site: str
+    ) -> Lookup | None:
+        """Return the lookup of the only capture of a plain request, where nothing could speak against it; it is remembered."""
+        if (
+            capture.exact != key.exact
+            or capture.vary
+            or capture.truncated
+            or capture.status in PARTIAL
+            or bearing(request.headers) != SILENT
+            or not accepts(request, capture)
+        ):
+            return None
+        lasting = static(capture.method, capture.mime, capture.status)
+        if not lasting and (site in session.past or not self.evidence(site).quiet):
+            return None
+        if self.peek.gives(capture):
+            return None  # the client is another one from now on
+        lookup = Lookup("exact", capture, None, key, request, 1.0, inert=True, lasting=lasting, matcher=self)
+        if len(self._hot) >= HOT:
+            self._hot.clear()
+        self._hot[request.url] = (site, lookup)
         return lookup
 
     def _chosen(
@@ -337,82 +439,113 @@ class EvidenceMatcher(Matcher):
         request: Request,
         key: Key,
         evidence: SiteEvidence,
-        past: SiteSession,
-        now: Situation,
-        session: EvidenceSession,
+        past: Past,
+        session: Session,
         accepted: Accept,
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
-        asked = evidence.asked(request, key.canonical, past.given, served=session.offered)
-        told = session.told.get(site_of(request.url))
+        site = site_of(request.url)
+        now = Situation(
+            request,
+            session.name,
+            session.following(site),
+            session.pages.get(site),
+            self.snapshot.read_request,
+            self.peek,
+        )
+        if key.canonical in evidence.files:
+            return self._file(key, evidence.files[key.canonical], now, accepted)
+        asked = evidence.asked(request, key.canonical, past.given, served=session.served)
+        told = session.told.get(site)
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
-        missed = Lookup(MISS, None, None, False, "", key, request)
-        event_key, masked = asked.event.key, 1.0
-        target = evidence.model.targets.get(event_key)
-        if target is None:
-            event_key, masked = evidence.masked(request), OTHER_SECRET
-            target = evidence.model.targets.get(event_key)
-        if target is None:
-            return missed
-        by_rule = accepted.level >= LEVELS.index("rule")
-        captures = [evidence.captures[o.capture] for o in target.observations]
-        fit = [c for c in captures if by_rule or c.key == key.canonical]
-        if accepted.level == 0:
-            fit = [c for c in fit if c.exact == key.exact]
-        if fit and opens_socket(request):
-            fit = [c for c in fit if c.key == key.canonical]
-        fit = self._same_secrets(request, fit, key)
-        top = max((layer_of(c.filename) for c in fit), default=1)
-        fit = [c for c in fit if layer_of(c.filename) == top]
-        for step in (whole_or_asked, same_preconditions, same_conditions):
-            fit = step(fit, now) if fit else fit
+        missed = Lookup(MISS, None, None, key, request)
+        keys, masked = evidence.beside.get(asked.normal, []), 1.0
+        if not keys:
+            keys, masked = evidence.masked(request), OTHER_SECRET
+        targets = [evidence.model.targets[k] for k in keys]
+        captures = {o.capture: evidence.captures[o.capture] for t in targets for o in t.observations}
+        fit = self._fit(request, list(captures.values()), key, now, accepted)
         if not fit:
             missed.why = tuple(now.why)
             return missed
         allowed = {c.place for c in fit}
+        # of the very same question, else of one that comes to the same
+        ranked_targets = sorted(targets, key=lambda t: t.event.key != asked.event.key)
+        target = next(
+            t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
+        )
         chances = evidence.model.predict(
-            asked.event.key, past.history, past.last.get(asked.event.key), asked.parts
+            target.event.key, past.history, past.last.get(target.event.key), asked.parts
         )
         ranked = sorted(chances.items(), key=lambda pair: -pair[1])
         for answer, chance in ranked:
             given = [
-                (o, c)
-                for o, c in zip(target.observations, captures, strict=True)
-                if o.answer == answer and c.place in allowed
+                (o, captures[o.capture])
+                for o in target.observations
+                if o.answer == answer and captures[o.capture].place in allowed
             ]
-            if given:
-                far = [(_apart(o, past.history, asked.parts), c) for o, c in given]
-                least = min(distance for distance, _ in far)
-                capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
-                rule = None
-                if capture.key != key.canonical:
-                    group = self.group(request.url)
-                    issued = issued_in(request, group.issued(request.method))[0]
-                    rule = joining(request, group.request(capture), self.rules.rules, issued)
-                    if rule is None and irrelevant(request):
-                        rule = "irrelevant"
-                    if rule is None:
-                        continue
-                lookup = self._given(request, key, capture, rule, chance * masked)
-                doubts = (cut_short, no_fragment, other_kind, other_reader, other_type)
-                if now.unsure or any(doubt(capture, fit, now) for doubt in doubts):
-                    lookup.confidence *= DOUBT
-                place = past.history, len(past.history)
-                lookup.grounds = partial(grounds, evidence.model, event_key, answer, place, asked.parts)
-                if lookup.confidence < 1:
-                    shown = {
-                        o.answer: c
-                        for o, c in zip(target.observations, captures, strict=True)
-                        if c.place in allowed
-                    }
-                    likeliest = [(answer, 0.0, capture)]
-                    likeliest += [(a, c * masked, shown[a]) for a, c in ranked if a in shown and a != answer]
-                    lookup.rivals = partial(
-                        _rivals, lookup, likeliest, evidence.model, event_key, place, asked.parts
-                    )
-                return lookup
+            if not given:
+                continue
+            far = [(_apart(o, past, asked.parts), c) for o, c in given]
+            least = min(distance for distance, _ in far)
+            capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
+            rule = None
+            if capture.key != key.canonical:
+                rule = self._rule(request, capture)
+                if rule is None:
+                    continue
+            lookup = self._given(request, key, capture, rule, chance * masked)
+            if now.unsure or any(doubt(capture, fit, now) for doubt in DOUBTS):
+                lookup.confidence *= DOUBT
+            about = evidence.model, target.event.key, (past.history, len(past.history)), asked.parts
+            lookup.grounds = partial(_grounds, about, answer)
+            if lookup.confidence < 1:
+                shown = {
+                    o.answer: captures[o.capture]
+                    for o in target.observations
+                    if captures[o.capture].place in allowed
+                }
+                rivals = [(answer, 0.0, capture)]
+                rivals += [(a, c * masked, shown[a]) for a, c in ranked if a in shown and a != answer]
+                lookup.rivals = partial(_rivals, lookup, about, rivals[:RIVALS])
+            return lookup
         return missed
+
+    def _file(self, key: Key, captures: list[Capture], now: Situation, accepted: Accept) -> Lookup:
+        """Return the lookup of a file that stays as it is."""
+        fit = self._fit(now.request, captures, key, now, accepted)
+        if not fit:
+            return Lookup(MISS, None, None, key, now.request, why=tuple(now.why))
+        capture = self._nearest_of(fit, key, now)
+        lookup = self._given(now.request, key, capture, None, STILL)
+        if now.unsure or any(doubt(capture, fit, now) for doubt in DOUBTS):
+            lookup.confidence *= DOUBT
+        return lookup
+
+    def _fit(
+        self, request: Request, captures: list[Capture], key: Key, now: Situation, accepted: Accept
+    ) -> list[Capture]:
+        """Return the captures that may answer, by what the request itself says."""
+        by_rule = accepted.level >= LEVELS.index("rule") and not opens_socket(request)
+        fit = [c for c in captures if by_rule or c.key == key.canonical]
+        if accepted.level == 0:
+            fit = [c for c in fit if c.exact == key.exact]
+        secret = self._same_secrets(request, fit, key)
+        if fit and not secret:
+            now.why.append("password")
+        top = max((layer_of(c.filename) for c in secret), default=1)
+        fit = [c for c in secret if layer_of(c.filename) == top]
+        for step in (whole_or_asked, same_preconditions, same_conditions):
+            fit = step(fit, now) if fit else fit
+        return fit
+
+    def _rule(self, request: Request, capture: Capture) -> str | None:
+        """Return the rules that join a request with a capture; None where none do."""
+        group = self.group(request.url)
+        issued = issued_in(request, group.issued(request.method))[0]
+        rule = joining(request, group.request(capture), self.rules.rules, issued)
+        return "irrelevant" if rule is None and irrelevant(request) else rule
 
     def _same_secrets(self, request: Request, captures: list[Capture], key: Key) -> list[Capture]:
         """Return the captures whose secrets are not proved to be others than those of a request."""
@@ -426,7 +559,7 @@ class EvidenceMatcher(Matcher):
     def _nearest_of(self, captures: Sequence[Capture], key: Key, now: Situation) -> Capture:
         """Return, of captures with equal answers, the one nearest to the request and to where the session is."""
         own = now.own(list(captures))
-        end = now.followed.end if now.followed is not None else -1
+        end = now.followed.end
         return min(
             captures,
             key=lambda c: (
@@ -443,60 +576,164 @@ class EvidenceMatcher(Matcher):
     @staticmethod
     def _given(request: Request, key: Key, capture: Capture, rule: str | None, confidence: float) -> Lookup:
         verdict = f"rule:{rule}" if rule else "exact" if capture.exact == key.exact else "canonical"
-        return Lookup(verdict, capture, rule, False, "", key, request, confidence=confidence)
+        return Lookup(verdict, capture, rule, key, request, confidence)
 
-    def _situation(
-        self, request: Request, key: Key, session: EvidenceSession, site: str, accepted: Accept
-    ) -> Situation:
-        return Situation(
-            request,
-            key,
-            None,
-            session.following(site),
-            self.snapshot.read_request,
-            self.snapshot.read,
-            self.peek,
-            session.pages.get(site),
-            session.name,
-            site in session.given,
-            session.known(site),
-            session.served,
-            session=session,
-            varies=accepted.level >= LEVELS.index("varies"),
-        )
+    def _polled(self, request: Request, key: Key, session: Session) -> tuple[Turn | None, str | None]:
+        """Return what is next on a channel, and the rules that are needed for it."""
+        turn = self.polling.turn(request, session)
+        if turn is None or turn.capture.key == key.canonical:
+            return turn, None
+        rule = self._rule(request, turn.capture)
+        return (turn, rule) if rule else (None, None)  # sealed when there was no rule that leaves `t` out
+
+    # Candidates
+
+    def _key(self, url: str) -> Key:
+        """Return the key of a plain request for a URL; they are remembered."""
+        key = self._keys.get(url)
+        if key is None:
+            if len(self._keys) >= HOT:
+                self._keys.clear()
+            key = url_key(url)
+            if len(url) <= LONGEST_KEPT:
+                self._keys[url] = key
+        return key
+
+    def group(self, url: str) -> Group:
+        """Return all captures of the path of a URL."""
+        prefix = group_prefix(url)
+        with self._lock:
+            found = self._groups.get(prefix)
+            if found is not None:
+                self._groups.move_to_end(prefix)
+                return found
+            captures = {c.place: c for c in self.snapshot.candidates(prefix)}
+            for mark in "?;":
+                captures.update((c.place, c) for c in self.snapshot.prefix(prefix + mark))
+            found = Group(captures.values(), self.rules, self.snapshot.read_request, self.snapshot.read)
+            self._groups[prefix] = found
+            if len(self._groups) > GROUPS:
+                self._groups.popitem(last=False)
+            return found
+
+    def _same(self, request: Request, key: Key) -> list[Capture]:
+        """Return the captures with the same canonical key."""
+        if request.method == "GET":
+            found = self.snapshot.candidates(key.urlkey)
+            return [c for c in found if c.key == key.canonical]
+        # The index keys of other methods lose a part of the body and depend on its order: the path decides.
+        return self.group(request.url).by_key.get(key.canonical, [])
+
+    def twins(self, request: Request) -> list[Capture]:
+        """Return the captures that differ from a request in nothing but secrets and what rules leave out."""
+        group = self.group(request.url)
+        known = group.issued(request.method)
+
+        def left(one: Request, stored: bool) -> str:
+            return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
+
+        wanted = left(request, False)
+        own = [c for c in group.captures if c.method == request.method][:TWINS]
+        return [c for c in own if left(group.request(c), True) == wanted]
+
+    def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
+        """Return True if all values were shown in answers that were served."""
+        missing = set(values)
+        for capture in reversed(served):
+            text = text_of(self.snapshot.read_start(capture, LIMIT + 1))
+            missing = {v for v in missing if not shown_in(v, text)}
+            if not missing:
+                return True
+        return False
+
+    def _recognised(self, request: Request, found: list[Capture], session: Session, minded: bool) -> Request:
+        """Return the request with its secrets as the recorder would have stored them; itself where it has none.
+
+        Those in header fields of others count where they are `minded`.
+        """
+        known = session.secrets
+        if known is None and mask(request) is request:
+            return request
+        names: dict[str, int] = {}
+        group = self.group(request.url)
+        for capture in found or self.twins(request):
+            counts = minded or guarded(capture)
+            stored = self.snapshot.read_request(capture) if counts else group.request(capture)
+            for name in pseudonyms_in(stored, headers=counts):
+                names[name] = max(names.get(name, 0), layer_of(capture.filename))
+        if known is None:
+            if not names:
+                return request
+            known = session.secrets = Recogniser()
+        known.know(names)
+        return known.request(request)
+
+    def around(self, start: str) -> Iterator[Capture]:
+        """Return the captures whose index key begins with `start`."""
+        return self.snapshot.prefix(start)
+
+    def nearest(self, lookup: Lookup) -> list[Near]:
+        """See `Lookup.explain`."""
+        from stillweb.snapshots.evidence.nearest import nearest
+
+        return nearest(lookup)
 
     # Sessions
 
-    def note(self, session: EvidenceSession, request: Request, capture: Capture) -> None:
+    def note(self, session: Session, request: Request, capture: Capture) -> None:
         """Note that a session was answered by a capture."""
-        head = self.snapshot.head(capture)
         site = site_of(request.url)
-        evidence, past = self.evidence(site), session.past[site]
+        evidence = self.evidence(site)
+        head = self.snapshot.head(capture)
+        if set_cookies(head.headers):
+            session.given.add(site)
+        elif evidence.still(capture) or (evidence.quiet and site not in session.past):
+            return
+        past = session.at(site)
         label = evidence.equality.label(capture)
-        key = request_key(request).canonical
-        asked = evidence.asked(request, key, past.given, response=head, said=label)
-        self._note(session, site, asked, head)
+        asked = evidence.asked(
+            request, capture.key, past.given, served=session.served, response=head, said=label
+        )
+        if not evidence.still(capture):
+            self._note(evidence, past, asked, head)
+        keep_cookies(past.given, head, asked)
 
-    def note_live(self, session: EvidenceSession, request: Request, response: Response) -> None:
-        """Note that a session was answered by a live server."""
+    def note_live(self, session: Session, request: Request, response: Response) -> None:
+        """Note that a live server answered instead."""
         if session.secrets is not None:
             request = session.secrets.request(request)
         site = site_of(request.url)
-        evidence, past = self.evidence(site), session.past[site]
+        evidence, past = self.evidence(site), session.at(site)
         if session.noted == site:
             past.history.drop()
         session.noted = None
-        label = evidence.equality.label_of(response)
         key = request_key(request).canonical
-        asked = evidence.asked(request, key, past.given, response=response, said=label)
-        self._note(session, site, asked, response)
-        session.noted = None
+        if key in evidence.files:
+            return
+        asked = evidence.asked(request, key, past.given, served=session.served, response=response)
+        said = evidence.label_live(asked.event.key, response)
+        self._note(evidence, past, replace(asked, event=replace(asked.event, said=said)), response)
+        keep_cookies(past.given, response, asked)
 
-    def _note(self, session: EvidenceSession, site: str, asked: Asked, head: Response | None = None) -> None:
-        past, event = session.past[site], asked.event
-        if event.kind != "beacon":
-            past.history.add(event)
-            session.noted = site if head is None else None
+    def note_missed(self, session: Session, request: Request) -> None:
+        """Note that a request had no answer; it may have changed something all the same."""
+        site = site_of(request.url)
+        key = request_key(request).canonical
+        evidence = self.evidence(site)
+        if key in evidence.files or (_file_by_name(request.url) and request.method in ("GET", "HEAD")):
+            return
+        past = session.past.get(site) or Past()
+        if self._note(evidence, past, evidence.asked(request, key, past.given, served=session.served)):
+            session.past[site] = past
+            session.noted = site
+
+    @staticmethod
+    def _note(evidence: SiteEvidence, past: Past, asked: Asked, head: Response | None = None) -> bool:
+        """Append an event, unless it is one on which nothing depends; return True if it was."""
+        event = asked.event
         if head is not None:
             past.last[event.key] = event.said
-            keep_cookies(past.given, head, asked)
+        if event.kind == "beacon" or (evidence.quiet and event.safe):
+            return False
+        past.history.add(event)
+        return True

@@ -84,8 +84,8 @@ class Candidates:
 class Model:
     """What the recording of one site shows of which events decide which answers."""
 
-    def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]]) -> None:
-        """Learn from `recorded`: session, event, answer and parts of each request, in order."""
+    def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]], *, remembers: bool = True) -> None:
+        """Learn from `recorded`: session, event, answer and parts of each request, in order. `remembers`: whether events may decide."""
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
@@ -103,7 +103,7 @@ class Model:
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
-            if event.kind != "beacon":
+            if remembers and event.kind != "beacon":
                 history.add(event)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():

@@ -20,8 +20,9 @@ from stillweb.snapshots.index.pairing import Answer, Asked, Question, Surroundin
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Headers
+from stillweb.snapshots.states.answers import static
 from stillweb.snapshots.states.conditions import ANY
-from stillweb.snapshots.states.plain import static, unremarkable
+from stillweb.snapshots.states.plain import unremarkable
 from stillweb.snapshots.warc import messages
 
 Place = tuple[str, int, int]  # filename, offset, length

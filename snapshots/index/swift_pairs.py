@@ -18,8 +18,9 @@ from stillweb.snapshots.index.head_shapes import Head, Shapes
 from stillweb.snapshots.index.indexing import media_of
 from stillweb.snapshots.index.pairing import Pairing, sets_none
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.states.answers import static
 from stillweb.snapshots.states.conditions import ANY
-from stillweb.snapshots.states.plain import plain_headers, plain_url, static
+from stillweb.snapshots.states.plain import plain_headers, plain_url
 from stillweb.snapshots.warc import messages
 from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.warc import clean_uri, end_of_head, is_regular

@@ -11,7 +11,7 @@ from functools import lru_cache
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http.weighted import items_of
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.conditions import ANY
+from stillweb.snapshots.states.answers import static_mime
 
 
 def accepts(request: Request, capture: Capture) -> bool:
@@ -54,7 +54,7 @@ _NEW = frozenset({"image/webp", "image/avif", "image/jxl"})  # sent in place of 
 
 def _still(capture: Capture) -> bool:
     """Whether an answer is a file that stays what it is, and not one in place of another by its address."""
-    return capture.state.startswith(ANY) and (capture.mime not in _NEW or capture.mime[6:] in capture.url)
+    return static_mime(capture.mime) and (capture.mime not in _NEW or capture.mime[6:] in capture.url)
 
 
 @lru_cache(maxsize=4096)

@@ -37,6 +37,23 @@ _TOKEN_FIELDS = tuple(
 )
 
 
+_STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript", "application/javascript")
+_STATIC_ALL = frozenset(
+    {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
+)
+FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
+
+
+def static_mime(mime: str) -> bool:
+    """Whether a media type is that of a file that pages are made with, not of a page or of data."""
+    return mime.startswith(_STATIC) or mime in _STATIC_ALL
+
+
+def static(method: str, mime: str, status: int) -> bool:
+    """Whether an answer is a file that stays as it is, if nothing else was ever answered to its request."""
+    return method in ("GET", "HEAD") and static_mime(mime) and status in FILE_STATUSES
+
+
 def by_head(capture: Capture) -> bool:
     """Whether what an answer says is in its head: where a redirect leads, of which bytes a HEAD or 304 speaks."""
     return 300 <= capture.status < 400 or capture.method == "HEAD"

@@ -19,13 +19,13 @@ from stillweb.snapshots.identity.rules import Rule, applied, builtin, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import CONDITIONAL, Request
 from stillweb.snapshots.secrets.detect import secret_field
-from stillweb.snapshots.states.answers import Answers, said_by
+from stillweb.snapshots.states.answers import FILE_STATUSES, Answers, said_by
+from stillweb.snapshots.states.answers import static as is_static
 from stillweb.snapshots.states.conditions import short
 from stillweb.snapshots.states.issued import SHORTEST, find_issued, named_values
 from stillweb.snapshots.states.learning import Item, path_name
 from stillweb.snapshots.states.operations import refused
-from stillweb.snapshots.states.plain import FILE_STATUSES, PLAIN_URL, clients_of
-from stillweb.snapshots.states.plain import static as is_static
+from stillweb.snapshots.states.plain import PLAIN_URL, clients_of
 from stillweb.snapshots.states.senders import sender_of
 from stillweb.snapshots.states.slots import (
     ACKNOWLEDGEMENT,

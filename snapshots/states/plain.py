@@ -19,22 +19,7 @@ PLAIN_URL = re.compile(
 )
 SHORTEST = 8  # characters of a value that a site may have issued; a shorter one is in every page by chance
 
-_STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript", "application/javascript")
-_STATIC_ALL = frozenset(
-    {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
-)
-FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
 _OPERATIONS = tuple(OVERRIDES)
-
-
-def static_mime(mime: str) -> bool:
-    """Whether a media type is that of a file that pages are made with, not of a page or of data."""
-    return mime.startswith(_STATIC) or mime in _STATIC_ALL
-
-
-def static(method: str, mime: str, status: int) -> bool:
-    """Whether an answer is a file that stays as it is, if nothing else was ever answered to its request."""
-    return method in ("GET", "HEAD") and static_mime(mime) and status in FILE_STATUSES
 
 
 def unremarkable(method: str, url: str, headers: Headers, body: bytes, status: int) -> bool:

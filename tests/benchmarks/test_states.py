@@ -25,7 +25,7 @@ from benchmarks.states import (
     report,
 )
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.matching.ladder import Store
+from stillweb.snapshots.evidence.matcher import Store
 from stillweb.snapshots.request import Request
 
 

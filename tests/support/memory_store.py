@@ -10,10 +10,10 @@ from typing import Any
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.rules import RuleSet, builtin
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.matching.ladder import Matcher
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.state import assign_states
 from stillweb.snapshots.warc.messages import vary_of, vary_values

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from stillweb.harness.commands.lookup import command as lookup_command
 from stillweb.proxy import Gateway
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.matching.confidence import Confidence, read_confidence
+from stillweb.snapshots.evidence.confidence import Confidence, read_confidence
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 

@@ -99,7 +99,7 @@ def test_a_bug_while_answering_is_told_everywhere(
         with httpx.Client(proxy=gateway.url, trust_env=False, timeout=HANG) as client:
             assert client.get("http://big.test/page").text == "<p>all"
             with monkeypatch.context() as patched:
-                patched.setattr("stillweb.snapshots.matching.ladder.Matcher.lookup", bug)
+                patched.setattr("stillweb.snapshots.evidence.matcher.Matcher.lookup", bug)
                 answer = client.request(method, "http://big.test/other")
                 assert (answer.status_code, answer.headers["Stillweb-Verdict"]) == (500, "miss")
                 assert "ZeroDivisionError: by nothing" in answer.text

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.snapshots.evidence.test_stories import AS_RECORDED, FILTERED, IN_2020, IN_2021, LIST, A, over

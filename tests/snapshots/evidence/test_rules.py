@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SURE
 from stillweb.snapshots.evidence.equality import equal
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded, get, html, post
 
@@ -34,7 +34,6 @@ def over(recorded: list[tuple[int, int]]) -> Matcher:
     """Return a matcher over requests of ASKED by number, each with a numbered answer."""
     return Matcher(
         MemoryStore([Recorded(ASKED[asked], html(f"answer {answer}")) for asked, answer in recorded]),
-        evidence=True,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SERVED, SURE
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded, get, html, plain, post, redirect
 
@@ -22,7 +22,7 @@ Exchange = tuple[Request, Response] | tuple[Request, Response, str]
 
 def over(*recorded: Exchange) -> Matcher:
     """Return a matcher by evidence over exchanges, each of session `s` unless told otherwise."""
-    return Matcher(MemoryStore([Recorded(*one) for one in recorded]), evidence=True)
+    return Matcher(MemoryStore([Recorded(*one) for one in recorded]))
 
 
 def told(matcher: Matcher, *asked: Request) -> list[str]:

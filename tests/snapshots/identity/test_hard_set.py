@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.identity import keys
 from stillweb.snapshots.identity.rules import builtin
-from stillweb.snapshots.matching.ladder import Matcher
 from tests.support.hard_set import pairs
 from tests.support.memory_store import MemoryStore, Recorded, html
 

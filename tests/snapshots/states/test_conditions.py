@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.states.conditions import Asked, Conditions, Effect, Sequence, read, write
 from tests.support.memory_store import MemoryStore, Recorded, answers, get, html
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots.capture import Exchange
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.snapshots.matching.ladder import Matcher
-from stillweb.snapshots.matching.lookup import Lookup
+from stillweb.snapshots.evidence.lookup import Lookup
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.header_fields import PRESENT, all_of, own_fields, own_of
 from tests.support.memory_store import get, html, matcher

@@ -229,7 +229,7 @@ def test_what_changes_itself_and_others_is_told_by_the_past(before: list[Request
 
 
 def test_after_more_than_is_remembered_nothing_of_it_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillweb.snapshots.matching.sessions.VISITS", 3)
+    monkeypatch.setattr("stillweb.snapshots.evidence.sessions.VISITS", 3)
     assert shown(WALK, RECENT) == [RIGHT]
     assert shown(WALK, ABOUT, ABOUT, ABOUT, RECENT)[-1] == (True, True)
 

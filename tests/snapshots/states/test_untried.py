@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import Recorded, answers, get, html, matcher, post, redirect
 
@@ -201,7 +201,7 @@ def test_who_asks_in_no_session_has_asked_for_nothing_before() -> None:
 def test_after_more_visits_than_are_remembered_what_hangs_on_them_is_unsure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stillweb.snapshots.matching.sessions.VISITS", 3)
+    monkeypatch.setattr("stillweb.snapshots.evidence.sessions.VISITS", 3)
     plain, others = get(f"{A}/plain", x_page="1"), [get(f"{A}/other/{number}") for number in range(3)]
     recorded = [*((other, html("ok")) for other in others), (plain, html("plain")), *FORM]
     over = matcher(*recorded)

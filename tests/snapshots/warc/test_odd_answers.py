@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots.matching.ladder import Matcher
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.request import Request
 from tests.snapshots.malformed import NEXT, bodies, http, opened, other, packed, record

@@ -18,11 +18,11 @@ from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.identity.keys import split_url
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.answers import static_mime
 from stillweb.snapshots.states.groups import Group, group_prefix
-from stillweb.snapshots.states.plain import static_mime
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.sessions import Followed
+    from stillweb.snapshots.evidence.sessions import Followed
 
 HUNG = 0.5  # seconds
 REMEMBERED = 1 << 12  # paths

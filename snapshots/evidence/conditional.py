@@ -1,12 +1,11 @@
-"""Steps of the choice among captures (`stillweb.snapshots.matching.choosing`) for requests with conditions or for a part."""
+"""Steps of the choice among captures for requests with conditions or for a part."""
 
 from __future__ import annotations
 
-from stillweb.snapshots.capture import PARTIAL, Capture
-from stillweb.snapshots.matching.layers import layer_of
-from stillweb.snapshots.matching.peeking import Part
-from stillweb.snapshots.matching.preconditions import judge, preconditions_of
-from stillweb.snapshots.matching.situation import Situation
+from stillweb.snapshots.capture import PARTIAL, Capture, layer_of
+from stillweb.snapshots.evidence.peeking import Part
+from stillweb.snapshots.evidence.preconditions import judge, preconditions_of
+from stillweb.snapshots.evidence.situation import Situation
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS
 from stillweb.snapshots.states.fitting import FITS, UNSURE
 from stillweb.snapshots.states.slots import SAFE_METHODS

@@ -12,22 +12,20 @@ from typing import Any, AnyStr
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
+from stillweb.snapshots.evidence.peeking import Place
+from stillweb.snapshots.evidence.preconditions import FIELDS, REFUSED, judge, preconditions_of
+from stillweb.snapshots.evidence.recognising import other_secrets
+from stillweb.snapshots.evidence.varying import Fields, asked_of, counted, other_value
 from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
 from stillweb.snapshots.identity.keys import Parsed, parse
 from stillweb.snapshots.identity.rules import builtin, joining
-from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.matching.lookup import Explainer, Lookup, Near
-from stillweb.snapshots.matching.peeking import Place
-from stillweb.snapshots.matching.preconditions import FIELDS, REFUSED, judge, preconditions_of
-from stillweb.snapshots.matching.recognising import other_secrets
-from stillweb.snapshots.matching.varying import Fields, asked_of, counted, other_value
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field, secret_header
-from stillweb.snapshots.states.conditions import UNSET, read, short
-from stillweb.snapshots.states.fitting import FAILS, fits
+from stillweb.snapshots.states.fitting import FAILS
 from stillweb.snapshots.states.issued import named_values
-from stillweb.snapshots.states.slots import CREDENTIALS, SAFE_METHODS, choices_of
+from stillweb.snapshots.states.slots import CREDENTIALS, SAFE_METHODS
 from stillweb.snapshots.words import counted as _counted
 
 FEW = 3
@@ -84,7 +82,7 @@ def nearest(lookup: Lookup) -> list[Near]:
             else:
                 break
         differs = known[text]
-        if not differs:
+        if not differs and lookup.verdict == MISS:
             safe = capture.method in SAFE_METHODS
             conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
             if capture.place not in sent:
@@ -92,7 +90,7 @@ def nearest(lookup: Lookup) -> list[Near]:
                 told = counted(same, request, matcher.peek)
                 sent.update(zip((c.place for c in same), told, strict=True))
             fields = sent[capture.place]
-            around = capture.state, fields, conditions
+            around = fields, conditions
             if around not in circumstances:
                 if circumstances and not work.takes(STATE):
                     break
@@ -121,9 +119,6 @@ def nearest(lookup: Lookup) -> list[Near]:
                 rule = joining(request, recorded, builtin().rules, group.issued(request.method), tries=TRIES)
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
-                if rule:  # which is in force, mostly: then it was the state
-                    around_it = list(_state(lookup, capture))
-                    differs, named = [*differs, *around_it], [*named, *around_it]
             seen.add((capture.key, tuple(differs)))
             out.append(Near(capture, named, rule or None))
         if len(out) == FEW:
@@ -365,7 +360,7 @@ def _leaves(value: Any, path: str = "", *, plain: bool = True) -> list[tuple[str
 
 
 def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: Fields) -> Iterator[str]:
-    """Why a capture of the very same request is no answer: a header field, a cookie, the state."""
+    """Why a capture of the very same request is no answer: a condition, a header field, or what happened before."""
     request = lookup.request
     told = [preconditions_of(r.headers) for r in (request, recorded)]
     if request.method not in SAFE_METHODS and judge(told[0], told[1], capture.status) == FAILS:
@@ -381,45 +376,9 @@ def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: 
             asked, value = ("a secret" if text else "" for text in (asked, value))
         if other_value(asked, value):
             yield f"header {name}: asked {asked!r}, recorded {value!r}"
-    conditions = read(capture.state)
-    cookies = {short(n): short(v) for n, v in choices_of(request.headers).items()}
-    for name, value in conditions.cookies:
-        if cookies.get(name, UNSET) != value:
-            mine = next((n for n in choices_of(request.headers) if short(n) == name), None)
-            yield f"cookie {mine or '(a choice)'}: {'not as recorded' if mine else 'recorded, not sent'}"
-    yield from _state(lookup, capture)
-
-
-def _state(lookup: Lookup, capture: Capture) -> Iterator[str]:
-    site, conditions = site_of(lookup.request.url), read(capture.state)
-    if fits(conditions, lookup.before, {n: v for n, v in conditions.cookies if v != UNSET}) == FAILS:
-        yield f"state: recorded {_told(lookup, site, capture)}; this session {_done(lookup, site)}"
+    if lookup.grounds is not None:
+        yield f"confidence: {lookup.hundredths} that it is the answer; " + "; ".join(lookup.grounds())
 
 
 def _sent(how: str, value: str | None) -> str:
     return f"not {how}" if value is None else f"{how} {_shown([value])}"
-
-
-def _told(lookup: Lookup, site: str, capture: Capture) -> str:
-    """What had been done before a capture was recorded, in words."""
-    conditions = read(capture.state)
-    wanted = [(slot, value) for slot, value in conditions.held]
-    wanted += [(slot, "|".join(sorted(v - {UNSET}))) for slot, v in conditions.one_of if v - {UNSET}]
-    if not wanted:
-        return "before any change"
-    assert lookup.matcher is not None
-    by = lookup.matcher.changers(site)
-    return "after " + ", ".join(by.named(s, v) for s, v in wanted)
-
-
-def _done(lookup: Lookup, site: str) -> str:
-    state = lookup.before
-    if state is None or not state.held:
-        return "changed nothing so far"
-    assert lookup.matcher is not None
-    by = lookup.matcher.changers(site)
-    told = []
-    for slot, held in state.held.items():
-        unknown = "a request that was not recorded" if held.value.startswith("!") else "a change"
-        told.append(by.named(slot, held.value, unknown))
-    return "did " + ", ".join(told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.matching.peeking import Peek
+from stillweb.snapshots.evidence.peeking import Peek
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.states.evidence import vary_of
 from stillweb.snapshots.states.header_fields import PRESENT

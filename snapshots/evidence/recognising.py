@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.varying import ANYTHING
 from stillweb.snapshots.identity.keys import parse
-from stillweb.snapshots.matching.varying import ANYTHING
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
 from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT

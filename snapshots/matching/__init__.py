@@ -1,1 +1,0 @@
-"""Which capture answers a request: the ladder of verdicts, the choice among several, and why there is none."""

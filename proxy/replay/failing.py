@@ -76,7 +76,7 @@ def _outstayed(
     if lookup is None:
         desk.tunnel_failed(request.url.partition("//")[2].rstrip("/"), line, why)
         return None
-    line.unanswered(request, "late")
+    desk.matcher.note_missed(line.session, request)
     return desk.miss(request, line, replace(lookup, failed=None, verdict=MISS), why)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from datetime import datetime
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots.request import Headers, Request
@@ -61,9 +60,6 @@ class Capture:
     end: int = 0
     protocol: str = "http/1.1"
     vary: tuple[tuple[str, str], ...] = ()  # request values of the fields named in the response's Vary
-    cookies: str = ""  # hash of the request's cookies that can decide the answer
-    state: str = ""  # id of the server state at recording time; "" is the state before any change
-    changes: bool = False  # True if this exchange itself may change the state
     # filename, offset and length of the record with a revisit's payload
     original: tuple[str, int, int] | None = None
     # WARC-Truncated: why the body is cut short. Our recorder cuts event streams and pictures that never end
@@ -91,20 +87,6 @@ else:
         made = _Draft(*values)
         made.__class__ = Capture
         return made
-
-
-# `vary`, `cookies`, `state` and `changes` of a capture
-Stated = tuple[tuple[tuple[str, str], ...], str, str, bool]
-
-_NAMES = [f.name for f in fields(Capture)]
-_before = attrgetter(*_NAMES[: _NAMES.index("vary")])
-_after = attrgetter(*_NAMES[_NAMES.index("changes") + 1 :])
-
-
-def with_state(capture: Capture, stated: Stated) -> Capture:
-    """Return a copy of the capture with its `vary`, `cookies`, `state` and `changes` replaced."""
-    values: tuple[Any, ...] = (*_before(capture), *stated, *_after(capture))
-    return swift_capture(*values)
 
 
 @dataclass(slots=True)

@@ -29,14 +29,6 @@ class Layer:
     index: Index
     known: Built
     prefix: str = ""
-    _table: tuple[Index | None] | None = None
-
-    @property
-    def table(self) -> Index | None:
-        """Return the index of this layer's state-changing captures, opened on first use."""
-        if self._table is None:
-            self._table = (self.known.changing(),)
-        return self._table[0]
 
     def named(self, capture: Capture) -> Capture:
         """Return a capture of this layer with the layer's prefix on its file names."""
@@ -72,7 +64,7 @@ def open_layer(
 
 
 def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
-    """Merge captures of layers, lowest first: the highest layer answers a request in a given state."""
+    """Merge captures of layers, lowest first: the highest layer answers a request."""
     kept: list[Capture] = []
     seen: set[tuple[Any, ...]] = set()
     for captures in reversed(parts):
@@ -82,8 +74,8 @@ def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
 
 
 def asked(capture: Capture) -> tuple[Any, ...]:
-    """Return what a capture answers: key, state, Vary values, and True for a partial response."""
-    return capture.key, capture.state, capture.vary, capture.status in PARTIAL
+    """Return what a capture answers: key, Vary values, and True for a partial response."""
+    return capture.key, capture.vary, capture.status in PARTIAL
 
 
 def answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:

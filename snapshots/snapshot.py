@@ -25,10 +25,8 @@ from stillweb.snapshots.contents.package import (
 )
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.build import fits
-from stillweb.snapshots.index.cdxj import parse_line, target_of, to_capture
-from stillweb.snapshots.index.changing import changing_lines
+from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.index.indexing import Progress, other_key
 from stillweb.snapshots.layer import Layer, answered, asked, open_layer, overlaid
 from stillweb.snapshots.notes import note
@@ -127,26 +125,18 @@ class Snapshot:
             return
         hidden = self._hidden()
         layers = [_tagged(number, layer) for number, layer in enumerate(self._layers)]
-        # drop a capture if a higher layer has the same request in the same state
+        # drop a capture if a higher layer has the same request
         for number, capture in heapq.merge(*layers, key=lambda one: (one[1].urlkey, one[1].timestamp)):
             if hidden.get(asked(capture), number) <= number:
                 yield capture
 
     def _hidden(self) -> dict[tuple[Any, ...], int]:
-        """Map each request and state in a layer above the first to the highest layer that has it."""
+        """Map each request in a layer above the first to the highest layer that has it."""
         highest: dict[tuple[Any, ...], int] = {}
         for number, layer in enumerate(self._layers[1:], 1):
             for capture in layer.index:
                 highest.update(dict.fromkeys(answered(capture), number))
         return highest
-
-    def changing(self, site: str | None = None) -> Iterator[Capture]:
-        """Yield the captures (of a site) that change a state or sent an issued value; parse no others."""
-        for layer in self._layers:
-            for line in changing_lines(layer.index, layer.table if site is not None else None, site):
-                capture = layer.named(to_capture(*parse_line(line)))
-                if site is None or site_of(capture.url) == site:
-                    yield capture
 
     def candidates(self, urlkey: str) -> tuple[Capture, ...]:
         """Return the captures with this index key, oldest first."""

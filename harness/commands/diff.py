@@ -76,14 +76,13 @@ def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None
             click.echo("".join(f"    {line}\n" for line in text.splitlines()[2:]), nl=False)
 
     for capture in found.captures:
-        state = f"  in state {capture.state}" if capture.state else ""
         statuses = [sorted({s for s, _ in side}) for side in (capture.before, capture.after)]
         status = (
             f"  status {statuses[0]} to {statuses[1]}" if all(statuses) and statuses[0] != statuses[1] else ""
         )
         same = "  (the text is the same)" if capture.same_text else ""
         click.echo(
-            f"{_SIGNS[capture.kind]} {capture.method} {capture.url}{state}{status}{lines(capture.text)}{same}"
+            f"{_SIGNS[capture.kind]} {capture.method} {capture.url}{status}{lines(capture.text)}{same}"
         )
         show(capture.text)
     for failure in found.failures:

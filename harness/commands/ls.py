@@ -56,7 +56,7 @@ def command(
             print_json(
                 [
                     {"method": c.method, "url": c.url, "status": c.status, "mime": c.mime, "timestamp": c.timestamp,
-                     "digest": c.digest, "session": c.session, "state": c.state}
+                     "digest": c.digest, "session": c.session}
                     for c in captures
                 ]
             )  # fmt: skip

@@ -25,7 +25,6 @@ from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.build import stamp_for
 from stillweb.snapshots.index.cdxj import Index
-from stillweb.snapshots.index.changing import stamp_of, table_of
 from stillweb.snapshots.index.kept import Hashes
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
@@ -34,7 +33,6 @@ from stillweb.snapshots.view import View
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
-    CHANGING,
     DIGEST,
     INDEX,
     PACKAGE,
@@ -297,9 +295,6 @@ def write_package(
         def listed() -> Iterable[bytes]:
             return index.lines() if lines is None else lines
 
-        table = table_of(listed())
-        write_whole(path / CHANGING, [table])
-        container.members[CHANGING] = FilePlace(path / CHANGING)
         if steps := steps_of(place):
             write_whole(path / STEPS, [steps])
             container.members[STEPS] = FilePlace(path / STEPS)
@@ -312,9 +307,7 @@ def write_package(
             rules = builtin().to_json()
         own = {
             "id": snapshot_id(listed(), profile, rules),
-            "index": stamp_for(
-                container.archives, index.size, crc, stamp_of(table), stamp_of_steps(steps) if steps else None
-            ),
+            "index": stamp_for(container.archives, index.size, crc, stamp_of_steps(steps) if steps else None),
             "profile": profile.to_json() if profile else None,
             "settings": dict(settings),
             "rules": rules,

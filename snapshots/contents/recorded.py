@@ -1,7 +1,6 @@
 """The writer's account of the recording so far: event numbers, payloads by digest, and index lines.
 
-Lines that existed when the writer was opened stay unread until their captures are needed. States are assigned
-anew only after new captures: sealing adds texts, which change no state.
+Lines that existed when the writer was opened stay unread until their captures are needed.
 """
 
 from __future__ import annotations
@@ -9,17 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from stillweb.snapshots.capture import Capture, with_state
+from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.records import Original
 from stillweb.snapshots.dates import iso_date
-from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.build import finish
 from stillweb.snapshots.index.cdxj import parse_line, sorted_lines, to_capture
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.warc import messages
 from stillweb.snapshots.warc.reading import Archives
 
-# lines of captures with states, or None and the data to make them; lines of other records
+# lines of captures, or None and the data to make them; lines of other records
 Now = tuple[list[bytes] | None, list[Capture], dict[tuple[str, int], str], list[bytes]]
 
 
@@ -32,11 +29,9 @@ class Recorded:
 
     def __init__(self) -> None:
         self.others: list[bytes] = []  # lines of records that are no HTTP exchange
-        self._stated: list[bytes] | None = []  # lines of all captures with states; None: to be made
+        self._ready: list[bytes] | None = []  # lines of all captures; None: to be made
         self._unread: list[bytes] = []  # lines whose captures have not been parsed
         self._captures: list[Capture] = []
-        self._loaded = 0  # number of captures from before, which carry learned states
-        self._bare: list[Capture] | None = None  # these captures without learned states
         self._identities: dict[tuple[str, int], str] = {}
         self._payloads: dict[str, Original] = {}  # by digest
         self._events: dict[str, int] = {}
@@ -44,7 +39,7 @@ class Recorded:
 
     def load(self, captures: list[bytes], others: Iterable[bytes]) -> None:
         """Take over the lines of a snapshot that is continued."""
-        self._stated = self._unread = captures
+        self._ready = self._unread = captures
         self.others += others
 
     def _read(self) -> None:
@@ -53,7 +48,6 @@ class Recorded:
                 for line in self._unread:
                     urlkey, timestamp, entry = parse_line(line)
                     self._take(to_capture(urlkey, timestamp, entry), entry["id"])
-                self._loaded = len(self._captures)
                 self._unread = []  # not before: concurrent callers have to wait
 
     def _take(self, capture: Capture, identity: str) -> None:
@@ -74,7 +68,7 @@ class Recorded:
         self._read()
         with self._lock:
             self._take(capture, identity)
-            self._stated = None
+            self._ready = None
 
     def payload(self, digest: str) -> Original | None:
         """Return the place where a payload is stored, or None."""
@@ -98,34 +92,19 @@ class Recorded:
 
     def now(self) -> Now:
         """Return the current data for `lines`. Call it under the writer's lock."""
-        if self._stated is not None:
-            return self._stated, [], {}, list(self.others)
+        if self._ready is not None:
+            return self._ready, [], {}, list(self.others)
         return None, list(self._captures), dict(self._identities), list(self.others)
 
     def lines(self, now: Now, archives: Archives) -> Iterable[bytes]:
         """Return the sorted lines for the data from `now`; a list if they are in memory."""
-        stated, captures, identities, others = now
-        if stated is None:
-            if self._bare is None:
-                self._bare = [unlearned(capture, archives) for capture in captures[: self._loaded]]
-            captures[: self._loaded] = self._bare
-            stated = finish(captures, identities, [], archives)
+        ready, captures, identities, others = now
+        if ready is None:
+            ready = finish(captures, identities, [])
             with self._lock:
                 if len(captures) == len(self._captures):
-                    self._stated = stated
-        return sorted_lines([*stated, *others]) if others else stated
+                    self._ready = ready
+        return sorted_lines([*ready, *others]) if others else ready
 
     def close(self) -> None:
         """Free external resources; none here."""
-
-
-def unlearned(capture: Capture, archives: Archives) -> Capture:
-    """Return an indexed capture without learned states: its `vary` comes from its answer alone."""
-    if not capture.vary:
-        return capture
-    try:
-        named = messages.vary_of(archives.head(capture).headers)
-        vary = messages.vary_values(named, archives.read_request(capture).headers) if named else ()
-    except DamagedInput:  # learning from the capture reports the damage as well
-        return capture
-    return with_state(capture, (vary, "", "", False))

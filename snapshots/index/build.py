@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 from stillweb.snapshots._os.garbage import seldom_collected
 from stillweb.snapshots._os.places import BytesPlace, Place
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.index.cdxj import Index, sorted_lines
-from stillweb.snapshots.index.changing import open_table
-from stillweb.snapshots.index.gathering import Part, Site
+from stillweb.snapshots.index.cdxj import Index, capture_line, sorted_lines
+from stillweb.snapshots.index.gathering import Part
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index, kept_notes
 from stillweb.snapshots.index.parallel import scan_file, scan_files
 from stillweb.snapshots.index.resolving import resolve
-from stillweb.snapshots.index.stating import final_lines, stated_lines
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc.appending import repair
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
-    CHANGING,
     INDEX,
     PACKAGE,
     SMALL,
@@ -31,7 +28,6 @@ from stillweb.snapshots.warc.container import (
     Container,
     open_directory,
 )
-from stillweb.snapshots.warc.reading import Archives
 
 if TYPE_CHECKING:
     from stillweb.snapshots.index.on_disk import OnDisk
@@ -41,7 +37,6 @@ def stamp_for(
     files: Mapping[str, Place],
     index_size: int,
     index_crc: int,
-    changing: Mapping[str, int],
     steps: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     """Return the entry of datapackage.json that describes an index of ours."""
@@ -50,7 +45,6 @@ def stamp_for(
         "bytes": index_size,
         "crc32": index_crc,
         "archives": {name: files[name].size for name in sorted(files)},
-        "changing": dict(changing),
         **({"steps": dict(steps)} if steps is not None else {}),
     }
 
@@ -107,7 +101,6 @@ def open_index(
             known = Built(
                 profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
                 settings=container.own.get("settings") or {},
-                changing=lambda: open_table(container.members.get(CHANGING), stamp.get("changing")),
             )
             return index, known
     damaged: list[str] = []
@@ -138,13 +131,13 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
 def build(container: Container, progress: Progress | None = None) -> Built:
     """Scan all archives; return their sorted lines and what else their records say."""
     with seldom_collected():
-        return assemble(scans(container, progress).values(), Archives(container.archives))
+        return assemble(scans(container, progress).values())
 
 
 def put_aside(container: Container, aside: OnDisk, progress: Progress | None = None) -> Built:
     """Scan all archives into `aside`; return the lines of records that are no captures.
 
-    The captures in `aside` have no states and no order.
+    The captures in `aside` have no order.
     """
     with seldom_collected():
         built = Built()
@@ -175,7 +168,7 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
         for name in sorted(plain):
             container.make_plain(name)
         parts |= scans(container, names=cut, hashes=hashes)
-    built = assemble(parts.values(), Archives(container.archives))
+    built = assemble(parts.values())
     built.hashes = hashes
     return container, built, repairs
 
@@ -210,23 +203,18 @@ def scans(
     return parts
 
 
-def assemble(files: Iterable[list[Part]], archives: Archives) -> Built:
-    """Resolve revisits, assign states and return the sorted lines; `files` are in name order."""
+def assemble(files: Iterable[list[Part]]) -> Built:
+    """Resolve revisits and return the sorted lines; `files` are in name order."""
     built = Built()
     found = list(files)
     for part in (part for parts in found for part in parts):
         learn(built, part)
     resolve(found, built.notes)
-    sites: dict[str, Site] = {}
     for part in (part for parts in found for part in parts):
-        for name, site in part.sites.items():
-            if name in sites:
-                sites[name].merge(site)
-            else:
-                sites[name] = site
-        part.sites, part.lines, part.offsets, part.ids, part.moments = {}, [], [], [], []
+        built.lines += part.listed
+        part.listed, part.lines, part.offsets, part.ids, part.moments = [], [], [], [], []
         part.waiting = []
-    built.lines = sorted_lines([*built.lines, *final_lines(sites.values(), archives)])
+    built.lines = sorted_lines(built.lines)
     return built
 
 
@@ -239,10 +227,7 @@ def learn(built: Built, part: Part) -> None:
 
 
 def finish(
-    captures: list[Capture],
-    identities: Mapping[tuple[str, int], str],
-    others: list[bytes],
-    archives: Archives,
+    captures: list[Capture], identities: Mapping[tuple[str, int], str], others: list[bytes]
 ) -> list[bytes]:
-    """Return the sorted lines of `captures`, with their states assigned, and of `others`."""
-    return sorted_lines([*others, *stated_lines(captures, identities, archives)])
+    """Return the sorted lines of `captures` and of `others`."""
+    return sorted_lines([*others, *(capture_line(c, identities[c.place]) for c in captures)])

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from stillweb.snapshots._os.places import Place
-from stillweb.snapshots.capture import Capture, Stated, with_state
+from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.blocks import Blocks
 
@@ -27,7 +27,6 @@ LAST = b"\xff"  # sorts after all keys
 _decode = json.JSONDecoder().raw_decode
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 json_text = json.encoder.encode_basestring  # JSON string with non-ASCII characters unescaped
-_IDENTITY = -len(',"id":""}') - 64  # where `id`, the last member of a line of ours, begins
 _values = attrgetter(*[field.name for field in fields(Capture)])
 _KINDS = [
     {"str": str, "int": int, "bool": bool}.get(str(field.type), tuple if field.name == "vary" else object)
@@ -60,9 +59,6 @@ def line_of(
     end: int,
     protocol: str,
     vary: tuple[tuple[str, str], ...],
-    cookies: str,
-    state: str,
-    changes: bool,
     original: tuple[str, int, int] | None,
     truncated: str,
     identity: str,
@@ -82,7 +78,6 @@ def line_of(
         end_ = f',"protocol":{json_text(protocol)}'
     if vary:
         end_ += f',"vary":{encode_json(vary)}'
-    end_ += _of_states(cookies, state, changes)
     if truncated:
         end_ += f',"truncated":{json_text(truncated)}'
     return (
@@ -91,13 +86,6 @@ def line_of(
         f',"key":{json_text(key)},"exact":{json_text(exact)},"session":{json_text(session)},"events":[{begin},{end}]{end_}'
         f',"id":"{identity}"}}'
     ).encode(errors="surrogatepass")
-
-
-def _of_states(cookies: str, state: str, changes: bool) -> str:
-    text = f',"cookies":{json_text(cookies)}' if cookies else ""
-    if state:
-        text += f',"state":{json_text(state)}'
-    return text + ',"changes":true' if changes else text
 
 
 def capture_line(capture: Capture, identity: str) -> bytes:
@@ -109,20 +97,6 @@ def capture_line(capture: Capture, identity: str) -> bytes:
 def identity_in(line: bytes) -> str:
     """Return the identity (64 hex digits) at the end of a line of ours."""
     return line[-66:-2].decode()
-
-
-def restated(line: bytes, capture: Capture, stated: Stated) -> bytes:
-    """Return `line`, which `capture_line` made of `capture`, with the state in `stated`.
-
-    Only the members of the state are replaced, which takes a tenth of the time of a new line.
-    """
-    vary, cookies, state, changes = stated
-    before = _of_states(capture.cookies, capture.state, capture.changes).encode(errors="surrogatepass")
-    lead = line[:_IDENTITY]
-    if vary != capture.vary or capture.truncated or not lead.endswith(before):
-        return capture_line(with_state(capture, stated), identity_in(line))
-    after = _of_states(cookies, state, changes).encode(errors="surrogatepass")
-    return b"%b%b%b" % (lead.removesuffix(before), after, line[_IDENTITY:])
 
 
 BROKEN = (ValueError, KeyError, TypeError, IndexError)  # raised by `to_capture` for a line that isn't ours
@@ -169,8 +143,6 @@ _TEXTS = (
     "key",
     "exact",
     "session",
-    "state",
-    "cookies",
 )
 _NEEDED = ("url", "mime", "digest", "filename", "offset", "length", "id")  # in lines of other records
 
@@ -218,9 +190,6 @@ def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
         events[1],
         get("protocol", "http/1.1"),
         tuple([(n, v) for n, v in entry["vary"]]) if "vary" in entry else (),
-        get("cookies", ""),
-        get("state", ""),
-        get("changes", False),
         (original[0], original[1], original[2]) if original else None,
         get("truncated", ""),
     )

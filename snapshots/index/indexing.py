@@ -24,7 +24,7 @@ from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
 
-VERSION = 38  # version of the lines; indexes on disk of another version are built again
+VERSION = 39  # version of the lines; indexes on disk of another version are built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`

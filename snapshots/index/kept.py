@@ -14,7 +14,6 @@ from stillweb.snapshots._os.places import BytesPlace, FilePlace, Place, chunks
 from stillweb.snapshots.identity import keys
 from stillweb.snapshots.index.blocks import Blocks, open_blocks, steps_of
 from stillweb.snapshots.index.cdxj import Index
-from stillweb.snapshots.index.changing import open_table, stamp_of, table_of
 from stillweb.snapshots.index.indexing import VERSION
 from stillweb.snapshots.notes import damage_in, from_plain, to_plain
 from stillweb.snapshots.profile import Profile
@@ -30,14 +29,12 @@ Hashes = Mapping[str, tuple[int, str]]  # size and "sha256:…" of archive files
 
 @dataclass(slots=True)
 class Built:
-    """Result of indexing a container: sorted lines, notes, profile, settings, change table and file hashes."""
+    """Result of indexing a container: sorted lines, notes, profile, settings and file hashes."""
 
     lines: list[bytes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # warnings about the records
     profile: Profile | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    # opens the table of `stillweb.snapshots.index.changing`, if there is one
-    changing: Callable[[], Index | None] = lambda: None
     hashes: Hashes = field(default_factory=dict)
 
 
@@ -136,25 +133,4 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
     for name in plain:
         container.make_plain(name)
     known = Built([], notes, Profile.from_json(profile) if profile else None, settings)
-    known.changing = lambda: _cached_table(index, f"changing 2 {INDEX_VERSION} {container.stamp}")
     return index, known
-
-
-def _cached_table(index: Index, stamp: str) -> Index | None:
-    """Return the table of `index.changing` from the cache, made if missing; None if it is damaged.
-
-    The first line of the file is the table's stamp.
-    """
-
-    def write(out: BinaryIO) -> None:
-        table = table_of(index.lines())
-        out.write(json.dumps(stamp_of(table)).encode() + b"\n" + table)
-
-    place = FilePlace(derived("changing.txt", stamp, write))
-    first, _, table = place.read(0, place.size).partition(b"\n")
-    place.close()
-    try:
-        told = json.loads(first)
-    except ValueError:
-        return None
-    return open_table(BytesPlace(table), told)

@@ -1,6 +1,6 @@
 """Captures in an SQLite database on disk, read once each, in the order in which they were recorded.
 
-They have no states. So archives with more captures than fit in memory can be imported.
+So archives with more captures than fit in memory can be imported.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class OnDisk:
 
     def take(self, part: Part) -> None:
         name = _bytes(part.name)
-        for site in part.sites.values():
-            self.add(site.lines)
+        self.add(part.listed)
         self._scratch.add(
             "INSERT INTO originals VALUES(?, ?, ?, ?, ?, ?, ?)",
             (
@@ -60,7 +59,7 @@ class OnDisk:
                 *((name, one.offset, 1, marshal.dumps(tuple(one))) for one in part.waiting),
             ),
         )
-        part.sites, part.revisits, part.waiting = {}, [], []
+        part.listed, part.revisits, part.waiting = [], [], []
         part.lines, part.offsets, part.moments = [], [], []
 
     def forget(self, name: str) -> None:
@@ -82,16 +81,12 @@ class OnDisk:
         found = self._scratch.rows("SELECT name, offset, waiting, data FROM revisits ORDER BY name, offset")
         for name, offset, waiting, data in found:
             if count >= TOGETHER or _text(name) != part.name:
-                self._add_sites(part)
+                self.add(part.listed)
                 part, count = Part(_text(name)), 0
             values: list[Any] = marshal.loads(data)
             yield offset, Waiting(*values) if waiting else answer_of(values), part
             count += 1
-        self._add_sites(part)
-
-    def _add_sites(self, part: Part) -> None:
-        for site in part.sites.values():
-            self.add(site.lines)
+        self.add(part.listed)
 
     # -- in recorded order
 

@@ -13,12 +13,8 @@ from stillweb.snapshots.dates import parse_timestamp
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.request import Headers, Request
 
-# method, URL, headers and body of a request; True if its answer surely sets no cookie
-Asked = tuple[str, str, Headers, bytes, bool]
-
 SOON = timedelta(seconds=2)  # pywb gives a revisit a new date when it writes it
 BESIDE = 8  # bytes of line breaks between two neighbouring records, at most
-SMALL_BODY = 1 << 12  # bytes of the largest request body that is kept in memory until the states are known
 
 _NO_KEY = Key("", "", "")
 
@@ -51,8 +47,8 @@ class Answer:
     identity: str = ""
     request_offset: int = -1
     request_length: int = 0
-    asked: Asked | None = None  # the request, a large body left out; None without a request record
-    whole: bool = True  # False if `asked` lacks the body, or the request has no URI
+    method: str = "GET"
+    headers: Headers = ()  # of the request
     lost: bool = False  # True if its request can't be read, so that it must not answer a plain GET
 
     @property
@@ -85,23 +81,13 @@ def identity_of(*parts: str | bytes) -> str:
     return hashlib.sha256(b"".join(b"%d:%b," % (len(p), p) for p in data)).hexdigest()
 
 
-def sets_none(head: bytes) -> bool:
-    """Return True if an HTTP head surely sets no cookie, by a search of its bytes."""
-    return head[:7] == b"HTTP/1." and head[9:12].isdigit() and b"set-cookie" not in head.lower()
-
-
 def join(answer: Answer, question: Question | None) -> Answer:
     """Set the answer's key and identity from its request, or a plain GET if `question` is None; return it."""
     if question is None:
         answer.key, block = request_key(Request("GET", answer.url)), b""
     else:
         request, answer.key, block = question.request, question.key, question.block
-        body = request.body
-        if len(body) > SMALL_BODY or not question.uri:
-            body, answer.whole = b"", False
-        # a revisit with status 304 gets its header fields from the original
-        told = answer.revisit is None or answer.status != 304
-        answer.asked = request.method, request.url, request.headers, body, told and sets_none(answer.head)
+        answer.method, answer.headers = request.method, request.headers if answer.vary else ()
         answer.request_offset, answer.request_length = question.offset, question.length
     answer.identity = identity_of(
         "capture",

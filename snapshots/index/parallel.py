@@ -17,25 +17,21 @@ from stillweb.snapshots import notes
 from stillweb.snapshots._os.forks import can_fork, run_all
 from stillweb.snapshots._os.places import FilePlace, Place, hash_place
 from stillweb.snapshots.identity.keys import Key
-from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.index.gathering import Part, Site, Waiting, gathered
+from stillweb.snapshots.index.gathering import Part, Waiting, gathered
 from stillweb.snapshots.index.indexing import find
 from stillweb.snapshots.index.pairing import Answer, Question, Surroundings, settle
 from stillweb.snapshots.index.swift_pairs import SwiftPairs
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.plain import plain_url
 from stillweb.snapshots.warc.boundaries import PIECE, boundary_after
 from stillweb.snapshots.warc.scan import NotSeekable
 
 LARGE = 1 << 24  # bytes from which spawned processes are worth their start
 FORKED = 1 << 23  # the same for forks, which copy the pages that they touch
 EACH = 4  # parts for each worker, so that all workers end at about the same time
-ANY_URL = "https://www.example.com/?page=1"
 
 _NAMES = [f.name for f in fields(Answer)]
 _ANSWER = attrgetter(*_NAMES)
-_SITE = attrgetter(*[f.name for f in fields(Site) if f.name not in ("asked", "packed")])
 _QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("request", "key")])
 
 
@@ -77,9 +73,6 @@ def scan_files(
         if of_file and hashes is not None:
             jobs.append(marshal.dumps(of_file[0].job[:4]))
         jobs += [marshal.dumps(part.job) for part in of_file]
-    if can_fork():  # load public suffixes and rules once, not in each fork
-        site_of(ANY_URL)
-        plain_url(ANY_URL)
     with closing(run_all(work, jobs, workers)) as results:
         for name, of_file in parts.items():
             if of_file and hashes is not None and (value := next(results)) is not None:
@@ -211,8 +204,7 @@ def to_plain(part: Part) -> list[Any]:
     """Return a part as values that marshal takes, in half the time of pickle."""
     return [
         part.name,
-        # requests are marshalled separately: most sites never need them
-        {name: (*_SITE(site), [marshal.dumps(site.asked)]) for name, site in part.sites.items()},
+        part.listed,
         part.lines,
         part.offsets,
         part.ids,
@@ -234,12 +226,12 @@ def to_plain(part: Part) -> list[Any]:
 def from_plain(value: list[Any]) -> Part:
     """Return the part that `to_plain` was given."""
     (
-        name, sites, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, told, profile, settings,
+        name, listed, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, told, profile, settings,
         reached, cut, around,
     ) = value  # fmt: skip
     return Part(
         name,
-        {name: _site(*values) for name, values in sites.items()},
+        listed,
         lines,
         offsets,
         ids,
@@ -256,11 +248,6 @@ def from_plain(value: list[Any]) -> Part:
         cut,
         Surroundings(*around),
     )
-
-
-def _site(*values: Any) -> Site:
-    plain, told, differing, odd, keys, lines, packed = values
-    return Site(plain, told, differing, odd, keys, lines, [], packed)
 
 
 def plain_answer(answer: Answer) -> list[Any]:

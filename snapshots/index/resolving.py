@@ -158,8 +158,7 @@ def resolve_each(
         if isinstance(revisit, Waiting):
             place = place_of(revisit.moment, revisit.digest, revisit.url)
             if place is not None:
-                line = revisit.line + place + revisit.rest
-                part.site(revisit.site).take(revisit.key, revisit.told, revisit.says, line, revisit.asked)
+                part.listed.append(revisit.line + place + revisit.rest)
                 continue
             name = part.name
         else:

@@ -33,9 +33,6 @@ class _Block(msgspec.Struct, gc=False):
     events: tuple[int, int] = (0, 0)
     protocol: str = "http/1.1"
     vary: tuple[tuple[str, str], ...] = ()
-    cookies: str = ""
-    state: str = ""
-    changes: bool = False
     truncated: str = ""
     kind: str | msgspec.UnsetType = msgspec.UNSET
 
@@ -78,9 +75,6 @@ def swift_line(line: bytes) -> Capture | None:
         events[1],
         block.protocol,
         block.vary,
-        block.cookies,
-        block.state,
-        block.changes,
         block.orig,
         block.truncated,
     )

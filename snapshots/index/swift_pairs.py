@@ -11,16 +11,12 @@ import re
 
 from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import is_plain, url_key
-from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import encode_json, json_text
-from stillweb.snapshots.index.gathering import ODD, SILENT, TELLING, Part, Waiting
+from stillweb.snapshots.index.gathering import Part, Waiting
 from stillweb.snapshots.index.head_shapes import Head, Shapes
 from stillweb.snapshots.index.indexing import media_of
-from stillweb.snapshots.index.pairing import Pairing, sets_none
+from stillweb.snapshots.index.pairing import Pairing
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.states.answers import static
-from stillweb.snapshots.states.conditions import ANY
-from stillweb.snapshots.states.plain import plain_headers, plain_url
 from stillweb.snapshots.warc import messages
 from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.warc import clean_uri, end_of_head, is_regular
@@ -30,10 +26,8 @@ REMEMBERED = 1 << 13  # entries in each cache: URLs, heads of requests and media
 _REQUEST_LINE = re.compile(rb"GET /[!-~]* HTTP/1\.[01](?=\r\n)")
 _UNDATED = UNDATED.encode()
 _MARKS = b"-T:.Z"  # bytes of a WARC-Date that a timestamp lacks
-_STILL = b',"state":"%b"' % ANY.encode()
 
-# of a URL: urlkey; canonical key; canonical and exact key as JSON members; site; True if it is plain (`plain_url`)
-Address = tuple[bytes, str, bytes, str, bool]
+Address = tuple[bytes, bytes]  # of a URL: urlkey; canonical and exact key as JSON members
 
 
 class SwiftPairs:
@@ -44,8 +38,8 @@ class SwiftPairs:
         self._shapes = Shapes()
         self._file = json_text(part.name).encode(errors="surrogatepass")
         self._addresses: dict[bytes, Address] = {}
-        self._heads: dict[bytes, tuple[Headers, bool] | None] = {}
-        self._kinds: dict[tuple[str, int], tuple[bytes, bool]] = {}
+        self._heads: dict[bytes, Headers | None] = {}
+        self._kinds: dict[str, bytes] = {}
 
     def take(self, pairing: Pairing, at: int, one: Unpacked, two: Unpacked) -> bool:
         """Return True if record `one` at offset `at` and `two` right after it are a pair, now added to the part."""
@@ -95,18 +89,17 @@ class SwiftPairs:
         ):
             return False
         at = end_of_head(answer, start)
-        fields = self._fields(data[line.end() : -4])
+        headers = self._fields(data[line.end() : -4])
         record_id = told_id.decode()
-        if at is None or at[1] > stop or fields is None or pairing.knows(asked_id.decode(), record_id):
+        if at is None or at[1] > stop or headers is None or pairing.knows(asked_id.decode(), record_id):
             return False
         head = answer[start : at[1]]
         seen = messages.glance(head)
         if seen is None or (kind == b"revisit" and seen[0] == 304):
             return False
         status, media, names = seen
-        urlkey, key, keys, site, plain = self._addresses.get(uri) or self._address(uri)
-        mime, still = self._kinds.get((media, status)) or self._kind(media, status)
-        headers, silent = fields
+        urlkey, keys = self._addresses.get(uri) or self._address(uri)
+        mime = self._kinds.get(media) or self._kind(media)
         events = events or b"0-0"
         protocol = protocol.lower() or b"http/1.1"
         timestamp = date.translate(None, _MARKS)
@@ -125,8 +118,6 @@ class SwiftPairs:
         if names:
             vary = encode_json(messages.vary_values(names, headers))
             after += b',"vary":' + vary.encode(errors="surrogatepass")
-        if still:
-            after += _STILL
         begin, _, end = events.partition(b"-")
         made = (
             b'%b %b {"url":"%b","mime":%b,"status":"%d","digest":"%b","length":"%d","offset":"%d","filename":%b'
@@ -138,27 +129,20 @@ class SwiftPairs:
         rest = b',"req":[%d,%d]%b,"session":"%b","events":[%b,%b]%b,"id":"%b"}' % (
             asked_at, asked_length, keys, session, begin, end, after, identity.encode(),
         )  # fmt: skip
-        says = SILENT
-        if not silent or not plain or 300 <= status < 400:
-            says = ODD if still else TELLING
         url, text = uri.decode(), digest.decode()
-        answered = f"{status} {text}"
-        request = ("GET", url, headers, b"", sets_none(head))
         part = self.part
         if kind == b"response":
             made += rest
             part.original(made, told_at, record_id, f"{timestamp.decode()} {url}")
-            part.site(site).take(key, answered, says, made, request)
+            part.listed.append(made)
             return True
         made += b',"type":%b,"orig":' % mime
         moment = f"{timestamp_of(of_date.decode())} {clean_uri(of_uri.decode()).partition('#')[0]}"
-        part.waiting.append(
-            Waiting(told_at, text, url, moment, made, rest, site, key, answered, says, request)
-        )
+        part.waiting.append(Waiting(told_at, text, url, moment, made, rest))
         return True
 
-    def _fields(self, lines: bytes) -> tuple[Headers, bool] | None:
-        """Return the header fields of a GET without body, and True if they show no state; None if it isn't plain."""
+    def _fields(self, lines: bytes) -> Headers | None:
+        """Return the header fields of a GET without body; None if it isn't plain."""
         if lines in self._heads:
             return self._heads[lines]
         if len(self._heads) >= REMEMBERED:
@@ -168,7 +152,7 @@ class SwiftPairs:
         found = None
         whole = at == len(block) and is_regular(block) and is_plain(Request("GET", "", headers))
         if whole:
-            found = headers, plain_headers(headers)
+            found = headers
         self._heads[lines] = found
         return found
 
@@ -179,14 +163,12 @@ class SwiftPairs:
         key = url_key(url)
         keys = b',"key":"%b","exact":"%b"' % (key.canonical.encode(), key.exact.encode())
         urlkey = key.urlkey.encode(errors="surrogatepass")
-        found = self._addresses[uri] = urlkey, key.canonical, keys, site_of(url), plain_url(url)
+        found = self._addresses[uri] = urlkey, keys
         return found
 
-    def _kind(self, media: str, status: int) -> tuple[bytes, bool]:
-        """Return the media type as JSON, and True if such an answer is `static`."""
+    def _kind(self, media: str) -> bytes:
+        """Return the media type as JSON."""
         if len(self._kinds) >= REMEMBERED:
             self._kinds.clear()
-        mime = media_of(media)
-        told = json_text(mime).encode(errors="surrogatepass")
-        found = self._kinds[media, status] = told, static("GET", mime, status)
+        found = self._kinds[media] = json_text(media_of(media)).encode(errors="surrogatepass")
         return found

@@ -1,9 +1,8 @@
 """Cutting: the part of a snapshot that a run needs, as a snapshot that answers the run in the same way.
 
-What a capture answers depends on other captures: those of the same request, among which it is chosen; those
-that changed the server's state; the record with the payload of a revisit. All states are learnt from the
-records (`stillweb.snapshots.states.state`). So a site is widened until each kept capture gets the same state
-as in the whole.
+What a capture answers depends on other captures: those of the same request, among which it is chosen; on a site
+where something may have decided between answers, all that is evidence of what did; the record with the payload
+of a revisit. All of these are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from stillweb.snapshots.operations.assembling import Assembly, Range, introducti
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.states.groups import group_prefix
-from stillweb.snapshots.states.state import assign_states
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.view import View
 
@@ -58,7 +56,7 @@ class Needs:
 class CutReport:
     """The result of a cut; pairs are what was kept and what there was.
 
-    `widened` are the sites of which more was kept so that their states stay the same.
+    `widened` are the sites of which more was kept, since it decides what they answer.
     """
 
     path: Path
@@ -88,7 +86,7 @@ class CutReport:
         ]
         if self.failures:
             lines.append(failures.failed_line(self.failures))
-        lines += [f"more of {site} is kept, so that its states stay the same" for site in self.widened]
+        lines += [f"more of {site} is kept, since it decides what the site answers" for site in self.widened]
         return "\n".join(lines)
 
 
@@ -176,38 +174,22 @@ def select(
     for capture in captures:
         if (capture.url, capture.digest) in caused or (prefixes and group_prefix(capture.url) in prefixes):
             kept[capture.place] = capture
-    return _learnt_alike(snapshot, captures, kept, progress)
-
-
-def _learnt_alike(
-    snapshot: Snapshot, captures: list[Capture], kept: dict[Place, Capture], progress: Progress | None
-) -> tuple[list[Capture], list[str]]:
-    """Widen site by site until the kept captures have the states that they have in the whole."""
     by_key: dict[str, list[Capture]] = defaultdict(list)
     by_site: dict[str, list[Capture]] = defaultdict(list)
     for capture in captures:
         by_key[capture.key].append(capture)
         by_site[site_of(capture.url)].append(capture)
-    by_place = {c.place: c for c in captures}
-    tried: dict[str, int] = defaultdict(int)
-    while True:
-        _close(kept, by_key, by_place)
-        ordered = sorted(kept.values(), key=_recorded)
-        learnt = assign_states(ordered, snapshot.read_request, snapshot.read)
-        apart = {site_of(a.url) for a, b in zip(ordered, learnt, strict=True) if a != b}
+    widened = []
+    for number, site in enumerate(sorted({site_of(c.url) for c in kept.values()}), 1):
+        evidence = snapshot.matcher().evidence(site)
+        more = [] if evidence.quiet else [c for c in by_site[site] if not evidence.still(c)]
+        if any(c.place not in kept for c in more):
+            widened.append(site)
+        kept.update((c.place, c) for c in more)
         if progress is not None:
-            progress(len(ordered), len(captures))
-        if not apart or len(kept) == len(captures):
-            return ordered, sorted(tried)
-        for site in sorted(apart):
-            tried[site] += 1
-            if tried[site] == 1:  # first only the exchanges that can write the state
-                more = [c for c in by_site[site] if c.changes or c.method not in ("GET", "HEAD")]
-            elif tried[site] == 2:
-                more = by_site[site]
-            else:
-                more = captures
-            kept.update((c.place, c) for c in more)
+            progress(number, len(by_site))
+    _close(kept, by_key, by_place)
+    return sorted(kept.values(), key=_recorded), widened
 
 
 def _close(
@@ -276,7 +258,7 @@ def _compare(kept: list[Capture], made: Snapshot, path: Path) -> None:
         return (
             capture.urlkey, capture.timestamp, capture.method, capture.status, capture.mime, capture.digest,
             capture.key, capture.exact, capture.session, capture.begin, capture.end, capture.protocol,
-            capture.vary, capture.cookies, capture.state, capture.changes,
+            capture.vary,
         )  # fmt: skip
 
     old, new = sorted(map(said, kept)), sorted(map(said, made.captures()))

@@ -1,9 +1,8 @@
 """Comparison of two snapshots: captures, views, frozen texts, profile and rules.
 
-Captures are the same if their canonical key and their state are. They have changed if their answer (status,
-payload, and the target of a redirect) has. If both snapshots hold a request with the same answers under other
-state names, only the states were learnt anew: it is counted as `restated` and is no difference for an agent.
-The same holds for a form posted with another token or password.
+Captures are the same if their canonical key is. They have changed if their answers (status, payload, and the
+target of a redirect) have. A form posted with another token or password counts as `restated`: it is no
+difference for an agent.
 
 Views and their texts are the same if their address is, or if their steps differ only in secrets: the
 pseudonym of a password is part of an address, and each recording has its own.
@@ -40,7 +39,7 @@ Answer = tuple[int, str]  # status, payload digest (for a redirect followed by i
 
 @dataclass(frozen=True, slots=True)
 class CaptureChange:
-    """A request that only one snapshot answers in this state, or that they answer differently.
+    """A request that only one snapshot answers, or that they answer differently.
 
     `before` and `after` are the different answers (status, payload digest); `text` is the unified diff of
     their frozen texts, "" if there is none to show. `same_text` is True if both have a text and it is the
@@ -50,7 +49,6 @@ class CaptureChange:
     kind: str
     method: str
     url: str
-    state: str
     before: tuple[Answer, ...]
     after: tuple[Answer, ...]
     text: str = ""
@@ -103,7 +101,7 @@ class Diff:
 
     @property
     def same(self) -> bool:
-        """Return True if both answer alike: nothing but the names of states differs."""
+        """Return True if both answer alike: nothing but tokens in forms differs."""
         differs = self.captures or self.failures or self.views or self.texts or self.profile or self.rules
         return not differs
 
@@ -153,13 +151,13 @@ def counts(text: str) -> tuple[int, int]:
 
 
 class _Side:
-    """The captures of one snapshot, by request and state."""
+    """The captures of one snapshot, by request."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.groups: dict[tuple[str, str], list[Capture]] = defaultdict(list)
+        self.groups: dict[str, list[Capture]] = defaultdict(list)
         for capture in snapshot.captures():
-            self.groups[capture.key, capture.state].append(capture)
+            self.groups[capture.key].append(capture)
         self.algorithms = {
             c.digest.partition(":")[0] for members in self.groups.values() for c in members if c.digest
         }
@@ -193,45 +191,26 @@ def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
         before, after = old.groups.pop(key), new.groups.pop(key)
         answers = old.answers(before, anew), new.answers(after, anew)
         if answers[0] != answers[1]:
-            found.append(
-                _change(CHANGED, before[0], key[1], *answers, before, *_text_of(a, before, b, after))
-            )
-    restated = _match_by_answer(old, new, anew)
+            found.append(_change(CHANGED, before[0], *answers, before, *_text_of(a, before, b, after)))
+    restated = 0
     for was, now in same_forms(a, old.groups, b, new.groups):
         before, after = old.groups.pop(was), new.groups.pop(now)
         answers = old.answers(before, anew), new.answers(after, anew)
         if answers[0] == answers[1]:
             restated += 1
         else:
-            found.append(
-                _change(CHANGED, before[0], was[1], *answers, before, *_text_of(a, before, b, after))
-            )
-    for key, members in old.groups.items():
-        found.append(_change(REMOVED, members[0], key[1], old.answers(members, anew), (), members))
-    for key, members in new.groups.items():
-        found.append(_change(ADDED, members[0], key[1], (), new.answers(members, anew), ()))
-    found.sort(key=lambda c: (c.url, c.method, c.state, c.kind, c.before, c.after))
+            found.append(_change(CHANGED, before[0], *answers, before, *_text_of(a, before, b, after)))
+    for members in old.groups.values():
+        found.append(_change(REMOVED, members[0], old.answers(members, anew), (), members))
+    for members in new.groups.values():
+        found.append(_change(ADDED, members[0], (), new.answers(members, anew), ()))
+    found.sort(key=lambda c: (c.url, c.method, c.kind, c.before, c.after))
     return found, restated
-
-
-def _match_by_answer(old: _Side, new: _Side, anew: bool) -> int:
-    """Remove request groups with equal answers whose states only have other names; return their number."""
-    named: dict[tuple[str, tuple[Answer, ...]], list[tuple[str, str]]] = defaultdict(list)
-    for key in sorted(new.groups):
-        named[key[0], new.answers(new.groups[key], anew)].append(key)
-    matched = 0
-    for key in sorted(old.groups):
-        rivals = named.get((key[0], old.answers(old.groups[key], anew)))
-        if rivals:
-            del old.groups[key], new.groups[rivals.pop(0)]
-            matched += 1
-    return matched
 
 
 def _change(
     kind: str,
     capture: Capture,
-    state: str,
     before: tuple[Answer, ...],
     after: tuple[Answer, ...],
     places: Iterable[Capture],
@@ -239,7 +218,7 @@ def _change(
     same_text: bool = False,
 ) -> CaptureChange:
     at = tuple(sorted(c.place for c in places))
-    return CaptureChange(kind, capture.method, capture.url, state, before, after, text, same_text, at)
+    return CaptureChange(kind, capture.method, capture.url, before, after, text, same_text, at)
 
 
 def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Capture]) -> tuple[str, bool]:

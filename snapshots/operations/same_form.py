@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.snapshot import Snapshot
 
-Group = tuple[str, str]  # key and state of captures
+Group = str  # key of captures
 Form = tuple[str, str, tuple[tuple[str, str], ...]]
 
 

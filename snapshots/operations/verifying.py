@@ -27,7 +27,6 @@ from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.index import build
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.cdxj import BROKEN, parse_line
-from stillweb.snapshots.index.changing import table_of
 from stillweb.snapshots.index.gathering import Part, gathered
 from stillweb.snapshots.index.indexing import find
 from stillweb.snapshots.index.kept import Built
@@ -39,7 +38,7 @@ from stillweb.snapshots.operations.zip_entries import faults_of
 from stillweb.snapshots.operations.zipnum import plain_lines
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.container import CHANGING, DIGEST, INDEX, PACKAGE, STEPS, Container
+from stillweb.snapshots.warc.container import DIGEST, INDEX, PACKAGE, STEPS, Container
 from stillweb.snapshots.warc.digests import algorithm_of, same_digest
 from stillweb.snapshots.warc.reading import Archives, open_block
 from stillweb.snapshots.warc.scan import Damage, NotSeekable, Scanned
@@ -320,9 +319,6 @@ class _Check:
                 )
         for name, offset in wanted:
             self.found("index", name, int(offset), "the record is not in the index")
-        table = self.container.member(CHANGING)
-        if table is not None and table != table_of(built.lines):
-            self.found("index", CHANGING, -1, "is not made from these records; rebuild it: stillweb index")
         steps = self.container.member(STEPS) if "steps" in self.container.own["index"] else None
         if steps is not None and steps != steps_of(place):
             self.found("index", STEPS, -1, "is not made from this index; rebuild it: stillweb index")

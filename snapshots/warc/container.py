@@ -26,7 +26,6 @@ from stillweb.snapshots.warc.boundaries import PIECE
 
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"
-CHANGING = "indexes/changing.txt"
 STEPS = "indexes/steps.txt"
 PAGES = "pages/pages.jsonl"
 PACKAGE = "datapackage.json"
@@ -58,7 +57,6 @@ class IndexStamp(msgspec.Struct):
     bytes: int
     crc32: int
     archives: dict[str, int]
-    changing: dict[str, int] = {}
     steps: dict[str, int] | None = None
 
 

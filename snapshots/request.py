@@ -11,6 +11,10 @@ Headers = tuple[tuple[str, str], ...]
 CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
 CONDITIONAL = ("range", "if-range", *CONDITIONS)
 _CONDITIONAL = frozenset(CONDITIONAL)
+# Methods that only read (RFC 9110, 9.2.1; QUERY, and those of WebDAV)
+SAFE_METHODS = frozenset(
+    {"GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "SEARCH", "PROPFIND", "REPORT", "CONNECT"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def seal(
     progress: SealProgress | None = None,
     workers: int | None = None,
 ) -> SealReport:
-    """Freeze the texts, check the rules, write the index and pack the directory into a `.wacz`.
+    """Freeze the texts, write the index and pack the directory into a `.wacz`.
 
     `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
@@ -105,7 +105,6 @@ def seal(
     from stillweb.snapshots.identity.rules import builtin
     from stillweb.snapshots.operations import late
     from stillweb.snapshots.snapshot import Snapshot
-    from stillweb.snapshots.states.groups import check_rules
     from stillweb.snapshots.text.freezing import freeze
     from stillweb.snapshots.writer import Writer
 
@@ -139,8 +138,7 @@ def seal(
                 frozen = freeze(recorded, writer, workers=workers, progress=progress)
                 report.frozen, report.warnings = frozen.texts, [f"{a}: {w}" for a, w in frozen.warnings]
                 report.missing = [f"{a}: {w}" for a, w in frozen.missing]
-            rules = check_rules(recorded.captures(), recorded.read_request, recorded.read, builtin())
-        writer.rules = rules.to_json()
+        writer.rules = builtin().to_json()
     with Snapshot.open(root) as snapshot:
         report.id = snapshot.id
         report.rules = snapshot.rules.to_json()

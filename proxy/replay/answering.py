@@ -38,8 +38,7 @@ from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:

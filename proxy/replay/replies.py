@@ -11,8 +11,8 @@ from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.sessions import followed_by
+from stillweb.snapshots.identity.cookies import logins_of
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.states.slots import logins_of
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.responses import Answer

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from stillweb.proxy.net.conversations import Player, Said
 from stillweb.proxy.net.whose import Secrets, found_at
 from stillweb.proxy.replay.misses import body_entry, masked_url
+from stillweb.snapshots.evidence.equality import LIMIT
+from stillweb.snapshots.evidence.issued import shown_in, text_of
 from stillweb.snapshots.evidence.spoken import STRAYED
 from stillweb.snapshots.identity.numbering import named, plain
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.answers import LIMIT
-from stillweb.snapshots.states.issued import shown_in, text_of
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.answering import Answerer

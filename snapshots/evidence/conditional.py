@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from stillweb.snapshots.capture import PARTIAL, Capture, layer_of
 from stillweb.snapshots.evidence.peeking import Part
-from stillweb.snapshots.evidence.preconditions import judge, preconditions_of
+from stillweb.snapshots.evidence.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.evidence.situation import Situation
-from stillweb.snapshots.request import CONDITIONAL, CONDITIONS
-from stillweb.snapshots.states.fitting import FITS, UNSURE
-from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS
 
 
 def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.situation import Situation
 from stillweb.snapshots.evidence.varying import ORIGIN, asked_of
+from stillweb.snapshots.http.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
 from stillweb.snapshots.http.fragments import fragment_fields
+from stillweb.snapshots.http.static import static_mime
+from stillweb.snapshots.identity.header_fields import ACCEPT
 from stillweb.snapshots.request import Headers
-from stillweb.snapshots.states.acceptance import accepts, first_kind, may_be_chosen, tolerates, usual
-from stillweb.snapshots.states.answers import static_mime
-from stillweb.snapshots.states.header_fields import ACCEPT
 
 Doubt = Callable[[Capture, list[Capture], Situation], bool]
 

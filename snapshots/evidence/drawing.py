@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.evidence.group import Group
+from stillweb.snapshots.evidence.issued import text_of
+from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.identity.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.answers import static_mime
-from stillweb.snapshots.states.groups import Group
-from stillweb.snapshots.states.issued import text_of
 
 RULE = "visit-id"
 CREATED = 201

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import pairwise
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import ASSET, mix
-from stillweb.snapshots.states.answers import by_head, said
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.secrets.redact import TEXTUAL
 
 # Fields that tell when an answer was made, or how it was carried.
 _UNCOUNTED = """
@@ -65,3 +70,146 @@ class Equality:
                 found = mix(capture.status, capture.digest, capture.place)
             self._labels[capture.place] = found
         return found
+
+
+# What an answer says, without what is new at every visit and means nothing
+
+LIMIT = 1 << 21  # bytes of a body that are compared; beyond that the digest decides
+OFTEN = 1 << 15  # bytes of a body whose comparable form is remembered
+
+# Strict on purpose: taking "SalesReport2012Q3" for a random value would call two answers the same that are not.
+_DRAWN = re.compile(
+    r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?"
+    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+    r"|(?<![0-9A-Za-z])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{24,128}(?![0-9A-Za-z])"
+    r"|(?<![A-Za-z0-9_\-+/=])[A-Za-z0-9_\-+/=]{22,512}(?![A-Za-z0-9_\-+/=])"
+)
+_HINT = r"(?:csrf|xsrf|nonce|authenticity[-_]?token|requestverificationtoken|__eventvalidation|__viewstate)"
+_TOKEN_FIELDS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        _HINT + r"""[^<>]{0,80}?\s(?:value|content)=["']([^"'<>]{4,})["']""",
+        r"""(?:value|content)=["']([^"'<>]{4,})["'][^<>]{0,80}?name=["'][^"'<>]{0,40}?""" + _HINT,
+        _HINT + r"""[\w-]{0,20}["']?\s*[:=]\s*["']([^"'<>]{4,})["']""",
+    )
+)
+
+
+def by_head(capture: Capture) -> bool:
+    """Whether what an answer says is in its head: where a redirect leads, of which bytes a HEAD or 304 speaks."""
+    return 300 <= capture.status < 400 or capture.method == "HEAD"
+
+
+def spoken_of(capture: Capture, response: Response) -> str:
+    """The bytes that an answer speaks of without sending them (HEAD, 304): their tag or date, and length."""
+    if capture.method != "HEAD" and capture.status != 304:
+        return ""
+    tag = response.header("etag")
+    if tag is None and (date := response.header("last-modified")) != response.header("date"):
+        tag = date  # if both are the same, it was made as it was asked for, which says nothing
+    length = response.header("content-length") if capture.status != 304 else None
+    return f"{(tag or '').strip().removeprefix('W/')} {length or ''}"
+
+
+def said_by(capture: Capture, response: Response, issued: Iterable[str] = ()) -> str:
+    """As `said`, of the answer of a capture, which may be one without a body."""
+    told = said(response, issued)
+    of = spoken_of(capture, response)
+    return f"{told} {of}" if of else told
+
+
+def said(response: Response, issued: Iterable[str] = ()) -> str:
+    """A hex digest of what an answer says; `issued` are values of the session to be left out."""
+    media = (response.header("content-type") or "").partition(";")[0].strip().lower()
+    location = _plain(response.header("location") or "", issued)
+    body: bytes = response.body
+    if body and len(body) <= LIMIT and (not media or TEXTUAL.search(media)):
+        encoding = response.header("content-encoding")
+        if len(body) <= OFTEN and not any(issued):
+            body = _compared_often(body, encoding)
+        else:
+            body = _compared(body, encoding, issued)
+    if 300 <= response.status < 400 and location:
+        body = b""  # nobody reads the page of a redirect
+    head = f"{response.status}\n{location}\n".encode("utf-8", "surrogateescape")
+    return hashlib.sha256(head + body).hexdigest()
+
+
+def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> bytes:
+    """What of a text is compared."""
+    try:
+        text = decode(body, encoding, limit=LIMIT).decode("utf-8", "surrogateescape")
+    except EncodingProblem:
+        return body  # not what its header says: as it is
+    return _plain(text, issued).encode("utf-8", "surrogateescape")
+
+
+_compared_often = lru_cache(maxsize=256)(_compared)  # sites answer many requests with the same page
+
+
+def _plain(text: str, issued: Iterable[str]) -> str:
+    for value in issued:
+        if value in text:
+            text = text.replace(value, "~")
+    if _hinted(text):
+        for pattern in _TOKEN_FIELDS:
+            text = pattern.sub(_field_blanked, text)
+    return _drawn_blanked(text)
+
+
+def _hinted(text: str) -> bool:
+    """Whether a text may have a field of a token's name; looking for words is quicker than for a pattern."""
+    low = text.lower()
+    return any(word in low for word in _HINT_WORDS) or (
+        not text.isascii() and any(letter in text for letter in _ODD_CASES) and bool(_HINTED.search(text))
+    )
+
+
+def _drawn_blanked(text: str) -> str:
+    """`_DRAWN.sub(_drawn, text)`, tried only where a run of its characters is long enough: quicker by far."""
+    flat = text.encode("latin-1", "replace").translate(_IN_RUN)  # a byte a character
+    at = flat.find(_SHORTEST_RUN)
+    if at < 0:
+        return text
+    parts: list[str] = []
+    done = 0
+    while at >= 0:
+        end = flat.find(b" ", at)
+        end = len(text) if end < 0 else end
+        for match in _DRAWN.finditer(text, at, end + 1):  # it looks at the character after the run, too
+            parts += text[done : match.start()], _drawn(match)
+            done = match.end()
+        at = flat.find(_SHORTEST_RUN, end)
+    return "".join((*parts, text[done:]))
+
+
+def _field_blanked(match: re.Match[str]) -> str:
+    start, end = match.start(1) - match.start(), match.end(1) - match.start()
+    return match[0][:start] + "~" + match[0][end:]
+
+
+def _drawn(match: re.Match[str]) -> str:
+    run = match[0]
+    if run.startswith("stillweb-secret-") or _HEX.fullmatch(run):
+        return "~"
+    kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else 3 for c in run]
+    changes = sum(a != b for a, b in pairwise(kinds))
+    return "~" if changes * 2 >= len(run) and len(set(kinds) - {3}) == 3 else run
+
+
+_HINTED = re.compile(_HINT, re.IGNORECASE)
+_HINT_WORDS = (
+    "csrf",
+    "xsrf",
+    "nonce",
+    "authenticity",
+    "requestverificationtoken",
+    "__eventvalidation",
+    "__viewstate",
+)
+_ODD_CASES = "\u017f\u0130\u0131\u212a"  # letters that a pattern takes for s, i and k whatever their case
+_IN_RUN = bytes(
+    0x61 if chr(c).isascii() and (chr(c).isalnum() or chr(c) in "_-+/=") else 0x20 for c in range(256)
+)
+_SHORTEST_RUN = b"a" * 22  # of all alternatives of _DRAWN
+_HEX = re.compile(r"[0-9a-fA-F-]+")

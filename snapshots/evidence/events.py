@@ -14,12 +14,14 @@ from stillweb.snapshots.capture import PARTIAL
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
-from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.operations import operations_of
-from stillweb.snapshots.states.slots import SAFE_METHODS, field_names
+from stillweb.snapshots.identity.operations import operations_of
+from stillweb.snapshots.request import SAFE_METHODS, Request
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")
+_ACTION = re.compile(
+    r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
+)
 Parameters = tuple[tuple[str, str], ...]
 
 
@@ -103,6 +105,26 @@ def event_of(
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(v for _, v in values)
     return Event(name, kind, mix(key, conditions_of(request, status)), values, shown, said, status)
+
+
+def field_names(parsed: Parsed) -> tuple[str, ...]:
+    """The names of what a request says, with the values of those that name an action; sorted."""
+    names = set()
+    for pair in parsed.query or ():
+        name, _, value = pair.partition("=")
+        names.add(f"{name}={value}" if _ACTION.match(name) else name)
+    body = parsed.body
+    if body.kind == FORM:
+        for item in body.value:
+            name = item.name.decode("utf-8", "replace")
+            names.add(f"{name}={item.value.decode('utf-8', 'replace')[:60]}" if _ACTION.match(name) else name)
+    elif body.kind == MULTIPART:
+        names.update(part.name for part in body.value)
+    elif body.kind == JSON and isinstance(body.value, dict):
+        for name, value in body.value.items():
+            said = isinstance(value, str) and (_ACTION.match(name) or name == "operationName")
+            names.add(f"{name}={value[:60]}" if said else name)
+    return tuple(sorted(names))
 
 
 def conditions_of(request: Request, status: int = 0) -> tuple[str | None, ...]:

@@ -12,10 +12,9 @@ import ada_url
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import TUNNEL, Failure
 from stillweb.snapshots.identity.keys import Key, request_key, split_url
-from stillweb.snapshots.identity.rules import joining
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.groups import Group
 from stillweb.snapshots.words import counted
 
 REMEMBERED = 1 << 11  # addresses
@@ -48,11 +47,11 @@ class Failed(NamedTuple):
 
 
 class Failing:
-    """Finds it; `group` gives the captures of a path, with the rules in force there."""
+    """Finds failures of requests; `issued` tells where a request holds values that its site gave out."""
 
-    def __init__(self, snapshot: Store, group: Callable[[str], Group]) -> None:
+    def __init__(self, snapshot: Store, rules: RuleSet, issued: Callable[[Request], Issued]) -> None:
         self._snapshot = snapshot
-        self._group = group
+        self._rules, self._issued = rules, issued
         self._at: dict[str, tuple[Failure, ...]] = {}
         self._captured: dict[str, bool] = {}
 
@@ -84,8 +83,7 @@ class Failing:
         same = _plainest(f for f in known if f.key == key.canonical)
         if same is not None or level < 3:  # rules
             return same
-        group = self._group(request.url)
-        rules, issued = group.rules(request.method), group.issued(request.method)
+        rules, issued = self._rules.rules, self._issued(request) if kept else NOTHING
         return _plainest(f for f in kept if joining(request, f.request, rules, issued) is not None)
 
     def _of(self, address: str) -> tuple[Failure, ...]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.dates import seconds_of
-from stillweb.snapshots.identity.keys import split_url
+from stillweb.snapshots.evidence.group import Group
+from stillweb.snapshots.http.static import static_mime
+from stillweb.snapshots.identity.keys import group_prefix, split_url
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.answers import static_mime
-from stillweb.snapshots.states.groups import Group, group_prefix
 
 if TYPE_CHECKING:
     from stillweb.snapshots.evidence.sessions import Followed

@@ -9,12 +9,13 @@ from typing import Protocol
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.failing import Failed
+from stillweb.snapshots.evidence.group import Group
 from stillweb.snapshots.evidence.peeking import Peek
 from stillweb.snapshots.evidence.sessions import Session
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.identity.rules import Issued
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.groups import Group
 
 MISS = "miss"
 HANGS = "hangs"
@@ -44,6 +45,7 @@ class Explainer(Protocol):
     @property
     def peek(self) -> Peek: ...
     def group(self, url: str, /) -> Group: ...
+    def issued(self, request: Request, /) -> Issued: ...
     def around(self, start: str, /) -> Iterator[Capture]: ...
     def nearest(self, lookup: Lookup, /) -> list[Near]: ...
     def note(self, session: Session, request: Request, capture: Capture, /) -> None: ...

@@ -17,11 +17,13 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED, SURE, drawing
 from stillweb.snapshots.evidence.conditional import same_conditions, same_preconditions, whole_or_asked
 from stillweb.snapshots.evidence.doubts import DOUBTS
-from stillweb.snapshots.evidence.equality import Equality, label_of
+from stillweb.snapshots.evidence.equality import LIMIT, Equality, label_of
 from stillweb.snapshots.evidence.events import Event, History, event_of
 from stillweb.snapshots.evidence.explain import grounds
 from stillweb.snapshots.evidence.failing import Failing
+from stillweb.snapshots.evidence.group import Group, drawn_anew
 from stillweb.snapshots.evidence.hanging import Hanging, hangs
+from stillweb.snapshots.evidence.issued import find_issued, shown_in, text_of
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Rival
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
 from stillweb.snapshots.evidence.parts import (
@@ -44,20 +46,28 @@ from stillweb.snapshots.evidence.recognising import (
 from stillweb.snapshots.evidence.sessions import REMEMBERED, Past, Session
 from stillweb.snapshots.evidence.situation import Situation
 from stillweb.snapshots.evidence.spoken import Spoken
+from stillweb.snapshots.http.acceptance import accepts
+from stillweb.snapshots.http.static import static, static_mime
 from stillweb.snapshots.identity.accepting import LEVELS, Accept
+from stillweb.snapshots.identity.header_fields import SILENT, bearing
 from stillweb.snapshots.identity.irrelevant import irrelevant
-from stillweb.snapshots.identity.keys import Key, digest, is_plain, opens_socket, request_key, url_key
-from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, reduced
+from stillweb.snapshots.identity.keys import (
+    Key,
+    Parsed,
+    digest,
+    group_prefix,
+    is_plain,
+    opens_socket,
+    parse,
+    request_key,
+    split_url,
+    url_key,
+)
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, surt
-from stillweb.snapshots.request import Request
+from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
-from stillweb.snapshots.states.acceptance import accepts
-from stillweb.snapshots.states.answers import LIMIT, static, static_mime
-from stillweb.snapshots.states.groups import Group, drawn_anew, group_prefix
-from stillweb.snapshots.states.issued import shown_in, text_of
-from stillweb.snapshots.states.senders import SILENT, bearing
-from stillweb.snapshots.states.slots import SAFE_METHODS
 from stillweb.snapshots.warc.messages import set_cookies
 
 HOT = 1 << 15  # decisions remembered
@@ -76,7 +86,6 @@ class Store(Protocol):
     @property
     def rules(self) -> RuleSet: ...
     def captures(self) -> Iterator[Capture]: ...
-    def changing(self, site: str | None = None, /) -> Iterator[Capture]: ...
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
     def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
     def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
@@ -119,6 +128,7 @@ class SiteEvidence:
                 self.files[c.key].append(c)
         found = [c for c in found if c.key not in self._still]
         self.quiet = not varied and not matcher.spoken.on(site) and not any(map(_tells, found))
+        self.issued = self._find_issued(found)
         given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
@@ -161,6 +171,25 @@ class SiteEvidence:
             keep_cookies(given[session], head, asked)
         self.model = Model(recorded, remembers=not self.quiet)
 
+    def known_issued(self, request: Request) -> Issued:
+        """Return the places in which the recording shows values that the site gave out to be sent back once."""
+        if request.method in SAFE_METHODS or not self.issued:
+            return NOTHING
+        return self.issued.get(path_of(request.method, split_url(request.url)[0]), NOTHING)
+
+    def _find_issued(self, found: list[Capture]) -> dict[str, frozenset[str]]:
+        """Return the places of values that the site gave out, by method and path."""
+        store = self._matcher.snapshot
+        sessions: dict[tuple[int, str], list[tuple[Capture, Parsed | None]]] = defaultdict(list)
+        told = False
+        for c in found:
+            parsed = None
+            if c.method not in SAFE_METHODS and (request := _readable(store, c)) is not None:
+                parsed = parse(request)
+                told = True
+            sessions[layer_of(c.filename), c.session].append((c, parsed))
+        return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1)) if told else {}
+
     def still(self, capture: Capture) -> bool:
         """Return True for a file that stays as it is."""
         return capture.key in self._still
@@ -199,7 +228,7 @@ class SiteEvidence:
         issued: Issued = NOTHING
         named: list[str] = []
         if request.method not in SAFE_METHODS:
-            issued, named = issued_in(request, self._matcher.group(request.url).issued(request.method))
+            issued, named = issued_in(request, self.known_issued(request))
         own = not named or self._matcher.gave(served, named)
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=own, stored=stored)
         if normal in self.moments:
@@ -292,7 +321,7 @@ class Matcher:
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._sites: dict[str, SiteEvidence] = {}
         self.peek = Peek(snapshot.read_request, snapshot.head)
-        self.failing = Failing(snapshot, self.group)
+        self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
         self.hanging = Hanging(self.group, self.spoken.writes, snapshot.failures)
         self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)
@@ -542,8 +571,7 @@ class Matcher:
 
     def _rule(self, request: Request, capture: Capture) -> str | None:
         """Return the rules that join a request with a capture; None where none do."""
-        group = self.group(request.url)
-        issued = issued_in(request, group.issued(request.method))[0]
+        group, issued = self.group(request.url), self.issued(request)
         rule = joining(request, group.request(capture), self.rules.rules, issued)
         return "irrelevant" if rule is None and irrelevant(request) else rule
 
@@ -586,6 +614,10 @@ class Matcher:
         rule = self._rule(request, turn.capture)
         return (turn, rule) if rule else (None, None)  # sealed when there was no rule that leaves `t` out
 
+    def issued(self, request: Request) -> Issued:
+        """Return where a request holds values that its site gave out."""
+        return issued_in(request, self.evidence(site_of(request.url)).known_issued(request))[0]
+
     # Candidates
 
     def _key(self, url: str) -> Key:
@@ -610,7 +642,7 @@ class Matcher:
             captures = {c.place: c for c in self.snapshot.candidates(prefix)}
             for mark in "?;":
                 captures.update((c.place, c) for c in self.snapshot.prefix(prefix + mark))
-            found = Group(captures.values(), self.rules, self.snapshot.read_request, self.snapshot.read)
+            found = Group(captures.values(), self.snapshot.read_request)
             self._groups[prefix] = found
             if len(self._groups) > GROUPS:
                 self._groups.popitem(last=False)
@@ -627,7 +659,7 @@ class Matcher:
     def twins(self, request: Request) -> list[Capture]:
         """Return the captures that differ from a request in nothing but secrets and what rules leave out."""
         group = self.group(request.url)
-        known = group.issued(request.method)
+        known = self.evidence(site_of(request.url)).known_issued(request)
 
         def left(one: Request, stored: bool) -> str:
             return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))

@@ -12,20 +12,19 @@ from typing import Any, AnyStr
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.issued import named_values
 from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
 from stillweb.snapshots.evidence.peeking import Place
-from stillweb.snapshots.evidence.preconditions import FIELDS, REFUSED, judge, preconditions_of
+from stillweb.snapshots.evidence.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.evidence.recognising import other_secrets
 from stillweb.snapshots.evidence.varying import Fields, asked_of, counted, other_value
 from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
+from stillweb.snapshots.identity.cookies import CREDENTIALS
 from stillweb.snapshots.identity.keys import Parsed, parse
 from stillweb.snapshots.identity.rules import builtin, joining
 from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.request import Request
+from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field, secret_header
-from stillweb.snapshots.states.fitting import FAILS
-from stillweb.snapshots.states.issued import named_values
-from stillweb.snapshots.states.slots import CREDENTIALS, SAFE_METHODS
 from stillweb.snapshots.words import counted as _counted
 
 FEW = 3
@@ -116,7 +115,7 @@ def nearest(lookup: Lookup) -> list[Near]:
             named = _cut(differs)
             recorded = stored(capture)
             if differs and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
-                rule = joining(request, recorded, builtin().rules, group.issued(request.method), tries=TRIES)
+                rule = joining(request, recorded, builtin().rules, matcher.issued(request), tries=TRIES)
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
             seen.add((capture.key, tuple(differs)))

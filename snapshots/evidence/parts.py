@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from stillweb.snapshots.evidence.issued import named_values, token_like
 from stillweb.snapshots.evidence.priors import of_part
+from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.fragments import fragment_fields
+from stillweb.snapshots.identity.cookies import MADE_ANEW, cookies_of, credentials_of, is_session
+from stillweb.snapshots.identity.header_fields import counting, is_token, own_name, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.keys import digest, is_plain, parse
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.acceptance import first_kind
-from stillweb.snapshots.states.header_fields import counting, is_token, own_name, own_of
-from stillweb.snapshots.states.issued import named_values, token_like
-from stillweb.snapshots.states.slots import MADE_ANEW, cookies_of, credentials_of, is_session
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client

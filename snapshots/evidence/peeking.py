@@ -10,8 +10,8 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.dates import not_after
 from stillweb.snapshots.evidence.preconditions import Preconditions, preconditions_of
 from stillweb.snapshots.http.spans import inside, is_whole, recorded_span
+from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.states.slots import cookies_of
 from stillweb.snapshots.warc.messages import set_cookies
 
 REMEMBERED = 1 << 15

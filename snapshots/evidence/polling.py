@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.group import Group
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.groups import Group
 
 TRANSPORT = "transport="  # in the address of each request
 POLLING = "polling"

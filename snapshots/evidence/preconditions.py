@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from stillweb.snapshots.dates import not_after
 from stillweb.snapshots.request import Headers
-from stillweb.snapshots.states.fitting import FAILS, FITS, UNSURE
+
+FAILS, UNSURE, FITS = 0, 1, 2  # what a capture is for a request
 
 FIELDS = ("if-match", "if-none-match", "if-unmodified-since")
 REFUSED = frozenset({409, 412, 428})  # what a server says to a condition, or to a write that comes without

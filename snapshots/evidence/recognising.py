@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.issued import named_values
 from stillweb.snapshots.evidence.varying import ANYTHING
+from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, logins_of
+from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
 from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
-from stillweb.snapshots.states.header_fields import PRESENT, is_secret, own_of
-from stillweb.snapshots.states.issued import named_values
-from stillweb.snapshots.states.senders import bearing
-from stillweb.snapshots.states.slots import CREDENTIALS, cookies_of, logins_of
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
 _TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)

@@ -12,8 +12,7 @@ from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.polling import POLLING, channel_of
 from stillweb.snapshots.http.fragments import asks_for_page
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.request import SAFE_METHODS, Request
 
 if TYPE_CHECKING:
     from stillweb.snapshots.evidence.recognising import Recogniser

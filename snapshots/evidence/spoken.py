@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Protocol
 
 from stillweb.snapshots.capture import Capture
@@ -16,8 +17,7 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.states.conditions import short
-from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.request import SAFE_METHODS
 
 STRAYED = "?"  # said by a client that nobody recorded saying it
 # Signs of life, and what is said to a protocol alone ("40", "2probe"): how many there are, time decides.
@@ -41,7 +41,11 @@ class Source(Protocol):
 def word(entry: Mapping[str, Any]) -> str:
     """A stored message as it is counted; "" for one that says nothing."""
     text = str(entry.get("text", entry.get("base64", "")))
-    return "" if "text" in entry and _LIFE.fullmatch(text) else short(text)
+    return (
+        ""
+        if "text" in entry and _LIFE.fullmatch(text)
+        else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    )
 
 
 class Spoken:

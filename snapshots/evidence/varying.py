@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.peeking import Peek
+from stillweb.snapshots.identity.cookies import CREDENTIALS, MADE_ANEW, credentials_of
+from stillweb.snapshots.identity.header_fields import PRESENT
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.states.evidence import vary_of
-from stillweb.snapshots.states.header_fields import PRESENT
-from stillweb.snapshots.states.slots import CREDENTIALS, MADE_ANEW, credentials_of
 
 Fields = tuple[tuple[str, str], ...]  # names in lower case and values, "" where a request has none
 ORIGIN = "origin"
 ANYTHING = "*"  # of a Vary that names no field: more than requests say decides
+# Vary on these tells nothing that the session's past doesn't tell better, or would part a client from itself.
+NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-authorization", "*"})
+
+
+def vary_of(capture: Capture) -> Fields:
+    """Return the fields of Vary that may decide, with their values."""
+    return tuple((n, v) for n, v in capture.vary if n not in NEVER_VARY)
 
 
 def counted(captures: Sequence[Capture], request: Request, peek: Peek) -> list[Fields]:

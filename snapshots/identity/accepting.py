@@ -28,6 +28,6 @@ class Accept:
 
 
 def check_accept(text: str) -> str:
-    """The text, if it is one that `accept` may be. UsageError otherwise."""
+    """Return the text if `accept` may be it; else raise UsageError."""
     Accept.read(text)
     return text

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import ada_url
 
 from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body
-from stillweb.snapshots.identity.urlkeys import IPV4, PORT, request_urlkey, surt
+from stillweb.snapshots.identity.urlkeys import IPV4, PORT, path_prefix, request_urlkey, surt
 from stillweb.snapshots.request import Request
 
 VERSION = 1
@@ -209,3 +209,8 @@ def parsed_key(request: Request) -> Key:
     url = parsed.url if parsed.query is None else f"{parsed.url}?{'&'.join(sorted(parsed.query))}"
     urlkey = request_urlkey(parsed.method, url, parsed.body, request.body)
     return Key(digest(parsed), exact_digest(request, parsed), urlkey)
+
+
+def group_prefix(url: str) -> str:
+    """Return the index key that all captures of a path begin with: without query and `;` parameters."""
+    return path_prefix(split_url(url)[0].partition(";")[0])

@@ -21,17 +21,17 @@ _ANY = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-
 
 
 def ids_in(said: Said) -> list[str]:
-    """The ids in a message, in order."""
+    """Return the ids in a message, in order."""
     return [match[0] for match in DRAWN.finditer(_text(said))]
 
 
 def named(text: str) -> set[str]:
-    """The ids that a text holds, wherever they stand (`\\u0022` may come before one), as `plain` writes them."""
+    """Return the ids that a text holds, wherever they stand (`\\u0022` may come before one), as `plain` writes them."""
     return {plain(match[0]) for match in _ANY.finditer(text)}
 
 
 def plain(one: str) -> str:
-    """An id without its hyphens, in lower case."""
+    """Return an id without its hyphens, in lower case."""
     return one.replace("-", "").lower()
 
 
@@ -40,7 +40,7 @@ def renumbered(said: str, ids: Mapping[str, str]) -> str: ...
 @overload
 def renumbered(said: bytes, ids: Mapping[str, str]) -> bytes: ...
 def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
-    """A message with some ids replaced by others of the same length."""
+    """Return a message with some ids replaced by others of the same length."""
     if not ids:
         return said
     text = DRAWN.sub(lambda match: ids.get(match[0], match[0]), _text(said))
@@ -48,7 +48,7 @@ def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
 
 
 def drawn_apart(stored: Said, said: Said, given: Callable[[str], bool]) -> dict[str, str] | None:
-    """The ids of a recorded message, with those that a client's has in their places; None where the two differ in more.
+    """Return the ids of a recorded message by those of a client's; None if the two differ in more.
 
     `given` says whether an id may come from the site: that one was chosen, and names something else.
     """

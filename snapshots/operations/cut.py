@@ -20,6 +20,7 @@ from stillweb.snapshots.contents.package import VIEW_MEDIA
 from stillweb.snapshots.contents.records import Packer
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.identity.keys import group_prefix
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.build import open_index
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line, target_of
@@ -28,7 +29,6 @@ from stillweb.snapshots.operations import late
 from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.software import software_name
-from stillweb.snapshots.states.groups import group_prefix
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.view import View
 

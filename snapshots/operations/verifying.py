@@ -215,7 +215,7 @@ class _Check:
                 self.container.make_plain(name)
                 parts.append(self.archive(name))
         before = sum(len(part.notes) for of_file in parts for part in of_file)
-        built = build.assemble(parts, Archives(self.container.archives))
+        built = build.assemble(parts)
         for note in built.notes[before:]:
             name, _, rest = note.partition(": offset ")
             offset, _, message = rest.partition(": ")

@@ -13,9 +13,7 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.rules import RuleSet, builtin
-from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.states.state import assign_states
 from stillweb.snapshots.warc.messages import vary_of, vary_values
 
 START = datetime(2025, 1, 1)
@@ -65,7 +63,7 @@ def post(
 
 
 class MemoryStore:
-    """Captures with their states, as an index has them."""
+    """Captures as an index has them."""
 
     def __init__(self, recorded: list[Recorded], rules: RuleSet | None = None) -> None:
         self.rules = rules or builtin()
@@ -98,21 +96,13 @@ class MemoryStore:
             )
             self._recorded[capture.place] = one
             captures.append(capture)
-        stated = []
-        for layer in sorted({c.filename for c in captures}):  # each is an archive of its own
-            own = [c for c in captures if c.filename == layer]
-            stated += assign_states(own, self.read_request, self.read)
-        self._captures = sorted(stated, key=lambda c: (c.urlkey, c.timestamp))
+        self._captures = sorted(captures, key=lambda c: (c.urlkey, c.timestamp))
 
     def captures(self) -> Iterator[Capture]:
         return iter(self._captures)
 
     def said_at(self, uri: str, /) -> Iterator[dict[str, Any]]:
         return (talk for address, talk in self.talks if address == uri)
-
-    def changing(self, site: str | None = None, /) -> Iterator[Capture]:
-        found = (c for c in self._captures if c.changes or "$" in c.state)
-        return (c for c in found if site is None or site_of(c.url) == site)
 
     def candidates(self, urlkey: str, /) -> tuple[Capture, ...]:
         return tuple(c for c in self._captures if c.urlkey == urlkey)
@@ -174,14 +164,6 @@ class Replay:
             return "miss"
         self.session.answered(lookup)
         return self.matcher.snapshot.read(lookup.capture).body.decode()
-
-
-def stated(*recorded: tuple[Request, Response, str]) -> Replay:
-    """A replay of exchanges of as many sessions, in states as given."""
-    store = MemoryStore([Recorded(r, a, f"s{n}") for n, (r, a, _) in enumerate(recorded)])
-    for number, (_, _, state) in enumerate(recorded):
-        store.changed(number, state=state, changes=">" in state)
-    return Replay(Matcher(store))
 
 
 def answers(over: Matcher, *asked: Request) -> list[str]:

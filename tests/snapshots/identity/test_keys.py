@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, canonical_json, typed_body
-from stillweb.snapshots.identity.keys import canonical_url, parsed_key, plain_key, request_key
+from stillweb.snapshots.identity.keys import canonical_url, group_prefix, parsed_key, plain_key, request_key
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.groups import group_prefix
 from tests.support.hard_set import multipart
 from tests.support.memory_store import get, post
 

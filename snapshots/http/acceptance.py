@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.http.weighted import items_of
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.answers import static_mime
 
 
 def accepts(request: Request, capture: Capture) -> bool:
@@ -38,8 +38,9 @@ def tolerates(accept: str, capture: Capture) -> bool:
 
 
 def may_be_chosen(recorded: str, asked: str, kind: str) -> bool:
-    """Whether an answer of a kind may have been sent for the Accept that it was recorded for, rather than for another one:
-    that asked for just that kind, or one of them for a variant or version of its own.
+    """Return True if an answer's kind may be due to the Accept that it was recorded with.
+
+    That one asked for just this kind, or one of the two asks for a variant or version of its own.
     """
     kind, firsts = kind.lower(), (first_kind(recorded), first_kind(asked))
     if kind in _NEW:
@@ -108,7 +109,7 @@ def special(kind: str) -> bool:
 
 
 def first_kind(accept: str) -> str:
-    """The kind that an Accept asks for first, with its parameters: `application/json;odata=verbose` is one of its own."""
+    """Return the kind that an Accept asks for first, with its parameters."""
     # the first of those that weigh most
     best = max(items_of(accept), key=lambda item: item.weight, default=None)
     if best is None or not best.weight:
@@ -118,7 +119,7 @@ def first_kind(accept: str) -> str:
 
 
 def usual(media: str) -> str:
-    """A media type by its usual name."""
+    """Return a media type by its usual name."""
     return "application/json" if media in ("text/json", "application/x-json") else media
 
 

@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from stillweb.snapshots.http.acceptance import first_kind, special
+from stillweb.snapshots.http.fragments import FIELDS
+from stillweb.snapshots.identity.cookies import logins_of, telling_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
-from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_header
-from stillweb.snapshots.states.acceptance import first_kind, special
-from stillweb.snapshots.states.slots import SAFE_METHODS
 
 # Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
 DECIDERS = (
@@ -115,7 +116,7 @@ _TIME = re.compile(r"\d{9}|\d\d:\d\d")
 
 @lru_cache(maxsize=1024)
 def fields_of(headers: Headers) -> Mapping[str, str]:
-    """The values of each field as one, by lower-case name. A client sends the same ones again and again."""
+    """Return the values of each field as one, by lower-case name."""
     found: dict[str, str] = {}
     for name, value in headers:
         low = name.lower()
@@ -142,7 +143,7 @@ def own_of(headers: Headers) -> Mapping[str, str]:
 
 
 def own_fields(requests: list[Request]) -> list[str]:
-    """The header fields of an application in some requests, but those that hold something drawn in any."""
+    """Return the header fields of an application in some requests, but those with a drawn value in any."""
     found, drawn = set[str](), set[str]()
     for headers in {request.headers for request in requests}:
         for name, value in headers:
@@ -152,8 +153,9 @@ def own_fields(requests: list[Request]) -> list[str]:
 
 
 def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]:
-    """The fields of an application that count in a request for a URL: tokens do for what may write, keys not for services
-    that answer everybody alike.
+    """Return the fields of an application that count in a request for a URL.
+
+    Tokens count for writes only; keys do not count for services that answer everybody alike.
     """
     if own and irrelevant_key(url):
         own = {name: value for name, value in own.items() if not is_secret(name, value)}
@@ -169,7 +171,7 @@ def all_of(headers: Headers) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=4096)
 def own_name(name: str) -> str:
-    """The name of a field in lower case if an application may have made it up; else nothing."""
+    """Return a field's name in lower case if an application may have made it up, else ""."""
     low = name.lower()
     return "" if low in DECIDERS or low in _THEIRS or _mute(low) else low
 
@@ -194,3 +196,23 @@ def _drawn(name: str, value: str) -> bool:
     if is_token(name) or re.fullmatch(_NAMING, name) or is_secret(name, value):
         return False
     return looks_random(value) or _TIME.search(value) is not None
+
+
+SILENT, SIGNED, TELLING = range(3)
+
+
+@lru_cache(maxsize=1 << 12)
+def bearing(headers: Headers) -> int:
+    """Return how much the fields of a request say of its client.
+
+    SILENT is nothing, SIGNED only that a login's cookie names it, TELLING who or what it asks for.
+    """
+    cookies = False
+    for name, value in headers:
+        low = name.lower()
+        if value and (low in FIELDS or low in ("authorization", "origin")):
+            return TELLING
+        cookies = cookies or low == "cookie"
+    if own_of(headers) or (cookies and telling_of(headers)):
+        return TELLING
+    return SIGNED if cookies and logins_of(headers) else SILENT

@@ -18,16 +18,15 @@ from typing import Any
 from urllib.parse import quote, unquote_plus
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.evidence.equality import LIMIT, said
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.rules import DECIDING, path_of
 from stillweb.snapshots.secrets.detect import looks_random
 from stillweb.snapshots.secrets.redact import TEXTUAL
-from stillweb.snapshots.states import plain
-from stillweb.snapshots.states.answers import LIMIT, said
 
-SHORTEST = plain.SHORTEST
+SHORTEST = 8  # characters of a value that a site may have issued; a shorter one is in every page by chance
 BACK = 60  # answers looked through, the nearest first
 
 _HINT = re.compile(
@@ -128,8 +127,8 @@ class Sent:
 def find_issued(
     sessions: Iterable[Sequence[tuple[Capture, Parsed | None]]],
     read_response: Callable[[Capture], Response],
-) -> dict[tuple[str, int], frozenset[str]]:
-    """The places of issued, ever-changing values, by capture place.
+) -> dict[str, frozenset[str]]:
+    """Return the places of issued, ever-changing values, by method and path.
 
     `sessions` are lines of exchanges in order; the parsed request is None where it can hold no such value.
     """
@@ -140,7 +139,7 @@ def find_issued(
 
     captures: dict[tuple[str, int], Capture] = {}
     sent: dict[tuple[str, str], list[Sent]] = defaultdict(list)
-    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+    found: dict[str, set[str]] = defaultdict(set)
     unsourced: set[tuple[str, str]] = set()
     for line in sessions:
         earlier: list[Capture] = []
@@ -164,9 +163,8 @@ def find_issued(
                 earlier.append(capture)
     for where, items in sent.items():
         if where not in unsourced and _changes_at_every_visit(where[1], items, text, read_response):
-            for item in items:
-                found[item.capture.place].add(where[1])
-    return {place: frozenset(names) for place, names in found.items()}
+            found[where[0]].add(where[1])
+    return {path: frozenset(names) for path, names in found.items()}
 
 
 def _changes_at_every_visit(

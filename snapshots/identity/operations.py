@@ -39,7 +39,7 @@ class Operation:
 
 
 def operations_of(parsed: Parsed) -> tuple[Operation, ...]:
-    """The operations of a body, in order; none where it is not of GraphQL alone."""
+    """Return the operations of a body, in order; none if it is not of GraphQL alone."""
     body = parsed.body
     if body.kind == FORM:
         # what is called `query` there may be of any language

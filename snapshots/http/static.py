@@ -1,0 +1,19 @@
+"""Files that pages are made with and that stay as they are, by their media type."""
+
+from __future__ import annotations
+
+_STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript", "application/javascript")
+_STATIC_ALL = frozenset(
+    {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
+)
+FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
+
+
+def static_mime(mime: str) -> bool:
+    """Whether a media type is that of a file that pages are made with, not of a page or of data."""
+    return mime.startswith(_STATIC) or mime in _STATIC_ALL
+
+
+def static(method: str, mime: str, status: int) -> bool:
+    """Whether an answer is a file that stays as it is, if nothing else was ever answered to its request."""
+    return method in ("GET", "HEAD") and static_mime(mime) and status in FILE_STATUSES

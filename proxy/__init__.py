@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stillweb.proxy.browser.capture_view import Fetcher
-    from stillweb.proxy.clients import client_environment
-    from stillweb.proxy.net.certificates import Authority
+    from stillweb.proxy.net.ca import Authority
+    from stillweb.proxy.net.client_env import client_environment
     from stillweb.proxy.record.recorder import Recorder, record_command
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
 
 _HOME = {
     "Authority": "net.certificates",
-    "client_environment": "clients",
+    "client_environment": "net.client_env",
     "Gateway": "replay.gateway",
     "Ledger": "replay.ledger",
     "Recorder": "record.recorder",

@@ -87,7 +87,7 @@ def hook(event, arguments):
     elif event == "socket.getaddrinfo":
         seen.append((event, arguments[:1]))
 sys.addaudithook(hook)
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 with Snapshot.open(sys.argv[1]) as snapshot, Gateway(snapshot, authority=Authority.load_or_create(), virtual_hosts={}) as gateway:

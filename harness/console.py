@@ -75,12 +75,6 @@ def say_failures(failures: Sequence[tuple[str, str]]) -> None:
         say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
 
 
-def say_left_out(snapshot: Snapshot) -> None:
-    """Print the `left_out_notes` of a snapshot."""
-    for note in left_out_notes(snapshot):
-        say(note)
-
-
 @contextmanager
 def progress(title: str, *, unit: str = "") -> Iterator[Advance]:
     """Show a progress bar on standard error; without a terminal, print one line at the end.

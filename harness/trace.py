@@ -197,6 +197,16 @@ class Trace:
         return hash_events([self.header, *self.events])
 
 
+# Endpoints' words for an answer that ends at the limit of tokens.
+_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
+
+
+def is_cut_off(event: Event) -> bool:
+    """Return True if a `model` event is an answer to the agent that the limit of tokens cut off."""
+    finish = str((event.get("reply") or {}).get("finish") or "").lower()
+    return event.get("purpose") == "agent" and finish in _CUT_OFF
+
+
 def hash_events(events: Iterable[Event]) -> str:
     """Return the SHA-256 (hex) of the events' canonical JSON lines, without `review` events and `aside`."""
     state = hashlib.sha256()

@@ -18,15 +18,15 @@ from stillweb.harness.agents.attempt import Attempt
 
 
 def is_agent_function(found: Any) -> bool:
-    """Return True for a function that takes an attempt: one with just one parameter that has no default."""
+    """Return True for a function whose only parameter without a default is called `attempt`."""
     if isinstance(found, type) or not (inspect.isfunction(found) or inspect.ismethod(found)):
         return False
     needed = [
-        one
+        one.name
         for one in inspect.signature(found).parameters.values()
         if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
     ]
-    return len(needed) == 1
+    return needed == ["attempt"]
 
 
 def import_name(function: Callable[..., Any]) -> str | None:

@@ -39,6 +39,8 @@ from stillweb.snapshots.warc.appending import write_whole
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
 
+MOST_EPOCHS = 10_000  # a damaged run that claims more would keep `report` and `score` busy for ever
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -92,6 +94,8 @@ class Settings:
                 sound = sound and all(isinstance(one, str) for one in member)
             if not sound:
                 raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
+        if not 1 <= value.get("epochs", 1) <= MOST_EPOCHS:
+            raise DamagedInput(f"{where}: setting 'epochs' must be 1 to {MOST_EPOCHS}, not {value['epochs']}")
         ready = dict(value)
         ready["snapshots"] = tuple(value.get("snapshots", ()))
         ready["contracts"] = tuple(value.get("contracts", ("fetch",)))

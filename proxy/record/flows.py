@@ -165,7 +165,7 @@ def _is_address(host: str) -> bool:
 
 
 class FailureLog:
-    """What was not recorded, as (URL, reason) without secrets. A browser's own errands have a list of their own."""
+    """Log of requests that were not recorded, as (URL, reason) without secrets; a browser's own are listed apart."""
 
     def __init__(self, redactor: Redactor | None) -> None:
         self.failures: list[Entry] = []

@@ -18,7 +18,7 @@ from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
-from stillweb.proxy.replay.misses import Missed, body_entry, masked_url, missed_of, near_entry
+from stillweb.proxy.replay.misses import Missed, body_entry, masked_url, missed_of, near_entry, unsure
 from stillweb.proxy.replay.own_ids import with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
 from stillweb.proxy.replay.replies import Hot, Line, Memo, Reply, failure, flagged
@@ -41,10 +41,12 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.matching.lookup import HANGS
 from stillweb.snapshots.matching.polling import TRANSPORT
 from stillweb.snapshots.request import Request
@@ -72,6 +74,7 @@ class Answerer:
         ledger: Ledger,
         *,
         accept: str = "rule",
+        min_confidence: float = SERVED,
         virtual_hosts: Mapping[str, VirtualHost] | None = None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
@@ -80,8 +83,10 @@ class Answerer:
         self.ledger = ledger
         self.virtual_hosts = {host.lower(): answer for host, answer in (virtual_hosts or {}).items()}
         self.accept = accept
+        self.min_confidence = min_confidence
         self.requests = 0
         self.misses = 0
+        self.doubts = Confidence()  # in all answers so far
         self.failed = 0  # requests that failed as they did while recording
         self.failures: list[str] = []  # errors while answering, for the status page
         self.forgotten = 0  # errors dropped from that list, counted only
@@ -129,6 +134,8 @@ class Answerer:
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
+        if memo.confidence is not None:
+            self.doubts += memo.confidence
         self.ledger.write_timed(line.prefix, seq, memo.tail)
         return memo.wire
 
@@ -175,8 +182,18 @@ class Answerer:
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
             return self._failed(request, line, error)
 
+    def lookup(self, request: Request, line: Line, *, patient: bool = False) -> Lookup:
+        """Look up a request of a session at the accepted levels."""
+        return self.matcher.lookup(
+            request,
+            line.session,
+            accept=self.accept,
+            patient=patient,
+            min_confidence=self.min_confidence,
+        )
+
     def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
-        lookup = self.matcher.lookup(request, line.session, accept=self.accept, patient=True)
+        lookup = self.lookup(request, line, patient=True)
         if lookup.verdict == HANGS:
             return hanging(self, request, line)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
@@ -196,14 +213,14 @@ class Answerer:
         if reply.pieces is not None:
             reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
         tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
-        self.note(line, tail)
+        self.note(line, tail, lookup)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
             if site not in line.session.sites and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
                 named = None if memo_key[0] else line
-                made = Memo(reply.wire(), tail, named, lookup.capture, site, request)
+                made = Memo(reply.wire(), tail, named, lookup.capture, site, request, _doubted(lookup))
                 self.kept.remember(memo_key, made, hot)
         return reply
 
@@ -212,7 +229,7 @@ class Answerer:
         # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
         if request.method == "HEAD" and request.header("range") is None:
             get = Request("GET", request.url, request.headers)
-            lookup = self.matcher.lookup(get, line.session, accept=self.accept)
+            lookup = self.lookup(get, line)
             if lookup.capture is not None:
                 try:
                     reply, derived, _ = self._reply(
@@ -222,7 +239,8 @@ class Answerer:
                     return self.miss(request, line, missed, str(refusal))
                 except DamagedInput as error:
                     return self._damaged(request, line, missed, error)
-                self.note(line, self.tail(request, lookup, lookup.verdict, derived, reply.status, missed))
+                tail = self.tail(request, lookup, lookup.verdict, derived, reply.status, missed)
+                self.note(line, tail, lookup)
                 return reply
         elif is_preflight(request):
             found = permission(self.snapshot, request)
@@ -240,12 +258,12 @@ class Answerer:
         capture = lookup.capture
         assert capture is not None
         if (capture.original[2] if capture.original else capture.length) > STREAMED:
-            reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+            reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         try:
             hot = self.kept.load(capture)
         except TooLarge:
-            reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+            reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
         if own is not None:
@@ -255,7 +273,7 @@ class Answerer:
         conditional = bool(request.conditional())
         plain_get = request.method == "GET" and not conditional
         if plain_get:
-            ready = hot.replies.get((verdict, decoded, lookup.ambiguous))
+            ready = hot.replies.get((verdict, decoded, lookup.ambiguous, lookup.told))
             if ready is not None:
                 return ready, _joined(derived, hot.aged), hot
         if (conditional or request.method == "HEAD") and hot.recorded is None and capture.request_offset >= 0:
@@ -266,7 +284,7 @@ class Answerer:
                 try:
                     hot.plain = encodings.decode(body, coding(stored))
                 except encodings.LongBody:
-                    reply, how = self._large(request, capture, verdict, derived, lookup.ambiguous)
+                    reply, how = self._large(request, lookup, capture, verdict, derived)
                     return reply, how, None
                 except encodings.EncodingProblem:
                     hot.plain = body  # already damaged at the origin: served as recorded
@@ -278,15 +296,15 @@ class Answerer:
         recorded = hot.recorded or Request(capture.method, capture.url)
         made = plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged, own is not None)
-        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous)
+        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
         reply = Reply.of(made, fields, capture, join(made.parts, body))
         if not made.derived and not derived and plain_get:
-            hot.replies[verdict, decoded, lookup.ambiguous] = reply
+            hot.replies[verdict, decoded, lookup.ambiguous, lookup.told] = reply
             self.kept.grow(hot, len(reply.body) if decoded else 0)
         return reply, how, hot
 
     def _large(
-        self, request: Request, capture: Capture, verdict: str, derived: str, doubted: bool
+        self, request: Request, lookup: Lookup, capture: Capture, verdict: str, derived: str
     ) -> tuple[Reply, str]:
         """Plan a reply whose body is read and sent piece by piece. Return it with its derivation."""
         stored, found = read_head(self.snapshot, capture)
@@ -305,7 +323,7 @@ class Answerer:
                 decoded, encoding, size = False, None, found
         made = plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
-        fields = flagged(made.headers, verdict, capture, how, doubted)
+        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
 
         def pieces() -> Iterator[bytes]:
             for part in made.parts:
@@ -321,27 +339,37 @@ class Answerer:
     # Flags and ledger
 
     def _made(
-        self, response: Response, verdict: str, capture: Capture | None = None, *, doubted: bool = False
+        self,
+        response: Response,
+        verdict: str,
+        capture: Capture | None = None,
+        *,
+        doubted: bool = False,
+        confidence: Confidence | None = None,
     ) -> Reply:
         """Build a reply from a generated response."""
         fields = clean(response.headers)
         names = {n.lower() for n, _ in fields}
         if "content-length" not in names and response.status not in BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
-        fields = flagged(fields, verdict, capture, doubted=doubted)
+        fields = flagged(fields, verdict, capture, doubted=doubted, confidence=confidence)
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
     def virtual(self, request: Request, line: Line, response: Response) -> Reply:
         """Return the reply for a virtual host's response, and write its ledger line."""
         verdict = response.header("stillweb-verdict") or "synthetic"
         doubted = response.header("stillweb-ambiguous") is not None
+        confidence = Confidence.parse(response.header("stillweb-confidence"))
         if request.method == "HEAD":
             response = Response(response.status, response.reason, response.headers, b"")
-        reply = self._made(response, verdict, doubted=doubted)
+        reply = self._made(response, verdict, doubted=doubted, confidence=confidence)
         if verdict == "miss":
             self.count(request, line, None)
-        more = {"ambiguous": True} if doubted else None
-        self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more))
+        more: dict[str, Any] = {"ambiguous": True} if doubted else {}
+        if confidence is not None:
+            self.doubts += confidence
+            more |= confidence.members()
+        self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more or None))
         return reply
 
     def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
@@ -375,6 +403,10 @@ class Answerer:
             text += f" ({why})"
         entry: dict[str, Any] = {}
         near: list[dict[str, Any]] = []
+        if lookup is not None and not why and "confidence" in lookup.why:
+            why, likeliest = unsure(lookup, self.min_confidence)
+            text += f" ({why})"
+            entry["likeliest"] = likeliest
         if lookup is not None:
             near = [near_entry(n) for n in lookup.explain()[:NEAREST]]
             if near and not why:
@@ -441,14 +473,22 @@ class Answerer:
         more: dict[str, Any] = {"irrelevant": apart, "why": why, "nearest": []}
         self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
 
-    def note(self, line: Line, tail: str) -> None:
-        """Write a ledger line and count the request."""
+    def note(self, line: Line, tail: str, lookup: Lookup | None = None) -> None:
+        """Write a ledger line and count the request, and the doubt in the answer of its lookup."""
+        if lookup is not None and (doubted := _doubted(lookup)) is not None:
+            self.doubts += doubted
         seq = line.seq
         line.seq = seq + 1
         self.requests += 1
         if line.again:
             tail = line.told_again(tail)
         self.ledger.write_timed(line.prefix, seq, tail)
+
+
+def _doubted(lookup: Lookup) -> Confidence | None:
+    """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
+    told = lookup.told
+    return told if told is not None and told.millionths and not lookup.irrelevant else None
 
 
 def _joined(derived: str, aged: bool, own: bool = False) -> str:

@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, with_session
 from stillweb.proxy.net.ca import Authority
@@ -25,7 +25,9 @@ from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.listening import BACKLOG, flush_at_sigterm, listen, new_loop
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.matching.accepting import check_accept
+from stillweb.snapshots.matching.confidence import read_confidence
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -35,7 +37,7 @@ class Gateway(Proxied):
     """A proxy that serves a snapshot. A context manager with its own thread and event loop.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
-    "+unambiguous" to refuse guesses. `virtual_hosts` maps hosts to functions that answer for them, on a
+    "+unambiguous" to refuse guesses; `min_confidence` is the lowest confidence served. `virtual_hosts` maps hosts to functions that answer for them, on a
     thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
     gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
     `cache_bytes` bounds the captures kept in memory. Without `own_pages` the gateway hides its status and
@@ -51,6 +53,7 @@ class Gateway(Proxied):
         host: str = "127.0.0.1",
         port: int = 0,
         accept: str = "rule",
+        min_confidence: float | Literal["sure"] = SERVED,
         ledger: Ledger | None = None,
         authority: Authority | None = None,
         virtual_hosts: Mapping[str, VirtualHost] | None = None,
@@ -64,7 +67,12 @@ class Gateway(Proxied):
         self.ledger = ledger if ledger is not None else Ledger()
         self._accept = accept
         answerer = Answerer(
-            snapshot, self.ledger, accept=accept, virtual_hosts=virtual_hosts, cache_bytes=cache_bytes
+            snapshot,
+            self.ledger,
+            accept=accept,
+            min_confidence=read_confidence(min_confidence),
+            virtual_hosts=virtual_hosts,
+            cache_bytes=cache_bytes,
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
         self._hub.own_pages = own_pages

@@ -45,6 +45,8 @@ class GatewayStats:
     malformed: int
     failures: int  # answers that broke off
     failed: int  # requests that failed as they did while recording
+    presumed: int  # answers less sure than 0.99
+    expected_wrong: float
 
 
 LAST_FAILURES = 5
@@ -149,6 +151,8 @@ class Hub:
             self.malformed,
             answerer.forgotten + len(self.failures),
             answerer.failed,
+            answerer.doubts.presumed,
+            answerer.doubts.doubt,
         )
 
     def status(self) -> dict[str, Any]:
@@ -159,9 +163,12 @@ class Hub:
             "snapshot": self.snapshot.id,
             "paths": list(self.snapshot.paths),
             "accept": self.answerer.accept,
+            "min_confidence": self.answerer.min_confidence,
             "requests": stats.requests,
             "misses": stats.misses,
             "failed": stats.failed,
+            "presumed": stats.presumed,
+            "expected_wrong": stats.expected_wrong,
             "sessions": stats.sessions,
             "connections": stats.connections,
             "malformed": stats.malformed,

@@ -25,12 +25,12 @@ LEFT = "a long poll: its client left before there was news, or more of it than w
 class Desk(Protocol):
     """The part of `stillweb.proxy.replay.answering.Answerer` that is used here."""
 
-    accept: str
     matcher: Matcher
 
     @property
     def tail(self) -> Callable[..., str]: ...
     def note(self, line: Line, tail: str, /) -> None: ...
+    def lookup(self, request: Request, line: Line, *, patient: bool = False) -> Lookup: ...
     def answer(self, request: Request, line: Line, /) -> Reply: ...
 
 
@@ -38,8 +38,7 @@ def hanging(desk: Desk, request: Request, line: Line) -> Reply:
     """Return a reply that is held until the request has an answer."""
 
     def due() -> bool:
-        found = desk.matcher.lookup(request, line.session, accept=desk.accept, patient=True)
-        return found.verdict != HANGS
+        return desk.lookup(request, line, patient=True).verdict != HANGS
 
     reply = Reply(504, "Hanging", ())
     reply.held = Held(

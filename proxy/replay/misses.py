@@ -8,13 +8,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
+from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.matching.lookup import Near
+    from stillweb.snapshots.matching.lookup import Lookup, Near
 
 # How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
@@ -93,6 +95,29 @@ def near_entry(near: Near) -> dict[str, Any]:
             else "the situation: the same request was recorded in another"
         ]
     return {"method": capture.method, "url": capture.url, "differs": differs, "rule": near.rule}
+
+
+def unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:
+    """Return why the likeliest answer to a request is not served, and the ledger's form of the likeliest answers."""
+    rivals = lookup.rivals() if lookup.rivals is not None else []
+    told, entries = [], []
+    for rival in rivals:
+        capture, confidence = rival.capture, Confidence.of(rival.confidence)
+        place = {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}
+        entries.append(
+            {
+                "confidence": confidence.value,
+                "capture": place,
+                "timestamp": capture.timestamp,
+                "status": capture.status,
+                "grounds": rival.grounds,
+            }
+        )
+        told.append(
+            f"the {capture.status} of {iso_date(capture.timestamp)}, {confidence} ({'; '.join(rival.grounds)})"
+        )
+    likeliest = " or ".join(told) or f"{Confidence.of(lookup.confidence)}"
+    return f"the likeliest answer is less sure than --min-confidence {threshold:g}: {likeliest}", entries
 
 
 def body_entry(request: Request) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.response import Answer
     from stillweb.proxy.replay.sockets import Socket
     from stillweb.snapshots.capture import Capture
+    from stillweb.snapshots.matching.confidence import Confidence
     from stillweb.snapshots.matching.sessions import Session
 
 
@@ -27,7 +28,12 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 def flagged(
-    fields: Headers, verdict: str, capture: Capture | None, derived: str = "", doubted: bool = False
+    fields: Headers,
+    verdict: str,
+    capture: Capture | None,
+    derived: str = "",
+    doubted: bool = False,
+    confidence: Confidence | None = None,
 ) -> Headers:
     """Return header fields with those that say how the answer was found.
 
@@ -40,6 +46,8 @@ def flagged(
         more.append(("Stillweb-Derived", derived))
     if doubted:
         more.append(("Stillweb-Ambiguous", "true"))
+    if confidence is not None:
+        more.append(("Stillweb-Confidence", confidence.header()))
     return (*fields, *more)
 
 
@@ -266,10 +274,17 @@ class Memo:
     that the site gave one.
     """
 
-    __slots__ = ("capture", "followed", "line", "signed", "site", "tail", "visit", "wire")
+    __slots__ = ("capture", "confidence", "followed", "line", "signed", "site", "tail", "visit", "wire")
 
     def __init__(
-        self, wire: bytes, tail: str, line: Line | None, capture: Capture, site: str, request: Request
+        self,
+        wire: bytes,
+        tail: str,
+        line: Line | None,
+        capture: Capture,
+        site: str,
+        request: Request,
+        confidence: Confidence | None = None,
     ) -> None:
         self.wire = wire
         self.tail = tail
@@ -279,6 +294,7 @@ class Memo:
         self.visit = visits(capture)
         self.site = site
         self.signed = bool(logins_of(request.headers))
+        self.confidence = confidence
 
 
 class Hot:
@@ -291,6 +307,6 @@ class Hot:
         self.aged = aged  # True if its cookies were given a Max-Age
         self.plain: bytes | None = None
         self.recorded: Request | None = None
-        self.replies: dict[tuple[str, bool, bool], Reply] = {}
+        self.replies: dict[tuple[str, bool, bool, Confidence | None], Reply] = {}
         self.memos: list[tuple[str, bytes]] = []
         self.size = len(response.body) + 2048

@@ -46,7 +46,7 @@ class Tails:
             key = masked_key(request) or key
         known = None
         if more is None and capture is not None and lookup is not None:
-            flags = (lookup.rule, lookup.state, lookup.ambiguous, lookup.irrelevant, lookup.hundredths)
+            flags = (lookup.rule, lookup.state, lookup.ambiguous, lookup.irrelevant, lookup.told)
             known = (key, request.method, request.url, verdict, capture.place, status, derived, flags)
             if (made := self._known.get(known)) is not None:
                 return made
@@ -64,8 +64,8 @@ class Tails:
             "irrelevant": bool(lookup is not None and lookup.irrelevant),
             "status": status,
         }
-        if lookup is not None and lookup.capture is not None and lookup.hundredths is not None:
-            entry["confidence"] = lookup.hundredths
+        if lookup is not None and lookup.told is not None:
+            entry |= lookup.told.members()
         if derived:
             entry["derived"] = derived
         entry |= more or {}

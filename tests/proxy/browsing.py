@@ -1,4 +1,4 @@
-"""One Chromium for many tests: an event loop, a host, and a plain proxy to go through."""
+"""A Chromium that many tests share: an event loop, a browser host, and a plain proxy to go through."""
 
 from __future__ import annotations
 

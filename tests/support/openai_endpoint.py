@@ -175,7 +175,7 @@ def chat_answer(body: dict[str, Any], said: Said) -> tuple[str, bytes]:
         "model": f"{body['model']}-2025-01-01",
         "system_fingerprint": "fp_1",
     }
-    finish = "tool_calls" if calls else "stop"
+    finish = "tool_calls" if calls else "length" if body.get("max_tokens") else "stop"
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": finish}
         whole = {**common, "object": "chat.completion", "choices": [choice], "usage": usage_detailed}

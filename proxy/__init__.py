@@ -6,7 +6,7 @@ check/       replay every view and compare it with the recording
 browser/     Fetcher: views by steps, in a browser with frozen time
 record/      Recorder: mitmproxy in this process, from its flows to the archive
 replay/      Gateway: replay without any outgoing connection; Ledger
-net/         addresses, certificates (Authority) and what recording and replay share
+net/         addresses, ca (Authority) and what recording and replay share
 
 clients.py (client_environment: a command's traffic through our proxy), isolation.py (no packet gets out)
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.ledger import Ledger
 
 _HOME = {
-    "Authority": "net.certificates",
+    "Authority": "net.ca",
     "client_environment": "net.client_env",
     "Gateway": "replay.gateway",
     "Ledger": "replay.ledger",

@@ -15,7 +15,7 @@ from stillweb.snapshots.identity.cookies import logins_of
 from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
-    from stillweb.proxy.replay.responses import Answer
+    from stillweb.proxy.replay.response import Answer
     from stillweb.proxy.replay.sockets import Socket
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.evidence.confidence import Confidence

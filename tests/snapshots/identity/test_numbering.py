@@ -1,0 +1,95 @@
+"""Ids that a client draws for each message over a web socket: another one is the same message, not surely, and is answered by it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
+from stillweb.snapshots.identity.numbering import drawn_apart, named, renumbered
+
+ONE, TWO = "5C7BEB7B987C4FCFB6CD4593AD757F14", "7FE5641BA8F54DF6903B0218567A4B58"
+THREE, FOUR = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"
+DIGEST = ("9e107d9d-372b-5682-abd8-1d3542a419d6", "e4d909c2-90d0-5b1c-a068-ffaddf22cbd0")  # version 5
+
+
+def ask(one: str, what: str = "pull") -> str:
+    return json.dumps({"id": one, "ask": what})
+
+
+def player(*messages: tuple[bool, Said], given: frozenset[str] = frozenset()) -> Player:
+    return Player([Conversation("http://h/", "s", 1, messages)], 0, given=lambda one: one in given)
+
+
+def test_a_client_is_answered_with_its_own_ids() -> None:
+    one = player(
+        (True, ask(ONE)),
+        (False, f"reply to {ONE}"),
+        (True, ask(THREE, f"as {ONE}")),
+        (False, f"{ONE}, {THREE}"),
+    )
+    assert one.client("http://h/", ask(TWO)) == [f"reply to {TWO}"]
+    assert one.ambiguous
+    assert one.rules == "visit-id"
+    assert one.client("http://h/", ask(FOUR, f"as {TWO}")) == [f"{TWO}, {FOUR}"]
+
+
+def test_messages_of_bytes_have_ids_too() -> None:
+    one = player((True, b"\xff" + THREE.encode()), (False, b"\x00\xe9" + THREE.encode()))
+    assert one.client("http://h/", b"\xff" + FOUR.encode()) == [b"\x00\xe9" + FOUR.encode()]
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (ask(ONE), ask(TWO, "push")),
+        (ask(DIGEST[0]), ask(DIGEST[1])),  # a hash of what is asked for
+        (ask(THREE), ask(FOUR.replace("-", ""))),
+        (f"{ONE} {ONE}", f"{ONE} {TWO}"),
+        (f"{ONE} {TWO}", f"{TWO} {TWO}"),
+        (ask(ONE), ask(TWO).encode()),
+        ("41", "42"),
+    ],
+)
+def test_what_differs_in_more_is_another_message(stored: Said, said: Said) -> None:
+    one = player((True, stored), (False, "reply"))
+    assert one.client("http://h/", said) is None
+
+
+@pytest.mark.parametrize("chosen", [THREE, FOUR])
+def test_an_id_that_the_site_gave_was_chosen(chosen: str) -> None:
+    told = player((False, f"items: {chosen.upper()}"), (True, ask(THREE)), (False, "three"))
+    told.opened()
+    assert told.client("http://h/", ask(FOUR)) is None
+    shown = player((True, ask(THREE)), (False, "three"), given=frozenset([chosen]))
+    assert shown.client("http://h/", ask(FOUR)) is None
+
+
+def test_an_id_that_another_socket_was_told_was_chosen() -> None:
+    shared = set[str]()
+    first = Player([Conversation("http://h/", "s", 1, ((False, THREE), (False, FOUR)))], 0, named=shared)
+    first.opened()
+    asked = Conversation("http://h/b", "s", 1, ((True, ask(THREE)), (False, "three")))
+    assert Player([asked], 0, given=lambda one: False, named=shared).client("http://h/b", ask(FOUR)) is None
+
+
+def test_an_id_is_not_taken_for_two() -> None:
+    one = player((True, ask(ONE)), (True, ask(THREE)), (False, "three"))
+    one.client("http://h/", ask(TWO))
+    assert (
+        one.client("http://h/", ask(ONE)) is None
+    )  # which was said for nothing yet, but stands for the first
+    assert drawn_apart(ask(THREE), ask(FOUR), lambda one: False) == {THREE: FOUR}
+
+
+def test_without_a_rule_ids_count() -> None:
+    assert (
+        Player([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))], 0).client("http://h/", ask(TWO))
+        is None
+    )
+
+
+def test_ids_are_found_in_any_text() -> None:
+    assert named(f"\\u0022{THREE.upper()}\\u0022 x{ONE}") == {THREE.replace("-", ""), ONE.lower()}
+    assert renumbered(f"a{THREE} {THREE}", {THREE: FOUR}) == f"a{THREE} {FOUR}"

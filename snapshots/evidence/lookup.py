@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -107,3 +108,24 @@ class Lookup:
     def nearest(self) -> list[Near]:
         """See `explain`."""
         return self.explain()
+
+    @property
+    def remedy(self) -> str:
+        """The command that would record what is missing, into a layer over the snapshot."""
+        return remedy(self.request)
+
+
+def remedy(request: Request) -> str:
+    """Return the command that would record what a miss asked for, as a layer over the snapshot."""
+    if request.method == "GET" and not request.body:
+        return f"stillweb record -o LAYER {shlex.quote(request.url)}"
+    words = ["curl", "-X", request.method]
+    media = request.header("content-type")
+    if media:
+        words += ["-H", f"Content-Type: {media}"]
+    if request.body:
+        try:
+            words += ["--data-raw", request.body.decode("ascii")]
+        except UnicodeDecodeError:
+            words += ["--data-binary", "@BODY"]
+    return f"stillweb record -o LAYER -- {shlex.join([*words, request.url])}"

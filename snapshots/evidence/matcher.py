@@ -73,9 +73,9 @@ from stillweb.snapshots.warc.messages import set_cookies
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
-DOUBT = 0.6  # what an answer of another kind than is asked for is worth
+DOUBT = 0.75  # what an answer of another kind than is asked for is worth
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
-OTHER_SECRET = 0.6  # what an answer to another key or token is worth
+OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
 STILL = 0.9999  # that a file stays as it is
 
@@ -117,29 +117,42 @@ class SiteEvidence:
         found.sort(
             key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
         )
-        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found)
+        self.issued = self._find_issued(found)
+        # keys of requests with a moment far from when they were made: no clock
+        self.moments: set[str] = set()
+        names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
+        for c in found:
+            if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
+                continue
+            if (request := _readable(store, c)) is None:
+                continue
+            issued = self._issued(request)[0]
+            normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
+            if parts:
+                names[c.place] = normal
+                clock = any(name[6:] in CLOCKS for name in parts)
+                if clock and "?" in c.url and not drawn_anew(c, 3600.0):
+                    self.moments.add(normal)
+        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found, names)
         varied = self.equality.varied
         self._still = {
-            c.key for c in found if static(c.method, c.mime, c.status) and c.key not in varied and not c.vary
+            c.key
+            for c in found
+            if static(c.method, c.mime, c.status)
+            and c.place not in names
+            and c.key not in varied
+            and not c.vary
         }
         self.files: dict[str, list[Capture]] = defaultdict(list)  # by key, those that stay as they are
         for c in found:
             if c.key in self._still:
                 self.files[c.key].append(c)
         found = [c for c in found if c.key not in self._still]
-        self.quiet = not varied and not matcher.spoken.on(site) and not any(map(_tells, found))
-        self.issued = self._find_issued(found)
+        self.quiet = not self.equality.varied and not matcher.spoken.on(site) and not any(map(_tells, found))
         given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
             self.vary[c.key].update(name for name, _ in c.vary)
-        # keys of requests with a moment far from when they were made: no clock
-        self.moments: set[str] = set()
-        for c in found:
-            if "?" in c.url and not drawn_anew(c, 3600.0) and (request := _readable(store, c)) is not None:
-                normal, parts = rule_parts(request, matcher.rules, NOTHING, given=True, stored=True)
-                if any(name[6:] in CLOCKS for name in parts):
-                    self.moments.add(normal)
         self.captures: list[Capture] = []
         self.beside: dict[str, list[int]] = defaultdict(list)  # keys of events by what rules leave of them
         recorded = []
@@ -176,6 +189,12 @@ class SiteEvidence:
         if request.method in SAFE_METHODS or not self.issued:
             return NOTHING
         return self.issued.get(path_of(request.method, split_url(request.url)[0]), NOTHING)
+
+    def _issued(self, request: Request) -> tuple[Issued, list[str]]:
+        """Return where a write holds values that the site gave out, and the values."""
+        if request.method in SAFE_METHODS:
+            return NOTHING, []
+        return issued_in(request, self.known_issued(request))
 
     def _find_issued(self, found: list[Capture]) -> dict[str, frozenset[str]]:
         """Return the places of values that the site gave out, by method and path."""
@@ -225,10 +244,7 @@ class SiteEvidence:
         said: int = 0,
     ) -> Asked:
         """Return a request as the model sees it."""
-        issued: Issued = NOTHING
-        named: list[str] = []
-        if request.method not in SAFE_METHODS:
-            issued, named = issued_in(request, self.known_issued(request))
+        issued, named = self._issued(request)
         own = not named or self._matcher.gave(served, named)
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=own, stored=stored)
         if normal in self.moments:
@@ -286,6 +302,16 @@ def _rivals(lookup: Lookup, about: About, ranked: list[tuple[int, float, Capture
         Rival(capture, chance if rank else lookup.confidence, _grounds(about, answer))
         for rank, (answer, chance, capture) in enumerate(ranked)
     ]
+
+
+def _of_top_layers(captures: list[Capture]) -> list[Capture]:
+    """Return the captures that no whole answer of a higher layer, with equal values of Vary, replaces."""
+    top: dict[object, int] = {}
+    for c in captures:
+        layer = layer_of(c.filename)
+        for what in ((c.vary, True),) if c.status in PARTIAL else ((c.vary, True), (c.vary, False)):
+            top[what] = max(top.get(what, 1), layer)
+    return [c for c in captures if layer_of(c.filename) >= top[c.vary, c.status in PARTIAL]]
 
 
 def _file_by_name(url: str) -> bool:
@@ -563,8 +589,7 @@ class Matcher:
         secret = self._same_secrets(request, fit, key)
         if fit and not secret:
             now.why.append("password")
-        top = max((layer_of(c.filename) for c in secret), default=1)
-        fit = [c for c in secret if layer_of(c.filename) == top]
+        fit = _of_top_layers(secret)
         for step in (whole_or_asked, same_preconditions, same_conditions):
             fit = step(fit, now) if fit else fit
         return fit

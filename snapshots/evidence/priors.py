@@ -81,7 +81,7 @@ PARTS = {
     r"header .*": 0.3,
     r"drawn (x-forwarded-for|x-real-ip|forwarded)": 0.05,
     r"drawn .*": 0.15,
-    r"moment .*": 0.5,
+    r"moment .*": 0.3,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
     r"cookie given .*(csrf|xsrf).*": 0.01,
     r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.6,

@@ -260,25 +260,6 @@ def test_no_rule_is_in_force_where_what_was_refused_may_be_damaged(
         path.write_bytes(path.read_bytes().replace(old, new, 1))
 
 
-def test_a_rule_that_would_confuse_captures_is_refused_and_said(tmp_path: Path) -> None:
-    with Writer.open(tmp_path / "s") as writer:
-        for number in (1700000000001, 1700000000002):
-            record(writer, f"http://example.test/list?_={number}", b"<p>Answer %d</p>" % number)
-    report = seal(tmp_path / "s")
-    assert [r["path"] for r in report.rules["refused"]] == ["GET http://example.test/list"]
-    assert "would join different answers" in report.text()
-    assert report.to_json()["path"] == str(report.path)
-    with Snapshot.open(report.path) as snapshot:
-        assert len(snapshot.rules.refused) == 1
-    with Snapshot.open(report.path, report.path) as snapshot:  # what one layer refused is refused
-        assert len(snapshot.rules.refused) == 2
-    with Writer.open(tmp_path / "s") as writer:  # and still is when recording goes on
-        record(writer, "http://example.test/other", b"x")
-    with Snapshot.open(tmp_path / "s") as snapshot:
-        assert len(snapshot.rules.refused) == 1
-    assert verify(report.path) == []
-
-
 def test_an_empty_recording_is_not_sealed(tmp_path: Path) -> None:
     """A program that asked for nothing, or past the proxy, left a sealed file and exit code 0."""
     with Writer.open(tmp_path / "s"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillweb.snapshots._os.places import BytesPlace, FilePlace
-from stillweb.snapshots.capture import Capture, with_state
+from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index import cdxj
 from stillweb.snapshots.index.cdxj import (
@@ -21,7 +21,6 @@ from stillweb.snapshots.index.cdxj import (
     entry_line,
     is_capture,
     parse_line,
-    restated,
     to_capture,
 )
 from stillweb.snapshots.index.swift_lines import swift_line
@@ -93,9 +92,6 @@ captures = st.builds(
     end=st.integers(0, 99),
     protocol=st.sampled_from(["http/1.1", "h2"]),
     vary=st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=3).map(tuple),
-    cookies=st.text(max_size=5),
-    state=st.text(max_size=5),
-    changes=st.booleans(),
     original=st.none() | st.tuples(st.text(max_size=5), st.integers(0, 99), st.integers(0, 99)),
 )
 
@@ -105,24 +101,6 @@ def test_a_line_holds_all_of_a_capture(capture: Capture) -> None:
     line = capture_line(capture, "f" * 64)
     assert b"\n" not in line
     assert to_capture(*parse_line(line)) == capture
-
-
-@given(
-    captures,
-    st.none() | st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2).map(tuple),
-    st.text(max_size=8),
-    st.text(max_size=8),
-    st.booleans(),
-)
-def test_a_line_restated_is_that_of_the_capture_with_its_state(
-    capture: Capture, vary: tuple[tuple[str, str], ...] | None, cookies: str, state: str, changes: bool
-) -> None:
-    stated = capture.vary if vary is None else vary, cookies, state, changes
-    line = capture_line(capture, "1" * 64)
-    assert restated(line, capture, stated) == capture_line(with_state(capture, stated), "1" * 64)
-    assert with_state(capture, stated) == replace(
-        capture, vary=stated[0], cookies=cookies, state=state, changes=changes
-    )
 
 
 def test_lines_have_the_members_that_other_tools_read() -> None:
@@ -188,7 +166,7 @@ def test_a_line_read_at_once_is_the_line_read_by_its_members(capture: Capture, e
 
 
 VALUES = st.sampled_from([None, True, 0, 1.5, 1e999, "", "1", "x", "\ud800", [], [1], [1, 2], ["f", 1, 2], ["f", 1, 2, 3], [["a", "b"]], [["a", 1]], {}, "200 ", "٣"])  # fmt: skip
-MEMBERS = st.sampled_from(["url", "mime", "status", "digest", "length", "offset", "filename", "method", "type", "orig", "req", "key", "events", "protocol", "vary", "state", "changes", "truncated", "kind", "more"])  # fmt: skip
+MEMBERS = st.sampled_from(["url", "mime", "status", "digest", "length", "offset", "filename", "method", "type", "orig", "req", "key", "events", "protocol", "vary", "truncated", "kind", "more"])  # fmt: skip
 
 
 @given(

@@ -14,7 +14,6 @@ from stillweb.snapshots.index.cdxj import parse_line
 from stillweb.snapshots.index.gathering import Part
 from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.operations.verifying import verify
-from stillweb.snapshots.warc.reading import Archives
 from stillweb.snapshots.writer import Writer, reindex
 from tests.snapshots.making import record
 from tests.snapshots.malformed import http, other, packed
@@ -32,7 +31,7 @@ def many_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def lines(parts: list[Part], path: Path) -> list[bytes]:
-    return assemble([parts], Archives({"x": FilePlace(path)})).lines
+    return assemble([parts]).lines
 
 
 @pytest.mark.slow

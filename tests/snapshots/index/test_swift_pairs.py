@@ -21,7 +21,6 @@ from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.index.swift_pairs import SwiftPairs
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.reading import Archives
 from stillweb.snapshots.warc.scan import scan
 from stillweb.snapshots.writer import Writer
 
@@ -79,7 +78,7 @@ exchanges = st.builds(
 
 def built(path: Path) -> tuple[list[bytes], list[str]]:
     place = FilePlace(path)
-    found = assemble([scan_file(place, "x", lambda _: None, 1)], Archives({"x": place}))
+    found = assemble([scan_file(place, "x", lambda _: None, 1)])
     return found.lines, found.notes
 
 

@@ -20,7 +20,6 @@ from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.index.swift_pairs import SwiftPairs
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.reading import Archives
 from stillweb.snapshots.warc.scan import scan
 from stillweb.snapshots.writer import Writer
 
@@ -252,7 +251,7 @@ def archive(records: list[Record], version: bytes = b"1.1") -> BytesPlace:
 
 
 def built(place: BytesPlace) -> tuple[list[bytes], list[str]]:
-    found = assemble([scan_file(place, "x", lambda _: None, 1)], Archives({"x": place}))
+    found = assemble([scan_file(place, "x", lambda _: None, 1)])
     return found.lines, found.notes
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from stillweb.snapshots.contents import recorded_on_disk
-from stillweb.snapshots.index.stating import stated_sites
 from stillweb.snapshots.operations.importing import copy_capture, import_files
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc.container import INDEX
@@ -79,7 +76,6 @@ def by_recording(part: Path, out: Path) -> None:
 @pytest.mark.parametrize("add", [by_import, by_recording])
 @pytest.mark.parametrize("seed", [3, 6])
 def test_the_index_is_as_if_made_anew(tmp_path: Path, seed: int, add: Callable[[Path, Path], None]) -> None:
-    """What was learned of a header field before passed for a field that the answer's Vary names."""
     chance = random.Random(seed)
     for number in range(4):
         sites = chance.sample(range(seed * 40, seed * 40 + 40), 15)
@@ -87,27 +83,3 @@ def test_the_index_is_as_if_made_anew(tmp_path: Path, seed: int, add: Callable[[
         written = (tmp_path / "s" / INDEX).read_bytes()
         reindex(tmp_path / "s")
         assert (tmp_path / "s" / INDEX).read_bytes() == written
-    assert b'"changes":true' in written
-
-
-def test_only_sites_that_something_came_to_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[bytes] = []
-
-    def counted(sites: list[tuple[list[bytes], list[Any]]], *rest: Any) -> list[bytes]:
-        looked.extend(line for lines, _ in sites for line in lines)
-        return stated_sites(sites, *rest)
-
-    monkeypatch.setattr(recorded_on_disk, "stated_sites", counted)
-    import_files([piece(tmp_path / "a.warc.gz", [*range(40)], 600, 0, random.Random(1))], tmp_path / "s")
-    looked.clear()
-    import_files([piece(tmp_path / "b.warc.gz", [3, 7], 20, 700, random.Random(2))], tmp_path / "s")
-    assert looked
-    assert {line.split(b")")[0] for line in looked} <= {b"test,site3", b"test,site7"}
-    looked.clear()
-    import_files([piece(tmp_path / "c.warc.gz", [5000], 50, 800, random.Random(2))], tmp_path / "s")
-    before = len(looked)
-    assert {line.split(b")")[0] for line in looked} <= {b"test,site5000"}
-    import_files([piece(tmp_path / "d.warc.gz", [5001], 1, 900, random.Random(2))], tmp_path / "s")
-    assert len(looked) <= before + 1

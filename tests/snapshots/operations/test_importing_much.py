@@ -3,7 +3,6 @@
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,9 +74,8 @@ def test_captures_sorted_on_disk_are_those_of_the_index(tmp_path: Path, damaged:
     with OnDisk() as held, Snapshot.open(path) as indexed, Snapshot.open(path, aside=held) as source:
         assert list(source.captures()) == []
         assert source.notes == indexed.notes
-        wanted = [replace(one, state="", cookies="", changes=False) for one in indexed.captures()]
-        found = [replace(one, state="", cookies="", changes=False) for one in held.captures()]
-        assert found == sorted(wanted, key=recorded_order)
+        found = list(held.captures())
+        assert found == sorted(indexed.captures(), key=recorded_order)
         assert any(one.original for one in found)
         assert held.count() == len(found) > 400
 
@@ -98,7 +96,6 @@ def test_what_is_known_on_disk_makes_the_index_that_the_records_make(tmp_path: P
     report = import_files([crawl(tmp_path / "x.warc.gz", 600)], tmp_path / "s")
     written = (tmp_path / "s" / INDEX).read_bytes()
     assert written.count(b"\n") == report.captures
-    assert b'"state"' in written
     assert verify(tmp_path / "s") == []
     reindex(tmp_path / "s")
     assert (tmp_path / "s" / INDEX).read_bytes() == written

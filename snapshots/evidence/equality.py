@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import TooLarge
@@ -32,16 +32,25 @@ def label_of(response: Response) -> int:
 
 
 class Equality:
-    """Labels of captures. A body is read only where a request was answered with several, and each once."""
+    """Labels of captures. A body is read only where a request was answered with several, and each once.
 
-    def __init__(self, read: Callable[[Capture], Response], captures: Iterable[Capture]) -> None:
-        self._read = read
+    `names` holds by place what rules leave of a capture's key, where that is less: captures of one name are of one request.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Capture], Response],
+        captures: Iterable[Capture],
+        names: Mapping[tuple[str, int], str],
+    ) -> None:
+        self._read, self._names = read, names
         self._labels: dict[tuple[str, int], int] = {}
         told: dict[str, set[object]] = defaultdict(set)
         several: dict[str, list[Capture]] = defaultdict(list)
         for capture in captures:
-            told[capture.key].add((capture.status, capture.digest))
-            several[capture.key].append(capture)
+            name = names.get(capture.place, capture.key)
+            told[name].add((capture.status, capture.digest))
+            several[name].append(capture)
         for key, own in several.items():
             if len(own) > 1 and any(by_head(c) or not c.digest for c in own):
                 told[key] = set(map(self.read_label, own))
@@ -49,8 +58,9 @@ class Equality:
 
     def label(self, capture: Capture) -> int:
         """Return a number for what a capture says, to be compared with those of the same request."""
-        if capture.key not in self.varied:
-            return mix("only", capture.key)
+        name = self._names.get(capture.place, capture.key)
+        if name not in self.varied:
+            return mix("only", name)
         if capture.status == 200 and capture.digest and ASSET.search(capture.mime):
             return mix("file", capture.digest, capture.mime)
         return self.read_label(capture)

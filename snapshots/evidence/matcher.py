@@ -108,10 +108,33 @@ class SiteEvidence:
         found.sort(
             key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
         )
-        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found)
+        # keys of requests with a moment far from when they were made: no clock
+        self.moments: set[str] = set()
+        names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
+        for c in found:
+            if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
+                continue
+            if (request := _readable(store, c)) is not None:
+                normal, parts = rule_parts(
+                    request, matcher.rules, self._issued(request)[0], given=True, stored=True
+                )
+                if parts:
+                    names[c.place] = normal
+                    if (
+                        "?" in c.url
+                        and not drawn_anew(c, 3600.0)
+                        and any(name[6:] in CLOCKS for name in parts)
+                    ):
+                        self.moments.add(normal)
+        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found, names)
         varied = self.equality.varied
         self._still = {
-            c.key for c in found if static(c.method, c.mime, c.status) and c.key not in varied and not c.vary
+            c.key
+            for c in found
+            if static(c.method, c.mime, c.status)
+            and c.place not in names
+            and c.key not in varied
+            and not c.vary
         }
         self.files: dict[str, list[Capture]] = defaultdict(list)  # by key, those that stay as they are
         for c in found:
@@ -123,13 +146,6 @@ class SiteEvidence:
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
             self.vary[c.key].update(name for name, _ in c.vary)
-        # keys of requests with a moment far from when they were made: no clock
-        self.moments: set[str] = set()
-        for c in found:
-            if "?" in c.url and not drawn_anew(c, 3600.0) and (request := _readable(store, c)) is not None:
-                normal, parts = rule_parts(request, matcher.rules, NOTHING, given=True, stored=True)
-                if any(name[6:] in CLOCKS for name in parts):
-                    self.moments.add(normal)
         self.captures: list[Capture] = []
         self.beside: dict[str, list[int]] = defaultdict(list)  # keys of events by what rules leave of them
         recorded = []
@@ -184,6 +200,12 @@ class SiteEvidence:
                 return self.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
         return []
 
+    def _issued(self, request: Request) -> tuple[Issued, list[str]]:
+        """Return where a write holds values that the site gave out, and the values."""
+        if request.method in SAFE_METHODS:
+            return NOTHING, []
+        return issued_in(request, self._matcher.group(request.url).issued(request.method))
+
     def asked(
         self,
         request: Request,
@@ -196,10 +218,7 @@ class SiteEvidence:
         said: int = 0,
     ) -> Asked:
         """Return a request as the model sees it."""
-        issued: Issued = NOTHING
-        named: list[str] = []
-        if request.method not in SAFE_METHODS:
-            issued, named = issued_in(request, self._matcher.group(request.url).issued(request.method))
+        issued, named = self._issued(request)
         own = not named or self._matcher.gave(served, named)
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=own, stored=stored)
         if normal in self.moments:

@@ -57,7 +57,7 @@ class Explainer(Protocol):
 class Lookup:
     """What a request is answered with, and why.
 
-    `verdict` is `exact`, `canonical`, `rule:<ids>`, or, with `capture` None, `failed:<reason>` (then `failed` says of what)
+    `verdict` is `exact`, `canonical`, `varies:<field>`, `rule:<ids>`, or, with `capture` None, `failed:<reason>` (then `failed` says of what)
     or `miss`; `hangs` where a long poll is not answered yet, for those who can wait. `rule` holds the ids alone.
     """
 

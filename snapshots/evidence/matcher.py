@@ -226,11 +226,16 @@ class SiteEvidence:
 
     def masked(self, request: Request) -> list[int]:
         """Return the keys of the recorded events that differ from a request in its secrets alone."""
+        keys: dict[int, None] = {}
         for capture in self._matcher.twins(request):
             stored = self._matcher.group(request.url).request(capture)
             if not other_secrets(request, stored)[1]:
-                return self.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
-        return []
+                keys.update(
+                    dict.fromkeys(
+                        self.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
+                    )
+                )
+        return list(keys)
 
     def asked(
         self,
@@ -288,6 +293,10 @@ def _apart(o: Observation, past: Past, parts: Parts) -> tuple[int, bool]:
 About = tuple[
     Model, int, tuple[History, int], Parts
 ]  # a model, a request's key, where a history is, the parts
+
+
+def _once() -> list[str]:
+    return ["recorded once"]
 
 
 def _grounds(about: About, answer: int) -> list[str]:
@@ -454,11 +463,12 @@ class Matcher:
         if drawn and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, drawing.RULE)))
             lookup.verdict, lookup.confidence = f"rule:{lookup.rule}", min(lookup.confidence, DRAWN)
-        lookup.ambiguous = lookup.capture is not None and lookup.confidence < SURE
-        refused = accepted.unambiguous and lookup.ambiguous
+        doubted = lookup.confidence < SURE
+        refused = accepted.unambiguous and doubted
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
             lookup.capture, lookup.verdict, lookup.rule = None, MISS, None
             lookup.why = (*lookup.why, "ambiguous" if refused else "confidence")
+        lookup.ambiguous = lookup.capture is not None and doubted
         if lookup.capture is None:
             failed = None if candidates else self.failing.find(request, key, accepted.level)
             if failed is not None:
@@ -481,9 +491,10 @@ class Matcher:
         lasting = static(capture.method, capture.mime, capture.status)
         if not lasting and (site in session.past or not self.evidence(site).quiet):
             return None
-        if self.peek.gives(capture):
-            return None  # the client is another one from now on
+        if self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT:
+            return None  # the client is another one from now on, or it was recorded by one that says more
         lookup = Lookup("exact", capture, None, key, request, 1.0, inert=True, lasting=lasting, matcher=self)
+        lookup.grounds = _once
         if len(self._hot) >= HOT:
             self._hot.clear()
         self._hot[request.url] = (site, lookup)
@@ -517,7 +528,8 @@ class Matcher:
         missed = Lookup(MISS, None, None, key, request)
         keys, masked = evidence.beside.get(asked.normal, []), 1.0
         if not keys:
-            keys, masked = evidence.masked(request), OTHER_SECRET
+            keys = evidence.masked(request)
+            masked = OTHER_SECRET / max(1, len(keys))  # any of them may be the one
         targets = [evidence.model.targets[k] for k in keys]
         captures = {o.capture: evidence.captures[o.capture] for t in targets for o in t.observations}
         fit = self._fit(request, list(captures.values()), key, now, accepted)
@@ -545,12 +557,16 @@ class Matcher:
             far = [(_apart(o, past, asked.parts), c) for o, c in given]
             least = min(distance for distance, _ in far)
             capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
-            rule = None
+            rule, varies = None, self._varies(given, capture, asked.parts)
+            if varies and accepted.level < LEVELS.index("varies"):
+                continue
             if capture.key != key.canonical:
                 rule = self._rule(request, capture)
                 if rule is None:
                     continue
             lookup = self._given(request, key, capture, rule, chance * masked)
+            if varies and not rule:
+                lookup.verdict = f"varies:{varies}"
             if now.unsure or any(doubt(capture, fit, now) for doubt in DOUBTS):
                 lookup.confidence *= DOUBT
             about = evidence.model, target.event.key, (past.history, len(past.history)), asked.parts
@@ -566,6 +582,13 @@ class Matcher:
                 lookup.rivals = partial(_rivals, lookup, about, rivals[:RIVALS])
             return lookup
         return missed
+
+    @staticmethod
+    def _varies(given: Sequence[tuple[Observation, Capture]], chosen: Capture, parts: Parts) -> str:
+        """Return the name of a field of Vary that is another one than was recorded with `chosen`; "" for none."""
+        own = next(o.parts for o, c in given if c is chosen)
+        differ = (p for p in sorted(own.keys() | parts.keys()) if own.get(p) != parts.get(p))
+        return next((p.split(" ")[1] for p in differ if p.startswith("~vary ")), "")
 
     def _file(self, key: Key, captures: list[Capture], now: Situation, accepted: Accept) -> Lookup:
         """Return the lookup of a file that stays as it is."""

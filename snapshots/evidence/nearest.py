@@ -12,6 +12,7 @@ from typing import Any, AnyStr
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.issued import named_values
 from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
 from stillweb.snapshots.evidence.peeking import Place
@@ -376,7 +377,9 @@ def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: 
         if other_value(asked, value):
             yield f"header {name}: asked {asked!r}, recorded {value!r}"
     if lookup.grounds is not None:
-        yield f"confidence: {lookup.hundredths} that it is the answer; " + "; ".join(lookup.grounds())
+        yield f"confidence: {Confidence.of(lookup.confidence)} that it is the answer; " + "; ".join(
+            lookup.grounds()
+        )
 
 
 def _sent(how: str, value: str | None) -> str:

@@ -12,6 +12,7 @@ from stillweb.snapshots.evidence.issued import named_values, token_like
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.fragments import fragment_fields
+from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import MADE_ANEW, cookies_of, credentials_of, is_session
 from stillweb.snapshots.identity.header_fields import counting, is_token, own_name, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
@@ -23,6 +24,8 @@ TELLING = 0.25  # from this prior on a header field is what an application says 
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client
 FORWARDED = ("x-forwarded-for", "x-real-ip", "forwarded")  # whom a proxy asks for
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
+# Fields of Vary that are parts of their own, or say nothing of what is chosen.
+_NO_CHOICE = ("accept-encoding", "accept-language", "cookie", "origin", "credentials")
 # Names of values that a site gives out to be sent back once.
 ONCE = re.compile(
     r"csrf|xsrf|nonce|authenticity|verification_?token|antiforgery|form_?key|form_build_id|form_token|sesskey|^_?token$",
@@ -55,13 +58,28 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
         found["~header authorization"] = who.partition(" ")[0] if who.partition(" ")[0] in MADE_ANEW else who
     if "accept" in by_name:
         found["~header accept"] = first_kind(by_name["accept"])
-    for name in ("accept-language", "x-requested-with"):
-        if name in by_name:
-            found[f"~header {name}"] = by_name[name]
+    if "x-requested-with" in by_name:
+        found["~header x-requested-with"] = by_name["x-requested-with"]
+    if "accept-language" in by_name:
+        found |= _languages("~vary" if "accept-language" in vary else "~header", by_name["accept-language"])
     for name in vary:
-        if name in by_name and name not in ("accept-encoding", "cookie", "origin", "credentials"):
+        if name in by_name and name not in _NO_CHOICE:
             found.pop(f"~header {name}", None)
             found[f"~vary {name}"] = first_kind(by_name[name]) if name == "accept" else by_name[name]
+    return found
+
+
+def _languages(kind: str, field: str) -> dict[str, str]:
+    """Return the parts of an Accept-Language: the language wanted most, its region, and the languages after it."""
+    tags = wanted(field)
+    if not tags:
+        return {}
+    first, after = tags[0], list(dict.fromkeys(tag.language for tag in tags[1:]))
+    found = {f"{kind} accept-language": f"{first.language} {first.script}".strip()}
+    if first.region or first.variants:
+        found[f"{kind} accept-language region"] = " ".join((first.region, *first.variants)).strip()
+    if others := [language for language in after if language != first.language]:
+        found[f"{kind} accept-language after"] = " ".join(others)
     return found
 
 

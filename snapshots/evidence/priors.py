@@ -69,11 +69,14 @@ SLOTS = 6
 
 # Of parts of a request, by their names; the first that matches. What none matches is a field of an application.
 PARTS = {
+    r"vary accept-language (region|after)": 0.15,
+    r"vary (user-agent|referer)": 0.1,
     r"vary .*": 0.9,
     r"header (destination|depth|overwrite|operation|range|soapaction)": 0.95,
     r"header (hx-request|hx-target|x-pjax|x-inertia|rsc|next-router.*|turbo-frame)": 0.7,
     r"header authorization": 0.5,
     r"header accept": 0.2,
+    r"header accept-language (region|after)": 0.03,
     r"header accept-language": 0.15,
     r"header x-requested-with": 0.1,
     r"header origin": 0.03,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
@@ -13,7 +12,7 @@ from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.snapshots.evidence.test_stories import AS_RECORDED, FILTERED, IN_2020, IN_2021, LIST, A, over
-from tests.support.memory_store import get, matcher, post
+from tests.support.memory_store import get, post
 
 
 def grounds(asked: Matcher, *walk: Request) -> list[str]:
@@ -51,27 +50,15 @@ def test_grounds_say_what_was_never_tested() -> None:
     assert any(line.startswith("whether POST /filter matters was never seen (0.") for line in told)
 
 
-def test_the_matcher_of_states_has_no_grounds() -> None:
-    lookup = matcher((LIST, FILTERED[0][1])).lookup(LIST)
-    assert lookup.grounds is None
-    assert lookup.hundredths is None
-
-
-@pytest.mark.parametrize("weighed", [True, False])
-def test_lookup_tells_confidence_and_grounds(
-    weighed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STILLWEB_EVIDENCE", "1" if weighed else "0")
+def test_lookup_tells_confidence_and_grounds(tmp_path: Path) -> None:
     site = Site(tmp_path / "snap")
     site.add("http://site.example/", b"page")
     with site.open():
         pass
     words = [str(tmp_path / "snap"), "http://site.example/"]
     told = json.loads(CliRunner().invoke(command, [*words, "--json"], standalone_mode=False).output)
-    assert ("confidence" in told) == weighed
-    if weighed:
-        assert told["confidence"] == 1.0
-        assert told["grounds"] == ["recorded once"]
-        shown = CliRunner().invoke(command, words, standalone_mode=False).output
-        assert "  confidence: 1.0\n" in shown
-        assert "  ground: recorded once\n" in shown
+    assert told["confidence"] == 1.0
+    assert told["grounds"] == ["recorded once"]
+    shown = CliRunner().invoke(command, words, standalone_mode=False).output
+    assert "  confidence: 1.0\n" in shown
+    assert "  ground: recorded once\n" in shown

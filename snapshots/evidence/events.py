@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
-from stillweb.snapshots.capture import PARTIAL
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
@@ -67,9 +66,19 @@ class Event:
 
 
 def event_of(
-    request: Request, key: str, status: int = 0, media: str = "", location: str = "", said: int = 0
+    request: Request,
+    key: str,
+    status: int = 0,
+    media: str = "",
+    location: str = "",
+    said: int = 0,
+    *,
+    own: bool = False,
 ) -> Event:
-    """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none."""
+    """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none.
+
+    `own`: its conditions make it a question of its own, as those of a write always do.
+    """
     if is_plain(request):
         parts = _split(request.url)
         parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
@@ -104,7 +113,8 @@ def event_of(
         name, kind = name + " refused", "weak write"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(v for _, v in values)
-    return Event(name, kind, mix(key, conditions_of(request, status)), values, shown, said, status)
+    conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
+    return Event(name, kind, mix(key, conditions), values, shown, said, status)
 
 
 def field_names(parsed: Parsed) -> tuple[str, ...]:
@@ -125,13 +135,6 @@ def field_names(parsed: Parsed) -> tuple[str, ...]:
             said = isinstance(value, str) and (_ACTION.match(name) or name == "operationName")
             names.add(f"{name}={value[:60]}" if said else name)
     return tuple(sorted(names))
-
-
-def conditions_of(request: Request, status: int = 0) -> tuple[str | None, ...]:
-    """Return the conditions of a request that make it a question of its own: of a write, and of a part or "not modified" (`status`)."""
-    if request.method in SAFE_METHODS and status not in PARTIAL:
-        return ()
-    return request.conditional()
 
 
 def _split(url: str) -> SplitResult:

@@ -32,6 +32,7 @@ from stillweb.snapshots.evidence.parts import (
     header_parts,
     issued_in,
     made_up,
+    repeated_pairs,
     rule_parts,
 )
 from stillweb.snapshots.evidence.peeking import Peek
@@ -66,7 +67,7 @@ from stillweb.snapshots.identity.keys import (
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, surt
-from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
@@ -153,13 +154,20 @@ class SiteEvidence:
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
             self.vary[c.key].update(name for name, _ in c.vary)
+        # keys and conditions of requests that were answered in part, or by "not modified"
+        self.partial: set[tuple[str, tuple[str | None, ...]]] = set()
+        for c in found:
+            if c.status in PARTIAL and (request := _readable(store, c)) is not None:
+                self.partial.add((c.key, request.conditional()))
         self.captures: list[Capture] = []
+        self.damaged: dict[str, list[Capture]] = defaultdict(list)  # by key, those that can't be read
         self.beside: dict[str, list[int]] = defaultdict(list)  # keys of events by what rules leave of them
         recorded = []
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         for capture in found:
             request = _readable(store, capture)
             if request is None:
+                self.damaged[capture.key].append(capture)
                 continue
             head, label = store.head(capture), self.equality.label(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
@@ -250,19 +258,22 @@ class SiteEvidence:
     ) -> Asked:
         """Return a request as the model sees it."""
         issued, named = self._issued(request)
-        own = not named or self._matcher.gave(served, named)
-        normal, parts = rule_parts(request, self._matcher.rules, issued, given=own, stored=stored)
+        theirs = not named or self._matcher.gave(served, named)
+        normal, parts = rule_parts(request, self._matcher.rules, issued, given=theirs, stored=stored)
+        own = (key, request.conditional()) in self.partial
         if normal in self.moments:
             parts = {
                 f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
             }
         parts |= header_parts(request, self.vary.get(key, ()))
+        if repeated := repeated_pairs(request):
+            parts["~order"] = repr(repeated)
         parts |= cookie_parts(request, given)
         if response is None:
-            event = event_of(request, normal)
+            event = event_of(request, normal, own=own)
         else:
             media, location = response.header("content-type") or "", response.header("location") or ""
-            event = event_of(request, normal, response.status, media, location, said)
+            event = event_of(request, normal, response.status, media, location, said, own=own)
         return Asked(replace(event, fields=made_up(parts)), parts, normal)
 
 
@@ -321,6 +332,12 @@ def _of_top_layers(captures: list[Capture]) -> list[Capture]:
         for what in ((c.vary, True),) if c.status in PARTIAL else ((c.vary, True), (c.vary, False)):
             top[what] = max(top.get(what, 1), layer)
     return [c for c in captures if layer_of(c.filename) >= top[c.vary, c.status in PARTIAL]]
+
+
+def _with_conditions_of(recorded: Headers, asked: Headers) -> Headers:
+    """Return header fields with the recorded conditions in place of their own: both came to the same."""
+    own = [(n, v) for n, v in asked if n.lower() not in CONDITIONAL]
+    return (*own, *((n, v) for n, v in recorded if n.lower() in CONDITIONAL))
 
 
 def _file_by_name(url: str) -> bool:
@@ -526,6 +543,8 @@ class Matcher:
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
         missed = Lookup(MISS, None, None, key, request)
+        if key.canonical in evidence.damaged and not evidence.beside.get(asked.normal):
+            return self._given(request, key, evidence.damaged[key.canonical][0], None, 1.0)
         keys, masked = evidence.beside.get(asked.normal, []), 1.0
         if not keys:
             keys = evidence.masked(request)
@@ -771,6 +790,10 @@ class Matcher:
             return
         past = session.at(site)
         label = evidence.equality.label(capture)
+        if request.method not in SAFE_METHODS and request.conditional():
+            request = replace(
+                request, headers=_with_conditions_of(self.peek.fields(capture), request.headers)
+            )
         asked = evidence.asked(
             request, capture.key, past.given, served=session.served, response=head, said=label
         )

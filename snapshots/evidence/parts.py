@@ -6,11 +6,13 @@ Each part has a name (`~header accept`, `~cookie lang`, `~rule cache-buster`) an
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from stillweb.snapshots.evidence.issued import named_values, token_like
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
+from stillweb.snapshots.http.bodies import FORM, MULTIPART
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import MADE_ANEW, cookies_of, credentials_of, is_session
@@ -56,8 +58,8 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
     who = credentials_of(headers)
     if who:
         found["~header authorization"] = who.partition(" ")[0] if who.partition(" ")[0] in MADE_ANEW else who
-    if "accept" in by_name:
-        found["~header accept"] = first_kind(by_name["accept"])
+    if kind := _wanted_kind(by_name):
+        found["~header accept"] = kind
     if "x-requested-with" in by_name:
         found["~header x-requested-with"] = by_name["x-requested-with"]
     if "accept-language" in by_name:
@@ -65,8 +67,16 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
     for name in vary:
         if name in by_name and name not in _NO_CHOICE:
             found.pop(f"~header {name}", None)
-            found[f"~vary {name}"] = first_kind(by_name[name]) if name == "accept" else by_name[name]
+            value = _wanted_kind(by_name) if name == "accept" else by_name[name]
+            if value:
+                found[f"~vary {name}"] = value
     return found
+
+
+def _wanted_kind(by_name: Mapping[str, str]) -> str:
+    """Return the kind that Accept asks for first; "" for any, as without the field (RFC 9110, 12.5.1)."""
+    kind = first_kind(by_name.get("accept", ""))
+    return "" if kind == "*/*" else kind
 
 
 def _languages(kind: str, field: str) -> dict[str, str]:
@@ -139,3 +149,17 @@ def rule_parts(
         if left != key:
             found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else left
     return key, found
+
+
+def repeated_pairs(request: Request) -> list[tuple[str, str]]:
+    """Return the pairs of query and form whose name occurs more than once, by name, values in order."""
+    if not request.body and "&" not in request.url:
+        return []
+    parsed = parse(request)
+    pairs: list[tuple[str, str]] = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
+    if parsed.body.kind == FORM:
+        pairs += [(p.name.decode("latin-1"), p.value.decode("latin-1")) for p in parsed.body.value]
+    elif parsed.body.kind == MULTIPART:
+        pairs += [(p.name, p.content.decode("latin-1")) for p in parsed.body.value]
+    counts = Counter(name for name, _ in pairs)
+    return sorted([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])

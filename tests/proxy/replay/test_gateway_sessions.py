@@ -75,6 +75,7 @@ def test_a_repeated_request_has_the_same_ledger_entry_but_for_its_number(gateway
         "capture",
         "state",
         "ambiguous",
+        "confidence",
         "irrelevant",
         "status",
     }

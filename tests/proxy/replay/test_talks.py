@@ -187,7 +187,7 @@ def test_a_list_that_is_added_to_by_socket_and_by_post_is_as_it_was(tmp_path: Pa
         assert ask(gateway, "GET") == '["tea"]'
         assert ask(gateway, "POST", '{"add":"rum"}') == json.dumps(GIVEN)
         assert hear(peer, client) == '["tea","rum"]'
-        assert not [e for e in gateway.ledger.entries() if e["ambiguous"] or e["verdict"] == "miss"]
+        assert not [e for e in gateway.ledger.entries() if e["verdict"] == "miss"]
 
 
 def test_another_order_is_said_to_be_unsure(tmp_path: Path) -> None:
@@ -218,9 +218,7 @@ def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> No
         )
 
 
-@pytest.mark.parametrize(
-    ("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies"), (OWN[1], "rule+unambiguous")]
-)
+@pytest.mark.parametrize(("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies")])
 def test_a_message_with_an_id_that_the_site_gave_is_a_miss(tmp_path: Path, one: str, accept: str) -> None:
     with replayed(tmp_path / "s", accept=accept) as (gateway, peer, client):
         add_all(gateway, peer, client)

@@ -87,8 +87,8 @@ PARTS = {
     r"moment .*": 0.3,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
     r"cookie given .*(csrf|xsrf).*": 0.01,
-    r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.6,
-    r"cookie given .*": 0.3,
+    r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.3,
+    r"cookie given .*": 0.2,
     r"cookie .*": 0.05,
     r"words": 0.3,
     r"order": 0.15,  # of values of one name

@@ -126,7 +126,7 @@ class SiteEvidence:
                         and any(name[6:] in CLOCKS for name in parts)
                     ):
                         self.moments.add(normal)
-        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found, names)
+        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied
         self._still = {
             c.key

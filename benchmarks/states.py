@@ -59,31 +59,6 @@ class Session(Protocol):
 Engine = Callable[[Store], Callable[[], Session]]  # a snapshot -> a maker of sessions
 
 
-class _MatcherSession:
-    """A session of the matcher that chooses by states: sure is 1, ambiguous is 0.5."""
-
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher, self._session = matcher, matcher.session("replay")
-
-    def ask(self, request: Request) -> tuple[Response | None, float]:
-        self._lookup = self._matcher.lookup(request, self._session)
-        if self._lookup.capture is None:
-            return None, 0.0
-        return self._matcher.snapshot.read(self._lookup.capture), 0.5 if self._lookup.ambiguous else 1.0
-
-    def settle(self, served: bool) -> None:
-        if served:
-            self._session.answered(self._lookup)
-
-    def happened(self, request: Request, response: Response) -> None:
-        self.settle(self._lookup.capture is not None)  # it knows no other way
-
-
-def _states(store: Store) -> Callable[[], Session]:
-    matcher = Matcher(store)
-    return lambda: _MatcherSession(matcher)
-
-
 class _EvidenceSession:
     """A session of the matcher that weighs the evidence."""
 
@@ -111,7 +86,7 @@ def _evidence(store: Store) -> Callable[[], Session]:
     return lambda: _EvidenceSession(matcher)
 
 
-ENGINES: dict[str, Engine] = {"states": _states, "evidence": _evidence}
+ENGINES: dict[str, Engine] = {"evidence": _evidence}
 
 
 def engine_named(name: str) -> Engine:
@@ -410,7 +385,7 @@ def _recorded(name: str, steps: list[Step], threshold: float) -> str:
 
 
 @click.command()
-@click.option("--engine", default="states", show_default=True, help="An engine by name, or MODULE:NAME.")
+@click.option("--engine", default="evidence", show_default=True, help="An engine by name, or MODULE:NAME.")
 @click.option("--seeds", default=12, show_default=True, help="Recordings of each server.")
 @click.option("--quick", is_flag=True, help="Three recordings of each server.")
 @click.option(

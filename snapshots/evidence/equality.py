@@ -14,6 +14,7 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import ASSET, mix
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.secrets.redact import TEXTUAL
 
 # Fields that tell when an answer was made, or how it was carried.
@@ -36,6 +37,13 @@ def label_of(response: Response) -> int:
     return mix(said(response), fields)
 
 
+def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
+    try:
+        return label_of(read(capture))
+    except (DamagedInput, TooLarge):
+        return mix(capture.status, capture.digest, capture.place)
+
+
 class Equality:
     """Labels of captures. A body is read only where a request was answered with several, and each once.
 
@@ -45,6 +53,7 @@ class Equality:
     def __init__(
         self,
         read: Callable[[Capture], Response],
+        head: Callable[[Capture], Response],
         captures: Iterable[Capture],
         names: Mapping[tuple[str, int], str],
     ) -> None:
@@ -56,9 +65,11 @@ class Equality:
             name = names.get(capture.place, capture.key)
             told[name].add((capture.status, capture.digest))
             several[name].append(capture)
-        for key, own in several.items():
+        for name, own in several.items():
             if len(own) > 1 and any(by_head(c) or not c.digest for c in own):
-                told[key] = set(map(self.read_label, own))
+                told[name] = set(map(self.read_label, own))
+            elif len(own) > 1 and len(told[name]) == 1 and not static_mime(own[0].mime):
+                told[name] = {_label(head, c) for c in own}  # bodies are equal, fields perhaps not
         self.varied = {key for key, answers in told.items() if len(answers) > 1}  # keys of several answers
 
     def label(self, capture: Capture) -> int:
@@ -74,10 +85,7 @@ class Equality:
         """Return the number for what a capture says, as `label_of` does for any answer."""
         found = self._labels.get(capture.place)
         if found is None:
-            try:
-                found = label_of(self._read(capture))
-            except (DamagedInput, TooLarge):
-                found = mix(capture.status, capture.digest, capture.place)
+            found = _label(self._read, capture)
             self._labels[capture.place] = found
         return found
 

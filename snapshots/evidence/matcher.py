@@ -134,7 +134,7 @@ class SiteEvidence:
                 clock = any(name[6:] in CLOCKS for name in parts)
                 if clock and "?" in c.url and not drawn_anew(c, 3600.0):
                     self.moments.add(normal)
-        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), found, names)
+        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied
         self._still = {
             c.key

@@ -14,8 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.addresses import host_of
-from stillweb.proxy.replay import codings, responses
-from stillweb.proxy.replay.cookies import AGED, with_ages
 from stillweb.proxy.replay.failing import fails
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.kept import Kept
@@ -25,8 +23,21 @@ from stillweb.proxy.replay.long_polls import hanging, unanswered
 from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
 from stillweb.proxy.replay.own_ids import with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
-from stillweb.proxy.replay.pieces import cut, read_head, stored_pieces
 from stillweb.proxy.replay.replies import Hot, Line, Memo, Reply, failure, flagged
+from stillweb.proxy.replay.response import (
+    AGED,
+    BODILESS,
+    Refusal,
+    clean,
+    coding,
+    cut,
+    join,
+    must_decode,
+    plan,
+    read_head,
+    stored_pieces,
+    with_ages,
+)
 from stillweb.proxy.replay.tails import Tails
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
@@ -238,7 +249,7 @@ class Answerer:
         try:
             ids = {**line.session.drawn, **lookup.ids}
             reply, derived, hot = self._reply(request, lookup, lookup.verdict, "", ids)
-        except responses.Refusal as refusal:
+        except Refusal as refusal:
             return self.miss(request, line, lookup, str(refusal))
         except DamagedInput as error:
             return self._damaged(request, line, lookup, error)
@@ -270,7 +281,7 @@ class Answerer:
                     reply, derived, _ = self._reply(
                         request, lookup, lookup.verdict, "head", line.session.drawn
                     )
-                except responses.Refusal as refusal:
+                except Refusal as refusal:
                     return self.miss(request, line, missed, str(refusal))
                 except DamagedInput as error:
                     return self._damaged(request, line, missed, error)
@@ -304,7 +315,7 @@ class Answerer:
         if own is not None:
             hot = Hot(own, hot.aged)
         stored = hot.response
-        decoded = codings.must_decode(self.snapshot, capture, stored, request)
+        decoded = must_decode(self.snapshot, capture, stored, request)
         conditional = bool(request.conditional())
         plain_get = request.method == "GET" and not conditional
         if plain_get:
@@ -317,7 +328,7 @@ class Answerer:
         if decoded:
             if hot.plain is None:
                 try:
-                    hot.plain = encodings.decode(body, codings.coding(stored))
+                    hot.plain = encodings.decode(body, coding(stored))
                 except encodings.LongBody:
                     reply, how = self._large(request, lookup, capture, verdict, derived)
                     return reply, how, None
@@ -329,10 +340,10 @@ class Answerer:
             else:
                 body = hot.plain
         recorded = hot.recorded or Request(capture.method, capture.url)
-        made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
+        made = plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged, own is not None)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
-        reply = Reply.of(made, fields, capture, responses.join(made.parts, body))
+        reply = Reply.of(made, fields, capture, join(made.parts, body))
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded, lookup.ambiguous, lookup.told] = reply
             self.kept.grow(hot, len(reply.body) if decoded else 0)
@@ -347,16 +358,16 @@ class Answerer:
         aged = headers is not stored.headers
         stored = replace(stored, headers=headers) if aged else stored
         size: int | None = found
-        decoded = codings.must_decode(self.snapshot, capture, stored, request)
+        decoded = must_decode(self.snapshot, capture, stored, request)
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
-        encoding = codings.coding(stored) if decoded else None
+        encoding = coding(stored) if decoded else None
         if decoded:
             try:  # only decoding to the end shows whether the size is within bounds
                 size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
             except encodings.EncodingProblem:
                 # already damaged at the origin, or a decompression bomb: served as recorded
                 decoded, encoding, size = False, None, found
-        made = responses.plan(stored, size, request, recorded, decoded=decoded)
+        made = plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
 
@@ -383,9 +394,9 @@ class Answerer:
         confidence: Confidence | None = None,
     ) -> Reply:
         """Build a reply from a generated response."""
-        fields = responses.clean(response.headers)
+        fields = clean(response.headers)
         names = {n.lower() for n, _ in fields}
-        if "content-length" not in names and response.status not in responses.BODILESS:
+        if "content-length" not in names and response.status not in BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
         fields = flagged(fields, verdict, capture, doubted=doubted, confidence=confidence)
         return Reply(response.status, response.reason, fields, response.body, capture=capture)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import OWN_HOST
-from stillweb.proxy.net.certificates import CACHED_CONTEXTS, Authority, normal_host
+from stillweb.proxy.net.ca import CACHED_CONTEXTS, Authority, normal_host
 from stillweb.proxy.replay import status
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger

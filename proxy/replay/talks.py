@@ -6,9 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stillweb.proxy.net.conversations import Player, Said
-from stillweb.proxy.net.whose import Secrets, found_at
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
+from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, found_at
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.numbering import named, plain
 from stillweb.snapshots.matching.spoken import STRAYED

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
-from stillweb.proxy.replay import arrivals
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.replay import connection
 from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
@@ -71,7 +71,7 @@ def test_it_works_without_uvloop(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['uvloop'] = None\n"
         "import ssl, httpx\n"
-        "from stillweb.proxy.net.certificates import Authority\n"
+        "from stillweb.proxy.net.ca import Authority\n"
         "from stillweb.proxy.replay.gateway import Gateway\n"
         "from stillweb.snapshots.snapshot import Snapshot\n"
         "with Snapshot.open(sys.argv[1]) as s, Gateway(s, authority=Authority.load_or_create()) as g:\n"
@@ -119,7 +119,7 @@ def test_a_client_that_does_not_read_is_sent_away_and_one_that_reads_slowly_is_n
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
     # who reads bit by bit, and longer than that, may be held up itself
-    monkeypatch.setattr(arrivals, "PATIENCE", 3.0 if reads else 1.5)
+    monkeypatch.setattr(connection, "PATIENCE", 3.0 if reads else 1.5)
     whole = bytes(64 << 20)  # in memory: it is stored in less than is read bit by bit
     packed = (("Content-Encoding", "gzip"),)
     site = Site(tmp_path / "snap")

@@ -60,6 +60,11 @@ from stillweb.harness.console import say, say_damage
     type=click.Path(exists=True),
     help="Rules for scoring tables, from `stillweb rubric compile`; compiled on the spot by default.",
 )
+@click.option(
+    "--grader-template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}.",
+)
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
 @click.option("--only", metavar="IDS", help="Task ids, separated by commas.")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
@@ -144,6 +149,7 @@ def command(
     contracts: tuple[str, ...],
     uploads: Path | None,
     rubrics: str | None,
+    grader_template: Path | None,
     split: str | None,
     only: str | None,
     limit: int | None,
@@ -192,6 +198,7 @@ def command(
     from stillweb.harness.runs.display import make_display
     from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.proxy.direct import let_in
     from stillweb.proxy.net.addresses import host_port
     from stillweb.snapshots import Snapshot
@@ -199,6 +206,8 @@ def command(
     from stillweb.snapshots.matching.accepting import check_accept
 
     tasks = read_tasks(source, split)
+    if grader_template is not None:
+        tasks = with_grader_template(tasks, grader_template)
     made_agent = load_agent(agent)  # report its errors before a directory is made
     # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
     shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()

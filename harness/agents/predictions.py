@@ -67,7 +67,8 @@ class PredictionsAgent:
         missing = [name for name in known if name not in self.answers]
         if not missing:
             return ""
-        return f"{counted(len(missing), 'task')} without an answer in it count as unanswered ({missing[0]} first)"
+        count = counted(len(missing), "task")
+        return f"{self._source}: no answer to {count}, which count as unanswered ({missing[0]} first)"
 
 
 def _prediction(line: str, where: str) -> tuple[str, str | None]:

@@ -158,7 +158,7 @@ def command(
     stillweb record -o site -- python agent.py           whatever the program fetches
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
-    from stillweb.proxy.direct import direct_hosts
+    from stillweb.proxy.net.client_env import direct_hosts
     from stillweb.proxy.record.recorder import Recorder, record_command, tune_process
     from stillweb.snapshots.identity.sites import host_of
     from stillweb.snapshots.profile import Profile

@@ -211,47 +211,18 @@ def _predictions(
     as_json: bool,
 ) -> int:
     """Score saved answers as a run of the agent that gives them; write its report and certificate."""
-    from stillweb.harness.agents.predictions import PredictionsAgent
-    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
     from stillweb.harness.report import write_report
-    from stillweb.harness.results.certificate import write_certificate
-    from stillweb.harness.results.left_out import failed_attempts, unread_records
-    from stillweb.harness.rubric import compile_rubrics, load_rubrics
-    from stillweb.harness.runs.cluster import make_engine
-    from stillweb.harness.runs.display import make_display
-    from stillweb.harness.runs.run_files import Settings, scoring_variables
-    from stillweb.harness.runs.runner import run_attempts, start_run
     from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.snapshots.errors import GateFailed
 
     tasks = read_tasks(source)
     if grader_template is not None:
         tasks = with_grader_template(tasks, grader_template)
-    if missing := PredictionsAgent.from_file(predictions).check(task.id for task in tasks):
-        say(f"{predictions}: {missing}")
-    tables = [task for task in tasks if task.scorer == "table"]
-    settings = Settings(
-        agent=f"predictions:{predictions.absolute()}",
-        contracts=(),
-        mode=mode or "faithful",  # type: ignore[arg-type]  # click has checked the choice
-        fold_case=fold_case,
-        directory=os.getcwd(),
-        source=os.path.abspath(source) if os.path.exists(source) else None,
-        env=scoring_variables(os.environ),
-    )
-    files = start_run(
-        out,
-        settings,
-        tasks,
-        rubrics=load_rubrics(rubrics) if rubrics else compile_rubrics(tables),
-        refused=len(tasks.problems),
-    )
-    run_attempts(out, engine=make_engine("local", out, parallel), display=make_display())
-    certificate = write_certificate(out)
-    summary = show_summary(out, certificate, as_json)
+    agent, mode = f"predictions:{predictions.absolute()}", mode or "faithful"
+    settings = settings_without_snapshot(agent, source, mode=mode, fold_case=fold_case)
+    wrong = run_set(out, settings, tasks, rubrics=rubrics, parallel=parallel, as_json=as_json)
     say(f"report: {write_report(out)}")
-    if failed := failed_attempts(summary):
-        raise GateFailed(f"{out}: {failed}; the same command with another -o asks judges again")
-    if unread := unread_records(files):
-        raise GateFailed(f"{out}: {unread}; correct the set, and score it into another directory")
+    if wrong:
+        raise GateFailed(f"{out}: {wrong}; the same command with another -o scores anew")
     return 0

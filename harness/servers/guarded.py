@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stillweb.proxy.net.own_pages import page_fields, refused, same_token
-from stillweb.proxy.replay.arrivals import PATIENCE
+from stillweb.proxy.replay.connection import PATIENCE
 from stillweb.proxy.replay.http1 import has_bare_break
 from stillweb.snapshots.errors import MissingCapability
 

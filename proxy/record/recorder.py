@@ -23,15 +23,13 @@ from typing import Any, cast
 
 from mitmproxy import exceptions, options
 
-from stillweb.proxy.clients import client_environment, run_command
-from stillweb.proxy.direct import let_in, let_past
-from stillweb.proxy.isolated import run_isolated
 from stillweb.proxy.net.addresses import DEFAULT_SESSION
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority, system_directory, usual_authorities
+from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command
+from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied
 from stillweb.proxy.net.silence import Said
-from stillweb.proxy.net.trust import system_directory, usual_authorities
 from stillweb.proxy.record.addon import RecordingAddon
 from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
 from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures

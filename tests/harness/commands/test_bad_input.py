@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots import Snapshot
 from tests.harness.small_site import answer, make, run_words, sound, urls
 from tests.proxy.dead import closed_port

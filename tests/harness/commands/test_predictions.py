@@ -36,7 +36,10 @@ def test_saved_answers_are_scored_with_report_and_certificate(
     code, printed = call(capsys, "score", "--tasks", tasks, "--predictions", saved, "-o", out, "--json")
     told = json.loads(printed)
     assert code == 0
-    assert (told["means"]["exact"]["all"], told["means"]["item_f1"]["all"]) == (0.5, pytest.approx(2 / 3))
+    assert (told["metrics"]["exact"]["mean_of_all"], told["metrics"]["item_f1"]["mean_of_all"]) == (
+        0.5,
+        pytest.approx(2 / 3),
+    )
     assert told["statuses"]["zero"] == 1
     assert "List id|v." in (out / "report.html").read_text(encoding="utf-8")
     assert json.loads((out / "certificate.json").read_text())["hash"] == told["certificate"]["hash"]
@@ -53,7 +56,7 @@ def test_tasks_without_an_answer_are_told(tmp_path: Path, capsys: pytest.Capture
             [str(word) for word in ("score", "--tasks", tasks, "--predictions", saved, "-o", tmp_path / "o")]
         )
     assert ended.value.code == 0
-    assert "2 tasks without an answer in it count as unanswered (silent first)" in capsys.readouterr().err
+    assert "no answer to 2 tasks, which count as unanswered (silent first)" in capsys.readouterr().err
     answers = {
         task.id: trace.last("answer") for task, _, trace in RunFiles(tmp_path / "o").attempts() if trace
     }

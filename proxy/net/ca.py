@@ -1,18 +1,19 @@
-"""The certificate authority that clients trust, and the leaf certificates that it issues.
+"""The certificate authority, the authorities trusted upstream, and the CA's files for clients.
 
-The authority lives in the user's state directory: `mitmproxy-ca.pem` (key and certificate, mode 0600;
-mitmproxy looks for that name in its confdir, so recorder and gateway share the authority) and
-`stillweb-ca.pem` (the certificate alone, for clients to trust), which also lies there in other formats
-(`stillweb.proxy.net.told`).
+The files serve clients that ignore `SSL_CERT_FILE`: a wgetrc (for wget built with GnuTLS), a directory with a
+php.ini, and a Java trust store. They stand beside the PEM file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
 import os
+import re
 import secrets
 import ssl
+import struct
 import sys
 import tempfile
 import threading
@@ -22,15 +23,95 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import ada_url
+import certifi
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from stillweb.proxy.net.told import told_files
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.secrets.keystore import state_dir
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+# JKS, which every Java reads: https://docs.oracle.com/javase/8/docs/technotes/guides/security/crypto/CryptoSpec.html
+_JKS_MAGIC, _JKS_VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
+_WHITENER = b"Mighty Aphrodite"  # salt of the format's digest
+JAVA_PASSWORD = "changeit"  # Java's default password; the store holds no secret
+
+
+def wget_settings(pem: Path) -> Path:
+    """Return the path of the wgetrc."""
+    return pem.with_suffix(".wgetrc")
+
+
+def php_settings(pem: Path) -> Path:
+    """Return the directory with the php.ini."""
+    return pem.with_suffix(".php")
+
+
+def java_store(pem: Path) -> Path:
+    """Return the path of the Java trust store."""
+    return pem.with_suffix(".jks")
+
+
+def told_files(pem: Path, content: bytes) -> dict[Path, bytes]:
+    """Map each of those files to its content, for the authorities `content` (PEM) in the file `pem`."""
+    place = str(pem.absolute())
+    php = f'curl.cainfo="{place}"\nopenssl.cafile="{place}"\n'
+    return {
+        wget_settings(pem): f"ca_certificate = {place}\n".encode(),
+        php_settings(pem) / "stillweb.ini": php.encode(),
+        java_store(pem): _jks(content),
+    }
+
+
+def _jks(pem: bytes) -> bytes:
+    found = dict.fromkeys(_CERTIFICATE.findall(pem.decode("ascii", "replace")))
+    data = struct.pack(">III", _JKS_MAGIC, _JKS_VERSION, len(found))
+    for number, one in enumerate(found):
+        der = ssl.PEM_cert_to_DER_cert(one)
+        created = 0  # fixed, so that the same authorities give the same file
+        data += struct.pack(">I", _TRUSTED) + _text(f"stillweb-{number}") + struct.pack(">Q", created)
+        data += _text("X.509") + struct.pack(">I", len(der)) + der
+    salted = JAVA_PASSWORD.encode("utf-16-be") + _WHITENER + data
+    return data + hashlib.sha1(salted, usedforsecurity=False).digest()
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+def usual_authorities(asked: Path | None) -> bytes:
+    """Return the usual authorities, those of SSL_CERT_FILE and those in `asked`, as PEM.
+
+    Raises UsageError.
+    """
+    parts = [Path(certifi.where()).read_bytes()]
+    named = os.environ.get("SSL_CERT_FILE")
+    for path in (Path(named) if named else None, asked):
+        if path is None or (path != asked and not path.is_file()):
+            continue
+        try:
+            content = path.read_bytes()
+            # load it as it is loaded later, to report errors now
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        except ssl.SSLError as e:
+            raise UsageError(f"{path}: holds no certificate in PEM form") from e
+        except OSError as e:
+            raise UsageError(f"{path}: can't be read ({e.strerror})") from e
+        parts.append(content)
+    return b"\n".join(parts)
+
+
+def system_directory() -> str | None:
+    """Return the system's directory of trusted certificates; None if there is none.
+
+    Companies add their authorities there.
+    """
+    path = ssl.get_default_verify_paths().capath
+    return path if path and os.path.isdir(path) else None
+
 
 KEY_FILE = "mitmproxy-ca.pem"
 CERTIFICATE_FILE = "stillweb-ca.pem"

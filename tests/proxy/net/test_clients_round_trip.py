@@ -16,7 +16,7 @@ import brotli
 import pytest
 
 from stillweb.proxy.browser.browser import find_browser
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.ledger import misses, read
 from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin

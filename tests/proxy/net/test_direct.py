@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.clients import CA_VARIABLES, client_environment
-from stillweb.proxy.direct import direct_hosts, let_past
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.client_env import CA_VARIABLES, client_environment, direct_hosts, let_past
 from stillweb.snapshots.errors import UsageError
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import STARTS

@@ -10,9 +10,9 @@ import pytest
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check
-from stillweb.proxy.net.whose import found_at
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.websocket_player import found_at
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot

@@ -1,23 +1,197 @@
-"""Planning of answers: from a stored response and a request to what is served. Pure functions.
-
-The answer is what the origin would have sent from the same bytes: the headers of a captured GET for HEAD,
-ranges of a captured whole, 304 if the client's copy is the captured one, a decoded body for a client that
-can't read its encoding. What the capture can't answer is a `Refusal`, and so a miss: a part of a body that
-was not recorded, a 304 for a client that has no copy. No socket and no clock takes part.
-"""
+"""Responses made from captures: fields, content codings, cookies, byte ranges (RFC 9110, 14) and streamed parts."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from stillweb.proxy.net.trailers import TRAILER, is_grpc, parted
-from stillweb.proxy.replay import ranges
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.dates import not_after
+from stillweb.snapshots.dates import not_after, parse_timestamp
+from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
+from stillweb.snapshots.http.weighted import items_of
 from stillweb.snapshots.request import Headers, Request
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.capture import Capture, Response
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
+
+
+def content_range(span: Span, size: int) -> str:
+    """Return the Content-Range value of a part."""
+    return f"bytes {span[0]}-{span[1] - 1}/{size}"
+
+
+def boundary(seed: str) -> str:
+    """Return a multipart boundary that depends only on `seed`."""
+    return "stillweb" + hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def multipart(spans: list[Span], size: int, media: str | None, mark: str) -> list[bytes | Span]:
+    """Return the body of a multipart/byteranges answer: literal bytes, and spans of the whole in between."""
+    parts: list[bytes | Span] = []
+    kind = f"Content-Type: {media}\r\n" if media else ""
+    for number, span in enumerate(spans):
+        head = f"{'' if number == 0 else chr(13) + chr(10)}--{mark}\r\n{kind}Content-Range: {content_range(span, size)}\r\n\r\n"
+        parts += [head.encode("latin-1", "replace"), span]
+    parts.append(f"\r\n--{mark}--\r\n".encode())
+    return parts
+
+
+ASKED = 32  # recorded requests that are examined
+
+
+def coding(stored: Response) -> str | None:
+    """Return the Content-Encoding of a response, its lines joined; None if it has none."""
+    return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
+
+
+def readable(stored: Response, request: Request) -> bool:
+    """Return True if the client accepts the stored content encoding, or if we don't know that encoding."""
+    names = encodings.codings(coding(stored))
+    return not names or not encodings.KNOWN.issuperset(names) or _reads(request, names)
+
+
+def must_decode(snapshot: Snapshot, capture: Capture, stored: Response, request: Request) -> bool:
+    """Return True if the stored body must be decoded for the client.
+
+    A server that sent this very response to a client that does not accept its encoding sends it to all
+    clients. Apache, for example, labels a `.tar.gz` as encoded, and a client that asks for it without
+    Accept-Encoding keeps it as it comes.
+    """
+    return not readable(stored, request) and all(
+        readable(stored, recorded) for recorded in islice(_asked(snapshot, capture), ASKED)
+    )
+
+
+def _asked(snapshot: Snapshot, capture: Capture) -> Iterator[Request]:
+    """Yield the recorded requests that got this same response, as far as they are stored."""
+    others = (
+        c
+        for c in snapshot.candidates(capture.urlkey)
+        if c.place != capture.place
+        and (c.key, c.status, c.digest) == (capture.key, capture.status, capture.digest)
+    )
+    for one in (capture, *others):
+        if one.request_offset >= 0 and (recorded := snapshot.read_request(one)).headers:
+            yield recorded
+
+
+def _reads(request: Request, names: Collection[str]) -> bool:
+    accepted = ", ".join(v for n, v in request.headers if n.lower() == "accept-encoding")
+    return all(_accepts(accepted, name) for name in names)
+
+
+@lru_cache(maxsize=4096)
+def _accepts(field: str, coding: str) -> bool:
+    """Return True if an Accept-Encoding field allows a coding (RFC 9110, 12.5.3).
+
+    A client that names no coding gets none, as servers do it.
+    """
+    wanted = {item.name: item.weight > 0 for item in reversed(items_of(field))}
+    plain = {"x-gzip": "gzip"}.get(coding, coding)
+    return next((wanted[name] for name in (plain, coding, "*") if name in wanted), False)
+
+
+AGED = "cookie-age"  # its name in the ledger and in `Stillweb-Derived`
+
+_EXPIRES = re.compile(r";\s*expires\s*=\s*([^;]*)", re.IGNORECASE)
+_MAX_AGE = re.compile(r";\s*max-age\s*=", re.IGNORECASE)
+
+# The parts of a date, in any order (RFC 6265, 5.1.1).
+_BETWEEN = re.compile(r"[\t -/;-@\[-`{-~]+")
+_TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?!\d)")
+_DAY = re.compile(r"(\d{1,2})(?!\d)")
+_YEAR = re.compile(r"(\d{2,4})(?!\d)")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def with_ages(headers: Headers, recorded: str) -> Headers:
+    """Return the headers with a Max-Age for each cookie that has only an Expires.
+
+    `recorded` is a timestamp of at least 14 digits. Returns the same object if nothing changes. A cookie that
+    had already expired when it was recorded (a deletion) stays as it is.
+    """
+    if not any(name.lower() == "set-cookie" for name, _ in headers):
+        return headers
+    out = tuple((n, _aged(v, recorded) if n.lower() == "set-cookie" else v) for n, v in headers)
+    return headers if out == headers else out
+
+
+def _aged(value: str, recorded: str) -> str:
+    found = _EXPIRES.search(value)
+    if found is None or _MAX_AGE.search(value):
+        return value
+    last = cookie_date(found[1])
+    moment = parse_timestamp(recorded[:14])
+    if last is None or moment is None or last <= moment:
+        return value
+    return f"{value}; Max-Age={int((last - moment).total_seconds())}"
+
+
+def cookie_date(text: str) -> datetime | None:
+    """Parse a cookie date as clients do (RFC 6265, 5.1.1), ignoring zones. Return None if it is none.
+
+    `http.cookiejar` can't serve: it derives the century of "70" from today's clock.
+    """
+    time = day = month = year = None
+    for token in _BETWEEN.split(text):
+        if time is None and (found := _TIME.match(token)):
+            time = found
+        elif day is None and (found := _DAY.match(token)):
+            day = int(found[1])
+        elif month is None and token[:3].lower() in _MONTHS:
+            month = _MONTHS.index(token[:3].lower()) + 1
+        elif year is None and (found := _YEAR.match(token)):
+            year = int(found[1])
+    if time is None or day is None or month is None or year is None:
+        return None
+    if year < 100:
+        year += 1900 if year >= 70 else 2000
+    try:
+        hour, minute, second = map(int, time.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC) if year >= 1601 else None
+    except ValueError:
+        return None
+
+
+PIECE = 1 << 17  # bytes read at a time
+
+
+def read_head(snapshot: Snapshot, capture: Capture) -> tuple[Response, int]:
+    """Return a capture's response without its body, and the number of bytes stored of the body."""
+    stored = snapshot.head(capture)
+    length = stored.header("content-length") or ""
+    if length.isdigit():
+        return stored, int(length)
+    return stored, sum(len(p) for p in stored_pieces(snapshot, capture, None))
+
+
+def stored_pieces(snapshot: Snapshot, capture: Capture, encoding: str | None) -> Iterator[bytes]:
+    """Yield a capture's body, decoded from `encoding` if given. Raises encodings.EncodingProblem."""
+    with snapshot.open_body(capture) as file:
+        yield from encodings.decode_pieces(iter(lambda: file.read(PIECE), b""), encoding)
+
+
+def cut(pieces: Iterator[bytes], start: int, stop: int) -> Iterator[bytes]:
+    """Yield the bytes of a stream from `start` up to `stop` (-1: to the end)."""
+    at = 0
+    for piece in pieces:
+        first, last = max(start - at, 0), len(piece) if stop < 0 else min(stop - at, len(piece))
+        if first < last:
+            yield piece[first:last]
+        at += len(piece)
+        if 0 <= stop <= at:
+            return
+
 
 # RFC 9110, 7.6.1, with what older software sends
 HOP_BY_HOP = frozenset(
@@ -198,11 +372,11 @@ def _ranged(
     if len(spans) == 1:
         span = spans[0]
         length = span[1] - span[0]
-        cut = (*_with_length(_of_part(headers), length), ("Content-Range", ranges.content_range(span, size)))
+        cut = (*_with_length(_of_part(headers), length), ("Content-Range", content_range(span, size)))
         return Answer(206, "Partial Content", cut, (span,), length, decoded, "range")
     media = stored.header("content-type")
-    mark = ranges.boundary(f"{size} {stored.header('etag')} {stored.header('last-modified')} {value}")
-    parts = ranges.multipart(spans, size, media, mark)
+    mark = boundary(f"{size} {stored.header('etag')} {stored.header('last-modified')} {value}")
+    parts = multipart(spans, size, media, mark)
     length = sum(len(p) if isinstance(p, bytes) else p[1] - p[0] for p in parts)
     kept = tuple((n, v) for n, v in _with_length(_of_part(headers), length) if n.lower() != "content-type")
     kind = ("Content-Type", f"multipart/byteranges; boundary={mark}")

@@ -1,32 +1,82 @@
-"""Recorded web socket conversations and their replay, in recorded order.
+"""Replay of web socket conversations: which recorded one a client follows, and what the server says next.
 
-A conversation is a `metadata` record under the socket's address (docs/snapshot.md). The server's messages are
-sent as far as the client's own messages have come. If those differ from the recorded ones, there is no
-answer.
+A message may hold a timestamp that differs in each replay, such as its `date`. A recorded stamp is a timestamp
+only if it named the time at which its message passed the recorder. A chosen time, such as the end of a range,
+did not. A client's stamp is a timestamp if it names the present, or a time near the recorded one, for a client
+whose clock is set to the recording.
 """
 
 from __future__ import annotations
 
 import base64
 import operator
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
-from stillweb.proxy.net.moments import with_moments
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.matching.numbering import drawn_apart, ids_in, plain, renumbered
 from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.matching.spoken import word
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 Said = str | bytes
+# the form of JavaScript's toISOString and Python's isoformat
+_STAMP = re.compile(r"(?<!\d)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?(?:Z|\+00:00)(?!\d)")
+EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
+AROUND = 3600.0  # seconds by which a client's clock may be off
+
+
+def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
+    """Replace the timestamps in a client's message by those of the recorded one.
+
+    `passed` is when the recorded message passed the recorder, `now` the present; both in seconds since 1970.
+    The message is returned unchanged if there is nothing to replace.
+    """
+    if isinstance(stored, str) is not isinstance(said, str):
+        return said
+    text = _text(said)
+    theirs, mine = list(_STAMP.finditer(_text(stored))), list(_STAMP.finditer(text))
+    parts: list[str] = []
+    end = 0
+    for one, other in zip_longest(theirs, mine):
+        if one is None or other is None:
+            return said
+        if one[0] != other[0] and _moment(one[0], other[0], passed, now):
+            parts += text[end : other.start()], one[0]
+            end = other.end()
+    if not parts:
+        return said
+    told = "".join((*parts, text[end:]))
+    return told if isinstance(said, str) else told.encode("latin-1")
+
+
+def _moment(stored: str, said: str, passed: float, now: float) -> bool:
+    """Return True if both stamps name the time at which they were sent."""
+    if len(stored) != len(said):
+        return False
+    try:
+        then, own = (datetime.fromisoformat(one).astimezone(UTC).timestamp() for one in (stored, said))
+    except ValueError:  # an impossible date, such as the 31st of June
+        return False
+    return -LATE <= passed - then <= EARLY and min(abs(now - own), abs(passed - own)) <= AROUND
+
+
+def _text(said: Said) -> str:
+    return said if isinstance(said, str) else said.decode("latin-1")
+
+
 _JSON = (("Content-Type", "application/json"),)
 
 
@@ -338,3 +388,115 @@ def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int,
             last = keys[-1][1]
             found[at] = last, sum(key == last for _, key in keys)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Pseudonyms of a recording, mapped to the secrets of this replay."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    def hidden(self, said: Said) -> Said:
+        """Return a client's message in its stored form."""
+        for name, secret in self.known.items():
+            said = _replaced(said, secret, name)
+        return said
+
+    def shown(self, said: Said) -> Said:
+        """Return a stored message with its secrets put back."""
+        for name, secret in self.known.items():
+            said = _replaced(said, name, secret)
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The conversations recorded at an address. `sure` is False if the client's secret or ids differ."""
+
+    conversations: list[Conversation]
+    sure: bool = True
+    secrets: Secrets = field(default_factory=Secrets)
+    rule: str = "redacted"  # the rule that matched the address, if not `sure`
+
+
+def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
+    """Find the conversations of an address, also if it was stored with pseudonyms.
+
+    They are not sure if the address differs only in ids that the client drew itself. `given` returns True if
+    a value may come from the site.
+    """
+    plain = conversations(snapshot, url)
+    if plain or "?" not in url:
+        return Found(plain)
+    asked = Request("GET", url)
+    masked = mask(asked)
+    others: list[Conversation] = []
+    names: dict[str, str] = {}  # query field -> pseudonym of the value in `url`
+    drawn: list[Conversation] = []
+    for address in snapshot.metadata_addresses(url.partition("?")[0]):
+        stored = Request("GET", address)
+        if PSEUDONYM_TEXT.search(address) is None:
+            if (own := _drawn_apart(address, url)) and not any(map(given, own)):
+                drawn += conversations(snapshot, address)
+            continue
+        recogniser = Recogniser()
+        recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+        # A value may be a secret because of another place, such as a header; its query name may not show it.
+        for value in _asked_for(address, url):
+            recogniser.learn(value)
+        told = recogniser.request(asked)
+        if alike(told, stored):
+            return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
+        if masked is not asked and alike(mask(stored), masked):
+            others += [_as(one, names, dict(_pairs(address))) for one in conversations(snapshot, address)]
+    if drawn and not others:
+        return Found(drawn, False, rule="visit-id")
+    others.sort(key=lambda one: (one.session, one.begin))
+    values = dict(_pairs(url))
+    return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
+
+
+def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Conversation:
+    """Replace a conversation's pseudonyms by those of the first conversation, which fills `names`."""
+    for place, name in own.items():
+        if PSEUDONYM_TEXT.fullmatch(name):
+            first = names.setdefault(place, name)
+            said = tuple((mine, _replaced(what, name, first)) for mine, what in one.messages)
+            one = replace(one, messages=said)
+    return one
+
+
+def _pairs(url: str) -> list[tuple[str, str]]:
+    pairs = (one.partition("=") for one in urlsplit(url).query.split("&"))
+    return [(name, unquote(value)) for name, _, value in pairs]
+
+
+def _drawn_apart(stored: str, asked: str) -> list[str]:
+    """Return the asked values that differ from the stored ones, if all of both look random; else none."""
+    theirs, mine = _pairs(stored), _pairs(asked)
+    if [name for name, _ in theirs] != [name for name, _ in mine]:
+        return []
+    apart = [(one, other) for (_, one), (_, other) in zip(theirs, mine, strict=True) if one != other]
+    return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []
+
+
+def _asked_for(stored: str, asked: str) -> list[str]:
+    """Return the asked values where the stored query has pseudonyms, if both have the same names."""
+    theirs, mine = _pairs(stored), _pairs(asked)
+    if sorted(name for name, _ in theirs) != sorted(name for name, _ in mine):
+        return []
+    names = {name for name, value in theirs if PSEUDONYM_TEXT.fullmatch(value)}
+    return [value for name, value in mine if name in names]
+
+
+def _values(stored: str, asked: str) -> dict[str, str]:
+    """Map the pseudonyms in a stored query to the values asked in their places."""
+    both = zip(urlsplit(stored).query.split("&"), urlsplit(asked).query.split("&"), strict=True)
+    pairs = ((one.partition("=")[2], other.partition("=")[2]) for one, other in both)
+    return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}
+
+
+def _replaced(said: Said, one: str, other: str) -> Said:
+    if isinstance(said, str):
+        return said.replace(one, other)
+    return said.replace(one.encode(), other.encode())

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.client_env import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
 from stillweb.proxy.record.recorder import Recorder, record_command
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.writer import Writer
@@ -392,7 +392,7 @@ def test_a_command_that_the_machine_has_no_room_for_is_no_wrong_usage(
 
 LATE = """
 import os, signal, subprocess, sys
-from stillweb.proxy import clients
+from stillweb.proxy.net import client_env
 
 def end(number, frame):
     raise SystemExit(143)
@@ -405,7 +405,7 @@ class Told(subprocess.Popen):
 
 signal.signal(signal.SIGTERM, end)
 subprocess.Popen = Told
-clients.run_command([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
+client_env.run_command([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
 """
 
 
@@ -421,7 +421,7 @@ def test_an_interrupted_command_keeps_its_exit_code() -> None:
     """The signal comes while the command ends of it: neither is lost, however the two fall together."""
     program = (
         "import os\n"
-        "from stillweb.proxy.clients import run_command\n"
+        "from stillweb.proxy.net.client_env import run_command\n"
         "command = ['sh', '-c', 'kill -INT $PPID; kill -INT $$']\n"
         "print({run_command(command, os.environ) for _ in range(100)})\n"
     )

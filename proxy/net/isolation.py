@@ -24,7 +24,7 @@ from stillweb.proxy.net.addresses import host_port
 from stillweb.snapshots.errors import MissingCapability
 
 if TYPE_CHECKING:
-    from stillweb.proxy.relaying import Relay
+    from stillweb.proxy.net.relaying import Relay
 
 CLONE_NEWUSER = 0x10000000  # linux/sched.h
 CLONE_NEWNET = 0x40000000
@@ -112,7 +112,7 @@ def enter_isolation(let_in: Sequence[tuple[str, int]] = (), relay: Relay | None 
     """Move this process, and everything it starts, into a namespace with only loopback.
 
     Does nothing the second time. Of the outer loopback only the ports in `let_in` are reachable from inside:
-    see `stillweb.proxy.relaying`. `relay` is given if its helper is already running.
+    see `stillweb.proxy.net.relaying`. `relay` is given if its helper is already running.
 
     Call it before threads are started. A process with threads is started anew inside, with the same
     arguments; this process then only passes signals on and ends with the new one's exit code. Raises
@@ -170,7 +170,7 @@ def _threads() -> int:
 
 def _enter(let_in: Sequence[tuple[str, int]], relay: Relay | None = None) -> None:
     if let_in:
-        from stillweb.proxy.relaying import Relay
+        from stillweb.proxy.net.relaying import Relay
 
         relay = relay or Relay(let_in)
         _unshare()
@@ -277,3 +277,32 @@ def _start_anew(let_in: Sequence[tuple[str, int]]) -> NoReturn:
             time.sleep(0)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
+
+
+SYSTEM_LISTS = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def replace_system_list(pem: Path, lists: Sequence[str] = SYSTEM_LISTS) -> str | None:
+    """Mount `pem` over the system's CA lists, for this process and its children.
+
+    Returns None, or why it failed. Call it in a namespace made by `enter_isolation`.
+    """
+    places = sorted({os.path.realpath(place) for place in lists if os.path.isfile(place)})
+    if not places or not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    # slave: later mounts outside show up inside, mounts inside don't show up outside
+    failed = libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None)
+    for place in places:
+        failed = failed or libc.mount(os.fsencode(pem.absolute()), os.fsencode(place), None, MS_BIND, None)
+    if not failed:
+        return None
+    return (
+        f"the system's list of authorities can't be replaced ({os.strerror(ctypes.get_errno())}): "
+        "programs that read only that one don't trust our certificate"
+    )

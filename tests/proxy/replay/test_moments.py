@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from stillweb.proxy.net.conversations import Conversation, Player, Said
-from stillweb.proxy.net.moments import with_moments
+from stillweb.proxy.replay.websocket_player import Conversation, Player, Said, with_moments
 
 THEN, NOW = 1_764_000_000.0, 1_795_000_000.0  # 2025-11-24T16:00:00 and 2026-11-18T11:06:40
 STORED, SAID = "2025-11-24T15:59:59.125Z", "2026-11-18T11:06:39.731Z"

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.system_trust import replace_system_list
+from stillweb.proxy.net.isolation import can_isolate, replace_system_list
 from tests.support.waiting import STARTS
 
 INSIDE = """
 import ctypes, fcntl, os, sys  # at once: who becomes another may not read where they are
 from pathlib import Path
-from stillweb.proxy.isolation import enter_isolation
-from stillweb.proxy.system_trust import replace_system_list
+from stillweb.proxy.net.isolation import enter_isolation
+from stillweb.proxy.net.isolation import replace_system_list
 user, isolate, ours, *lists = sys.argv[1:]
 if user:
     os.setgid(int(user)); os.setuid(int(user))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.clients import client_environment
-from stillweb.proxy.direct import let_past
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.client_env import client_environment, let_past
 from tests.proxy.net.test_told import read_store
 
 PROXY = "http://north:x@127.0.0.1:8080"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy import isolation
-from stillweb.proxy.isolation import Canary, can_isolate, canary, enter_isolation, isolated
+from stillweb.proxy.net import isolation
+from stillweb.proxy.net.isolation import Canary, can_isolate, canary, enter_isolation, isolated
 from stillweb.snapshots.errors import MissingCapability
 from tests.support.waiting import HANG, STARTS
 
@@ -27,7 +27,7 @@ needs_namespaces = pytest.mark.skipif(can_isolate() is not None, reason=str(can_
 
 INSIDE = """
 import json, os, socket, sys
-from stillweb.proxy.isolation import canary, enter_isolation, isolated
+from stillweb.proxy.net.isolation import canary, enter_isolation, isolated
 {before}
 enter_isolation()
 enter_isolation()
@@ -79,7 +79,7 @@ def test_of_unix_sockets_only_those_with_a_path_lead_out(kind: str, reached: boo
     """An X server's socket in the file system stays within reach, its abstract one does not (docs/recording.md)."""
     name = f"\0stillweb-{uuid.uuid4()}" if kind == "abstract" else str(tmp_path / "X0")
     script = (
-        "import socket, sys; from stillweb.proxy.isolation import enter_isolation; enter_isolation()\n"
+        "import socket, sys; from stillweb.proxy.net.isolation import enter_isolation; enter_isolation()\n"
         f"print(socket.socket(socket.AF_UNIX).connect_ex({name!r}) == 0)"
     )
     with socket.socket(socket.AF_UNIX) as server:
@@ -105,7 +105,7 @@ def test_works_without_root(tmp_path: Path) -> None:
         os.setuid(65534)
 
     # nobody may not be able to read this checkout, so the module is carried over as text
-    root = Path(isolation.__file__).parent.parent
+    root = Path(isolation.__file__).parents[2]
     sources = "\n".join(
         [
             "import sys, types",
@@ -196,7 +196,7 @@ def test_shadow_passes_signals_on() -> None:
     """A program with threads runs on as a child; ending it from outside ends the child too."""
     program = (
         "import threading, time, os\n"
-        "from stillweb.proxy.isolation import enter_isolation\n"
+        "from stillweb.proxy.net.isolation import enter_isolation\n"
         "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
         "enter_isolation()\n"
         "print('inside', flush=True)\n"
@@ -233,7 +233,7 @@ service = socket.socket(socket.AF_UNIX)
 service.bind("/run/nscd/socket")
 service.listen()
 service.settimeout(0.1)
-program = "import socket; from stillweb.proxy.isolation import enter_isolation\\n"
+program = "import socket; from stillweb.proxy.net.isolation import enter_isolation\\n"
 program += "enter_isolation()\\n" if sys.argv[1] == "isolate" else ""
 program += "try: socket.getaddrinfo('a.example', 80)\\nexcept OSError: pass"
 child = subprocess.Popen([sys.executable, "-c", program])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.isolated import run_isolated
-from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.isolated import run_isolated
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.proxy.record.recorder import Recorder, record_command
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.writer import Writer

@@ -1,7 +1,8 @@
-"""Client set-up: an environment that sends a command's traffic through our proxy.
+"""Environment variables that send a client program's traffic through a proxy and make it trust the CA.
 
-The variables make clients trust *only* our authority. All traffic goes through the proxy, so no other
-certificate is ever presented, and a client that bypasses the proxy fails instead of going unrecorded.
+Java gets them as system properties, in a variable that every JVM reads (and reports on stderr).
+java.net.http, HttpURLConnection, OkHttp and libraries built on them use these properties; Apache HttpClient
+does if it is configured to use system properties. None of them sends proxy credentials by properties.
 """
 
 from __future__ import annotations
@@ -9,16 +10,63 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from stillweb.proxy.java import java_past, java_proxy, java_trust, with_properties
-from stillweb.proxy.net.told import java_store, php_settings, wget_settings
+from stillweb.proxy.net.addresses import on_this_machine
+from stillweb.proxy.net.ca import JAVA_PASSWORD, java_store, php_settings, told_files, wget_settings
 from stillweb.snapshots._os.signals import heard_signals, hearing
 from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.warc.appending import write_whole
+
+VARIABLE = "JAVA_TOOL_OPTIONS"
+
+
+def java_proxy(proxy_url: str) -> dict[str, str]:
+    """Return the properties of a proxy."""
+    at = urlsplit(proxy_url)
+    return {
+        f"{scheme}.proxy{part}": str(value)
+        for scheme in ("http", "https")
+        for part, value in (("Host", at.hostname), ("Port", at.port))
+    }
+
+
+def java_past(hosts: Sequence[str]) -> dict[str, str]:
+    """Return the property of hosts that bypass the proxy.
+
+    Java takes no ports there. An empty list means that no host bypasses it, not even localhost.
+    """
+    return {"http.nonProxyHosts": "|".join(dict.fromkeys(re.sub(r":\d+$", "", host) for host in hosts))}
+
+
+def java_trust(store: Path) -> dict[str, str]:
+    """Return the properties of a trust store."""
+    return {
+        "javax.net.ssl.trustStore": str(store),
+        "javax.net.ssl.trustStoreType": "JKS",
+        "javax.net.ssl.trustStorePassword": JAVA_PASSWORD,
+    }
+
+
+def with_properties(environment: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with these Java properties in place of earlier values of the same ones."""
+    present = environment.get(VARIABLE, "")
+    words = []
+    for name, value in properties.items():
+        present = re.sub(rf"""-D{re.escape(name)}=(?:"[^"]*"|'[^']*'|[^\s"'])*\s*""", "", present)
+        quote = "'" if '"' in value else '"'
+        words.append(
+            f"-D{name}={quote}{value}{quote}" if re.search(r"""[\s"'|]""", value) else f"-D{name}={value}"
+        )
+    return {**environment, VARIABLE: " ".join(filter(None, [present.strip(), *words]))}
+
 
 NODE_SCRIPT = Path(__file__).with_name("node_proxy.cjs")
 
@@ -167,3 +215,73 @@ def _node_options(present: str) -> str:
     script = str(NODE_SCRIPT).replace("\\", "\\\\").replace('"', '\\"')
     ours = f'--require "{script}"'
     return present if ours in present else f"{present} {ours}".strip()
+
+
+# A name or address, with or without a port, in the form of NO_PROXY.
+_HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+
+
+def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
+    """Return host names, optionally with a port, in lower case and sorted.
+
+    Raises UsageError for anything else.
+    """
+    found = {str(value).lower() for value in values}
+    for value in sorted(found):
+        if not _HOST.fullmatch(value):
+            raise UsageError(f"{value!r} is no host; write it as api.openai.com or 127.0.0.1:11434")
+    return tuple(sorted(found))
+
+
+def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the ports of this machine that an isolated command must be let in to, from its direct hosts.
+
+    A name of this machine without a port means the command's own loopback. Raises UsageError for another
+    machine.
+    """
+    found = []
+    for host in hosts:
+        at = urlsplit(f"//{host}")
+        if not on_this_machine(at.hostname or ""):
+            raise UsageError(
+                f"--isolate leaves no way to {host}: of what is asked directly only a port of this machine "
+                "can be let in (127.0.0.1:11434)"
+            )
+        try:
+            port = at.port
+        except ValueError as error:
+            raise UsageError(f"{host}: {error}") from error
+        if port is not None:
+            found.append((at.hostname or "", port))
+    return found
+
+
+def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+    """Return an environment of `clients.client_environment` in which `hosts` bypass the proxy.
+
+    Raises as `trust.usual_authorities`.
+    """
+    changed = dict(environment)
+    if not hosts or "SSL_CERT_FILE" not in changed:  # without SSL_CERT_FILE it has no proxy of ours
+        return changed
+    hosts = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
+    return trusting(past(changed, hosts), with_usual(Path(changed["SSL_CERT_FILE"])))
+
+
+def with_usual(ours: Path) -> Path:
+    """Write a bundle of our authority and the usual ones beside ours; return its path.
+
+    It is named by the hash of its content, so that an existing file never changes.
+    """
+    from stillweb.proxy.net.ca import (
+        usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves
+    )
+
+    data = usual_authorities(ours)
+    bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
+    if not bundle.exists():
+        # the bundle last, since its existence means that all files are there
+        for path, content in {**told_files(bundle, data), bundle: data}.items():
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, [content])
+    return bundle

@@ -1,7 +1,7 @@
 """A program isolated in a network namespace with only loopback, while its proxy stays outside.
 
 Traffic that bypasses the proxy then fails, instead of going unrecorded. A launcher enters the namespace and
-execs the program; the helper of `stillweb.proxy.relaying` forwards the proxy's port into it.
+execs the program; the helper of `stillweb.proxy.net.relaying` forwards the proxy's port into it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stillweb.proxy.clients import run_command
-from stillweb.proxy.isolation import can_isolate, canary, enter_isolation
-from stillweb.proxy.relaying import Port, Relay
-from stillweb.proxy.system_trust import replace_system_list
+from stillweb.proxy.net.client_env import run_command
+from stillweb.proxy.net.isolation import can_isolate, canary, enter_isolation, replace_system_list
+from stillweb.proxy.net.relaying import Port, Relay
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 
@@ -31,7 +30,7 @@ def run_isolated(command: Sequence[str], environment: Mapping[str, str], let_in:
         raise UsageError(f"{command[0]}: can't be run (no such program)")
     with Relay(let_in) as relay:
         # -I: the launcher ignores the Python variables and the folder of the program
-        launcher = [sys.executable, "-I", "-m", "stillweb.proxy.isolated", str(relay.control)]
+        launcher = [sys.executable, "-I", "-m", "stillweb.proxy.net.isolated", str(relay.control)]
         launcher += [part for host, port in let_in for part in (host, str(port))]
         return run_command([*launcher, "--", *command], environment, [relay.control])
 

@@ -43,7 +43,7 @@ class Relay:
                 sys.executable,
                 "-I",
                 "-m",
-                "stillweb.proxy.relaying",
+                "stillweb.proxy.net.relaying",
                 str(os.getpid()),
                 str(theirs.fileno()),
             ]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy import clock
-from stillweb.proxy.clock import moment_of, with_clock
-from stillweb.proxy.net.certificates import EARLIER_DAYS
+from stillweb.proxy.net import clock
+from stillweb.proxy.net.ca import EARLIER_DAYS
+from stillweb.proxy.net.clock import moment_of, with_clock
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -1,5 +1,5 @@
-# make demo: the whole way on a real site.   make test: lint, types and all tests.   Both set up first.
-.PHONY: setup peers demo test lint bench bench-quick lock docs clean
+# make demo: the whole way on a real site.   make check: lint, types and the quick tests.   make test: all tests.
+.PHONY: setup peers demo test check suite lint bench bench-quick lock docs api clean
 
 PYTHON_BIN = .venv/bin
 # Each of the many processes would compile all modules anew where this is set.
@@ -19,9 +19,16 @@ lint: setup
 	@$(PYTHON_BIN)/ruff format --check .
 	@$(PYTHON_BIN)/mypy
 
-# Tests of a file share what it makes; the short files are the last, which keeps all workers busy to the end.
-test: lint peers
-	@$(PYTHON_BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# The types are checked beside the tests, which leave a core idle whenever they wait.
+test: peers
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint suite
+
+check: setup
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint suite TIER='-m "not slow and not peer and not fuzz"'
+
+# Of a module's tests most go to one worker, which makes what they share once; idle workers take over what is left.
+suite:
+	@$(PYTHON_BIN)/python -m pytest -q -n auto --dist worksteal $(TIER)
 
 bench: setup
 	@$(PYTHON_BIN)/python -m benchmarks
@@ -42,3 +49,7 @@ clean:
 docs:
 	@test -x .venv-docs/bin/mkdocs || { python3 -m venv .venv-docs && .venv-docs/bin/pip install -q --disable-pip-version-check --require-hashes -r docs/requirements.lock; }
 	@.venv-docs/bin/mkdocs build --strict -q
+
+# docs/api.md, from the docstrings of the public names.
+api:
+	@$(PYTHON_BIN)/python docs/build_api.py

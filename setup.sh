@@ -70,13 +70,13 @@ if ! .venv/bin/python -m playwright --version >/dev/null 2>&1; then
 fi
 
 # A Chromium: on the PATH, else Playwright's own download, else the distribution's package.
-if ! .venv/bin/python -c 'import sys; from stillweb.proxy.pages.browser import find_browser; find_browser()' 2>/dev/null; then
+if ! .venv/bin/python -c 'import sys; from stillweb.proxy.browser.browser import find_browser; find_browser()' 2>/dev/null; then
   say "no Chromium found; trying Playwright's download"
   if ! timeout 180 .venv/bin/python -m playwright install chromium >/dev/null 2>&1; then
     say "Playwright's download is not to be had here; installing the distribution's package"
     install_packages chromium fonts-liberation || stop "no Chromium: install one (Debian: apt-get install chromium) or set STILLWEB_BROWSER to its path"
   fi
-  .venv/bin/python -c 'from stillweb.proxy.pages.browser import find_browser; find_browser()' || stop "a Chromium was installed but can't be found; set STILLWEB_BROWSER to its path"
+  .venv/bin/python -c 'from stillweb.proxy.browser.browser import find_browser; find_browser()' || stop "a Chromium was installed but can't be found; set STILLWEB_BROWSER to its path"
 fi
 if [ "${1:-}" = --peers ]; then
   missing=()

@@ -23,15 +23,15 @@ import click
 
 from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, named, walk
+from stillweb.proxy.browser.browser import BrowserHost, complete
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, graph_uri
 from stillweb.proxy.explore.moves import Choices, Noise, shown
-from stillweb.proxy.pages.browser import BrowserHost, complete
-from stillweb.proxy.pages.patience import Patience
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -200,7 +200,7 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 def _load(file: str) -> None:
     """Read a steps file or the file of a scripted agent, as `record` and `run` do before they begin."""
     from stillweb.harness.agents.script import ScriptAgent
-    from stillweb.proxy.pages.steps import load_flows
+    from stillweb.proxy.browser.steps import load_flows
     from stillweb.snapshots.errors import StillwebError
 
     try:

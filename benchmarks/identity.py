@@ -121,7 +121,7 @@ def playwright(asked: list[Pair]) -> list[bool]:
     """Chromium with `route_from_har`, a fetch for each pair."""
     from playwright.sync_api import Error, sync_playwright
 
-    from stillweb.proxy.pages.browser import find_browser
+    from stillweb.proxy.browser.browser import find_browser
 
     entries = [_entry(p.recorded) for p in asked]
     har = {"log": {"version": "1.2", "creator": {"name": "x", "version": "1"}, "entries": entries}}

@@ -47,11 +47,11 @@ SLOW = (
 )  # fmt: skip
 FIRST = [
     *(file for folder in ("identity", "matching", "states", "http") for file in _tests(folder)),
-    "tests/proxy/serving/test_parts.py",
+    "tests/proxy/replay/test_parts.py",
     "-k", f"not ({' or '.join(SLOW)})",
 ]  # fmt: skip
 THEN = [
-    "tests/snapshots/identity/test_hard_set.py", "tests/snapshots/states/test_state_walks.py", "tests/proxy/serving/test_passwords.py", "tests/proxy/test_walks.py",
+    "tests/snapshots/identity/test_hard_set.py", "tests/snapshots/states/test_state_walks.py", "tests/proxy/replay/test_passwords.py", "tests/proxy/test_walks.py",
     "-k", f"(walks or passwords or {' or '.join(SLOW[1:])}) and not {SLOW[0]}",
 ]  # fmt: skip
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot
 
 

@@ -22,12 +22,12 @@ from benchmarks.applications.servers import serving
 from benchmarks.bench import NotRun, Row
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.toolset import Toolset
+from stillweb.proxy.browser.browser import BrowserHost, complete, find_browser
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check_all
-from stillweb.proxy.pages.browser import BrowserHost, complete, find_browser
-from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot

@@ -107,7 +107,7 @@ def cli() -> None:
     stillweb seal site                                 make site.wacz
     stillweb replay site.wacz -- python agent.py       run a program against it, offline
     """
-    from stillweb.proxy.wire.open_files import allow_many_open_files
+    from stillweb.proxy.net.open_files import allow_many_open_files
 
     allow_many_open_files()
 

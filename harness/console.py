@@ -43,32 +43,36 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def say_damage(snapshot: Snapshot) -> None:
-    """Print the damage of a snapshot that is still usable: requests for lost records are misses."""
+def damage_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the damage of a snapshot that is still usable, and what imports left out: such requests are misses."""
     notes = snapshot.notes
-    for note in notes[:MOST_NOTES]:
-        say(f"damaged: {note}")
+    yield from (f"damaged: {note}" for note in notes[:MOST_NOTES])
     if notes:
         more = f"{len(notes) - MOST_NOTES} more; " if len(notes) > MOST_NOTES else ""
-        say(f"damaged: {more}what could be read is used; stillweb verify says all")
-    say_left_out(snapshot)
+        yield f"damaged: {more}what could be read is used; stillweb verify says all"
+    yield from left_out_notes(snapshot)
+
+
+def left_out_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the entries of imported HAR or flow files without a usable answer: requests for them are misses."""
+    from stillweb.snapshots.operations.importing import left_out
+
+    lacking = left_out(snapshot)
+    yield from (f"left out: {note}" for note in lacking[:MOST_NOTES])
+    if len(lacking) > MOST_NOTES:
+        yield f"left out: {len(lacking) - MOST_NOTES} more; stillweb import FILE -o DIR says all"
+
+
+def say_damage(snapshot: Snapshot) -> None:
+    """Print the `damage_notes` of a snapshot."""
+    for note in damage_notes(snapshot):
+        say(note)
 
 
 def say_failures(failures: Sequence[tuple[str, str]]) -> None:
     """Print which URLs were not recorded and why, each once."""
     for (url, reason), count in Counter(failures).items():
         say(f"not recorded: {url}: {reason}{f' ({count} times)' if count > 1 else ''}")
-
-
-def say_left_out(snapshot: Snapshot) -> None:
-    """Print the entries of imported HAR or flow files without a usable answer: requests for them are misses."""
-    from stillweb.snapshots.operations.importing import left_out
-
-    notes = left_out(snapshot)
-    for note in notes[:MOST_NOTES]:
-        say(f"left out: {note}")
-    if len(notes) > MOST_NOTES:
-        say(f"left out: {len(notes) - MOST_NOTES} more; stillweb import FILE -o DIR says all")
 
 
 @contextmanager

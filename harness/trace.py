@@ -197,6 +197,16 @@ class Trace:
         return hash_events([self.header, *self.events])
 
 
+# Endpoints' words for an answer that ends at the limit of tokens.
+_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
+
+
+def is_cut_off(event: Event) -> bool:
+    """Return True if a `model` event is an answer to the agent that the limit of tokens cut off."""
+    finish = str((event.get("reply") or {}).get("finish") or "").lower()
+    return event.get("purpose") == "agent" and finish in _CUT_OFF
+
+
 def hash_events(events: Iterable[Event]) -> str:
     """Return the SHA-256 (hex) of the events' canonical JSON lines, without `review` events and `aside`."""
     state = hashlib.sha256()
@@ -240,8 +250,8 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[int, Any]]:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON for hashing. Raise ValueError, also for NaN and infinite numbers, or RecursionError."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_number)
+    """Parse JSON for hashing. Raise ValueError, also for numbers that no double holds, or RecursionError."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_number, parse_int=_integer)
 
 
 def _no_number(name: str) -> Any:
@@ -251,6 +261,12 @@ def _no_number(name: str) -> Any:
 def _number(text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else _no_number(text)
+
+
+def _integer(text: str) -> int:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"a number of {len(text)} digits is too large")
+    return int(text)
 
 
 def append_event(path: Path, kind: str, /, **members: Any) -> int:

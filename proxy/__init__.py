@@ -3,10 +3,10 @@
 From the top down, each folder imports only those below it:
 explore/     find the states of a page automatically
 check/       replay every view and compare it with the recording
-pages/       Fetcher: views by steps, in a browser with frozen time
+browser/     Fetcher: views by steps, in a browser with frozen time
 record/      Recorder: mitmproxy in this process, from its flows to the archive
-serving/     Gateway: replay without any outgoing connection; Ledger
-wire/        code shared by recording and serving; Authority: certificates
+replay/      Gateway: replay without any outgoing connection; Ledger
+net/         addresses, certificates (Authority) and what recording and replay share
 
 clients.py (client_environment: a command's traffic through our proxy), isolation.py (no packet gets out)
 
@@ -19,21 +19,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stillweb.proxy.browser.capture_view import Fetcher
     from stillweb.proxy.clients import client_environment
-    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.net.certificates import Authority
     from stillweb.proxy.record.recorder import Recorder, record_command
-    from stillweb.proxy.serving.gateway import Gateway
-    from stillweb.proxy.serving.ledger import Ledger
-    from stillweb.proxy.wire.certificates import Authority
+    from stillweb.proxy.replay.gateway import Gateway
+    from stillweb.proxy.replay.ledger import Ledger
 
 _HOME = {
-    "Authority": "wire.certificates",
+    "Authority": "net.certificates",
     "client_environment": "clients",
-    "Gateway": "serving.gateway",
-    "Ledger": "serving.ledger",
+    "Gateway": "replay.gateway",
+    "Ledger": "replay.ledger",
     "Recorder": "record.recorder",
     "record_command": "record.recorder",
-    "Fetcher": "pages.views",
+    "Fetcher": "browser.capture_view",
 }
 
 __all__ = [

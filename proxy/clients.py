@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stillweb.proxy.java import java_past, java_proxy, java_trust, with_properties
-from stillweb.proxy.wire.told import java_store, php_settings, wget_settings
+from stillweb.proxy.net.told import java_store, php_settings, wget_settings
 from stillweb.snapshots._os.signals import heard_signals, hearing
 from stillweb.snapshots.errors import MissingCapability, UsageError
 

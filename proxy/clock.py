@@ -49,7 +49,7 @@ def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, st
     Raises UsageError if our certificates aren't valid at that time, MissingCapability if the clock can't be
     set.
     """
-    from stillweb.proxy.wire.certificates import EARLIER_DAYS, LEAF_DAYS  # loads cryptography
+    from stillweb.proxy.net.certificates import EARLIER_DAYS, LEAF_DAYS  # loads cryptography
 
     now = datetime.now(UTC)
     if not timedelta(days=1 - LEAF_DAYS) < now - moment < timedelta(days=EARLIER_DAYS - 1):

@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stillweb.proxy.clients import past, trusting
-from stillweb.proxy.wire.addresses import on_this_machine
-from stillweb.proxy.wire.told import told_files
+from stillweb.proxy.net.addresses import on_this_machine
+from stillweb.proxy.net.told import told_files
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_whole
 
@@ -74,7 +74,7 @@ def with_usual(ours: Path) -> Path:
 
     It is named by the hash of its content, so that an existing file never changes.
     """
-    from stillweb.proxy.wire.trust import (
+    from stillweb.proxy.net.trust import (
         usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves
     )
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from stillweb.proxy.wire.addresses import host_port
+from stillweb.proxy.net.addresses import host_port
 from stillweb.snapshots.errors import MissingCapability
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stillweb.proxy.wire.told import JAVA_PASSWORD
+from stillweb.proxy.net.told import JAVA_PASSWORD
 
 VARIABLE = "JAVA_TOOL_OPTIONS"
 

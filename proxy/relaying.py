@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from stillweb.proxy.wire.addresses import host_port
+from stillweb.proxy.net.addresses import host_port
 from stillweb.snapshots.errors import MissingCapability
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h

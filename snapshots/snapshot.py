@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.identity.rules import RuleSet
     from stillweb.snapshots.index.on_disk import OnDisk
     from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.matching.lookup import Lookup, Near
     from stillweb.snapshots.text.text import FrozenText
 
 REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
@@ -396,6 +397,16 @@ class Snapshot:
             self._matcher = Matcher(self)
         return self._matcher
 
+    def lookup(self, request: Request | str, *, accept: str = "rule") -> Hit:
+        """Return the capture that answers a request (a string is the URL of a GET) of a new session, and how sure it is.
+
+        `accept` is the lowest verdict that counts: exact, canonical, varies or rule. Raises UsageError for another.
+        """
+        if isinstance(request, str):
+            request = Request("GET", request.partition("#")[0])
+        matcher = self.matcher()
+        return Hit(self, matcher.lookup(request, matcher.session(), accept=accept))
+
     def close(self) -> None:
         """Close all files."""
         for layer in self._layers:
@@ -409,6 +420,50 @@ class Snapshot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Hit:
+    """Result of `Snapshot.lookup`: verdict, confidence and the recorded response, or the nearest captures of a miss."""
+
+    def __init__(self, snapshot: Snapshot, lookup: Lookup) -> None:
+        self._snapshot = snapshot
+        self._lookup = lookup
+
+    def __repr__(self) -> str:
+        return f"<Hit {self.verdict} {self._lookup.request.method} {self._lookup.request.url}>"
+
+    @property
+    def verdict(self) -> str:
+        """How the request was matched: exact, canonical, varies:…, rule:…, failed:… or miss."""
+        return self._lookup.verdict
+
+    @property
+    def confidence(self) -> float | None:
+        """Chance (0 to 1, rounded down to hundredths) that the live server would have given this response.
+
+        None for a miss.
+        """
+        return self._lookup.hundredths
+
+    @property
+    def ambiguous(self) -> bool:
+        """True if the recording does not decide between several responses."""
+        return self._lookup.ambiguous
+
+    @property
+    def capture(self) -> Capture | None:
+        """The capture that answers; None for a miss and for a request that failed while recording."""
+        return self._lookup.capture
+
+    @cached_property
+    def response(self) -> Response | None:
+        """The recorded response, read on first use: status, headers, body. None without a capture."""
+        return None if self.capture is None else self._snapshot.read(self.capture)
+
+    @property
+    def nearest(self) -> list[Near]:
+        """Captures that come nearest to the request, each with what differs and the rule that would join them."""
+        return self._lookup.nearest
 
 
 def _id_of(layer: Layer) -> str:

@@ -1,6 +1,7 @@
 """Record the web an agent saw once; replay it for ever after: no network, the same bytes, an honest score.
 
 Importing this package loads neither mitmproxy nor Playwright; each name below is loaded on first use.
+The whole interface, with an example: docs/api.md.
 """
 
 from __future__ import annotations
@@ -9,38 +10,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stillweb.api import Recording, Replay, Run, Tools, compare, open, record, replay, run, tools
     from stillweb.proxy import Gateway, Recorder
     from stillweb.proxy.check.check import check
     from stillweb.snapshots import Request, Snapshot, Writer, seal, verify
 
-    open = Snapshot.open
+    __version__: str
 
 _HOME = {
-    "Gateway": "stillweb.proxy",
-    "Recorder": "stillweb.proxy",
-    "Request": "stillweb.snapshots",
-    "Snapshot": "stillweb.snapshots",
-    "Writer": "stillweb.snapshots",
+    **dict.fromkeys(
+        ("Recording", "Replay", "Run", "Tools", "compare", "open", "record", "replay", "run", "tools"),
+        "stillweb.api",
+    ),
+    **dict.fromkeys(("Request", "Snapshot", "Writer", "seal", "verify"), "stillweb.snapshots"),
+    **dict.fromkeys(("Gateway", "Recorder"), "stillweb.proxy"),
     "check": "stillweb.proxy.check.check",
-    "seal": "stillweb.snapshots",
-    "verify": "stillweb.snapshots",
 }
 
 __all__ = [
     "Gateway",
     "Recorder",
+    "Recording",
+    "Replay",
     "Request",
+    "Run",
     "Snapshot",
+    "Tools",
     "Writer",
     "__version__",
     "check",
+    "compare",
     "open",
+    "record",
+    "replay",
+    "run",
     "seal",
+    "tools",
     "verify",
 ]
-
-if TYPE_CHECKING:
-    __version__: str
 
 
 def __getattr__(name: str) -> Any:
@@ -49,8 +56,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value = version("stillweb")
-    elif name == "open":
-        value = import_module("stillweb.snapshots").Snapshot.open
     elif name in _HOME:
         try:
             value = getattr(import_module(_HOME[name]), name)

@@ -1,5 +1,13 @@
-"""Settings for all tests: hypothesis runs the same examples everywhere."""
+"""Settings for all tests: the same hypothesis examples everywhere, and the tier of each test by what it uses."""
 
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -10,3 +18,47 @@ settings.register_profile(
     max_examples=100,
 )
 settings.load_profile("stillweb")
+
+BROWSER_FIXTURES = frozenset({"browser", "chromium"})
+# Whatever a test module takes from one of these starts a browser, or other programs.
+BROWSER_MODULES = (
+    "playwright",
+    "stillweb.proxy.browser.browser",
+    "stillweb.harness.tools.browser",
+    "tests.proxy.browsing",
+)
+PROCESS_MODULES = ("subprocess", "tests.support.command_line")
+PEERS = Path(__file__).parent / "interop"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers a core, since most tests wait for a browser or another process half of their time."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a browser or a process, and what compares with other people's programs."""
+    known: dict[str, set[str]] = {}
+    for item in items:
+        for mark in marks_of(getattr(item, "module", None), known):
+            item.add_marker(mark)
+        if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("browser")
+        if PEERS in item.path.parents:
+            item.add_marker("peer")
+
+
+def marks_of(module: ModuleType | None, known: dict[str, set[str]]) -> set[str]:
+    """Return the tiers of a test module: by the modules that it takes names from, also through helpers of tests."""
+    if module is None or module.__name__ in known:
+        return known[module.__name__] if module else set()
+    known[module.__name__] = found = set()
+    for value in list(vars(module).values()):
+        origin = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", ""))
+        if origin.startswith("tests."):
+            found |= marks_of(sys.modules.get(origin), known)
+        for mark, starting in (("browser", BROWSER_MODULES), ("process", PROCESS_MODULES)):
+            if origin.startswith(starting):
+                found.add(mark)
+    return found

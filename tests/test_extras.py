@@ -74,6 +74,7 @@ def test_the_core_is_light() -> None:
     assert size <= 100 * 1000 * 1000
 
 
+@pytest.mark.slow
 def test_the_core_opens_verifies_looks_up_and_replays(bare: Mapping[str, str], site: Path) -> None:
     for words in (["ls", site], ["verify", site], ["lookup", site, "http://a.test/"], ["diff", site, site]):
         done = stillweb(bare, *words)
@@ -84,6 +85,7 @@ def test_the_core_opens_verifies_looks_up_and_replays(bare: Mapping[str, str], s
     assert "hello" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_pytest_plugin_needs_no_extra(bare: Mapping[str, str], site: Path, tmp_path: Path) -> None:
     program = "import urllib.request as u; print(u.urlopen('http://a.test/').read().decode())"
     (tmp_path / "test_a.py").write_text(

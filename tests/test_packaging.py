@@ -42,9 +42,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    wanted = {f"stillweb/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
+    wanted = {f"stillweb/{name}" for name in ("__init__.py", "__main__.py", "api.py", "py.typed")}
     for package in PACKAGES:
         files = [p for p in (ROOT / package).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         wanted |= {f"stillweb/{path.relative_to(ROOT)}" for path in files}
@@ -52,6 +53,7 @@ def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) 
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["stillweb", "proxy.py"])
 @pytest.mark.parametrize("removed", ["stillweb", "proxy.py"])
 def test_the_package_lives_beside_one_named_proxy(

@@ -45,6 +45,7 @@ def possessive_groups(parsed: Any) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["snapshots", "proxy", "harness"])
 def test_no_group_is_quantified_possessively(package: str) -> None:
     """Python up to 3.11.4, which Debian 12 has, goes on behind what such a group matched in part (gh-106052)."""

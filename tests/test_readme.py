@@ -50,6 +50,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_command_runs(site: str, tmp_path: Path) -> None:
     script = "".join(block for block in blocks("sh") if not block.startswith(SET_UP))

@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
+from stillweb.proxy.browser.browser import BrowserHost
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed
+from stillweb.proxy.browser.page_snapshot import look_at
+from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.steps import canonical, describe
 from stillweb.proxy.explore.moves import Noise, shown
-from stillweb.proxy.pages.acting import Driver
-from stillweb.proxy.pages.browser import BrowserHost
-from stillweb.proxy.pages.failures import Failed
-from stillweb.proxy.pages.patience import Patience
-from stillweb.proxy.pages.sight import look_at
-from stillweb.proxy.pages.steps import canonical, describe
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step
 

@@ -25,10 +25,10 @@ from benchmarks.applications.application import Application, install, serving
 from benchmarks.applications.catalogue import APPLICATIONS
 from benchmarks.applications.open_loop import Drawn, asked
 from benchmarks.states import DEFAULT, SURE, calibration, engine_named, head, row
-from stillweb.proxy.pages.browser import find_browser
+from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 

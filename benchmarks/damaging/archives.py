@@ -18,8 +18,8 @@ from benchmarks.damaging.asking import Known, Question, Told, ask, learn, wrongs
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.harms import HARMS, Harmed, Range
 from benchmarks.damaging.recorded import FORMS, GUARDED, LARGE, record, small_blocks
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots._os.places import FilePlace, Place
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.opening import open_container

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.damaging.recorded import ACCEPTS, STATEFUL, in_order
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
-from stillweb.proxy.serving.replies import Reply
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.replies import Reply
 from stillweb.snapshots._os.places import FilePlace
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput

@@ -322,7 +322,7 @@ def odd_record(record: bytes, chance: Chance) -> bytes:
     if kind and act < 0.7:
         try:
             block = json_text(odd_json(json.loads(block), chance), chance)
-        except ValueError:
+        except (ValueError, RecursionError):  # of a record that is odd already
             block = b"{}"
     elif b"application/http" in head and act < 0.5:
         inner, gap, body = block.partition(b"\r\n\r\n")

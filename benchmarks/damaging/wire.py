@@ -16,9 +16,9 @@ import h2.connection
 
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.recorded import record
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.serving.http1 import BadRequest, Parser
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.http1 import BadRequest, Parser
 from stillweb.snapshots.snapshot import Snapshot
 
 TOGETHER = 40  # inputs of a case

@@ -3,14 +3,15 @@
     load_agent("script:walk.yaml")        load_agent("openai:gpt-5-mini")      load_agent("agent.yaml")
     load_agent("command:python agent.py") load_agent("package.module:make_agent")
 
-A YAML file names its kind in the member `agent`. An import path names an `Agent` or a callable that
-makes one.
+A YAML file names its kind in the member `agent`. An import path names an `Agent`, a callable that makes one, or
+a function `agent(attempt)` that answers itself.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -54,7 +55,13 @@ def load_agent(spec: str, **options: Any) -> Agent:
 
     `options` override those of a YAML file.
     """
+    if spec in _given:
+        return _given[spec]
     kind, colon, rest = spec.partition(":")
+    if kind == "function":
+        raise UsageError(
+            f"agent {spec!r}: a function of another process. Name it as module:function to run it again"
+        )
     if rest and kind == "script":
         from stillweb.harness.agents.script import ScriptAgent
 
@@ -75,6 +82,29 @@ def load_agent(spec: str, **options: Any) -> Agent:
             f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
         )
     return _from_import(kind, rest, options)
+
+
+_given: dict[str, Agent] = {}  # functions that callers of the API gave, by the name of their agent
+
+
+def name_of(agent: str | Callable[..., Any]) -> str:
+    """Return the name by which `load_agent` finds an agent: `module:function`, or `function:NAME` in this process only.
+
+    A function that can be imported has the first, so that its runs can be certified. Raise UsageError for what
+    is neither a name nor a function.
+    """
+    if isinstance(agent, str):
+        return agent
+    from stillweb.harness.agents.function import FunctionAgent, import_name
+
+    if not callable(agent):
+        raise UsageError(f"agent: must be a name or a function, not {type(agent).__name__}")
+    if (name := import_name(agent)) is not None:
+        return name
+    made = FunctionAgent(agent)
+    name = f"function:{made.name}"
+    _given[name] = made
+    return name
 
 
 def let_in_for(spec: str) -> list[tuple[str, int]]:
@@ -151,8 +181,12 @@ def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> A
     found = getattr(load_module(module_name, f"agent {module_name}:{attribute}"), attribute, None)
     if found is None:
         raise UsageError(f"agent {module_name}:{attribute}: the module has no {attribute!r}")
+    from stillweb.harness.agents.function import FunctionAgent, is_agent_function
+
     if hasattr(found, "run") and not isinstance(found, type):
         agent = found
+    elif is_agent_function(found):
+        agent = FunctionAgent(found)
     elif not callable(found):
         raise UsageError(
             f"agent {module_name}:{attribute}: is no agent and makes none, but {type(found).__name__}"

@@ -30,7 +30,7 @@ import shlex
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -350,6 +350,13 @@ async def _readable(waited: socket.socket) -> AsyncIterator[None]:
             yield
     finally:
         loop.remove_reader(waited)
+
+
+def unset_notes(agent: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each variable that a program is to get (`pass_env`) and that is not set here."""
+    for name in names:
+        if name not in os.environ:
+            yield f"{agent}: pass_env: {name} is not set here, so the program does not get it"
 
 
 def _placeless(word: str) -> str:

@@ -6,11 +6,12 @@ api: chat                    # or responses
 base_url: https://…/v1       # else OPENAI_BASE_URL (kept with the run), else OpenAI's
 key_variable: OPENAI_API_KEY # the variable that holds the key; "" for an endpoint without keys
 stream: false
-system: |                    # else the prompt of harness/agents/system.txt
+system: |                    # else the prompt of harness/agents/system.txt where there are tools; "" for none
 params: {temperature: 0}     # any further member of the request
 timeout: 300                 # seconds, a call
 tries: 5
 start_url: true              # whether the model is told where to start (a benchmark's protocol decides)
+images: true                 # whether the model sees pictures that tools return; false for a text model
 last_call: true              # at the last step, ask for the answer without tools; or a text to ask with
 """
 
@@ -30,7 +31,7 @@ from urllib.parse import urlsplit
 from stillweb.harness.agents.attempt import Attempt, LimitReached
 from stillweb.harness.agents.tool_event import describe
 from stillweb.harness.trace import digest
-from stillweb.proxy.wire.addresses import on_this_machine
+from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import mask_value
 
@@ -47,6 +48,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "timeout": (int, float),
     "tries": int,
     "start_url": bool,
+    "images": bool,
     "last_call": (bool, str),
 }
 _NUMBERS = (int, (int, float))  # in Python, bool is a subclass of int
@@ -73,6 +75,8 @@ class OpenAIAgent:
     timeout: float = 300.0
     tries: int = 5
     start_url: bool = True
+    images: bool = True
+    packaged_system: bool = False  # sent only where there are tools
     last_call: str = ""  # message before the last call; "" for no such call
     name: str = "openai"
 
@@ -89,8 +93,8 @@ class OpenAIAgent:
         if options.get("api", "chat") not in ("chat", "responses"):
             raise UsageError(f"{source}: api: must be chat or responses, not {options['api']!r}")
         ready = dict(options)
-        if not ready.get("system"):
-            ready["system"] = _packaged("system.txt")
+        if "system" not in ready:
+            ready |= {"system": _packaged("system.txt"), "packaged_system": True}
         if ready.get("last_call") is True:
             ready["last_call"] = _packaged("last_call.txt")
         ready["last_call"] = ready.get("last_call") or ""
@@ -101,7 +105,7 @@ class OpenAIAgent:
 
         `env` holds the variables that the run was begun with.
         """
-        from stillweb.harness.models.endpoint import Retry
+        from stillweb.harness.models.transport import Retry
 
         return {
             "base_url": self.base_url
@@ -132,6 +136,7 @@ class OpenAIAgent:
             "stream": self.stream,
             "params": self.params,
             **({} if self.start_url else {"start_url": False}),
+            **({} if self.images else {"images": False}),
             "prompts": digest([self.system, self.last_call] if self.last_call else self.system),
         }
 
@@ -165,8 +170,9 @@ class OpenAIAgent:
                 except LimitReached as reached:
                     if not self.last_call:
                         raise
-                    spent, told = reached, f"Error: {reached}"
+                    spent, told = reached, [_error(str(reached))]
                 talk.told(wanted.id, told)
+            talk.all_told()
 
 
 def _packaged(name: str) -> str:
@@ -187,8 +193,8 @@ def question_of(attempt: Attempt, start_url: bool = True) -> str:
     return task.question
 
 
-async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> str:
-    """Make the tool call that a model wrote. Errors in it are traced and returned to the model."""
+async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> list[dict[str, Any]]:
+    """Make the tool call that a model wrote and return the result's parts. Errors in it are traced and returned."""
     known = [spec.name for spec in attempt.tools.list()]
     try:
         arguments = json.loads(text or "{}", parse_constant=_number, parse_float=_number)
@@ -199,10 +205,10 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> str:
         problem = f"there is no tool {name!r}; there are {', '.join(known) or 'none'}"
     if problem is None:
         result = await attempt.call(name, arguments, call_id=call_id)
-        return "\n".join(_shown(part) for part in result.content)
+        return [*result.content]
     if attempt.limits.calls is not None and attempt.spent.calls >= attempt.limits.calls:
         raise LimitReached("calls", attempt.limits.calls)
-    content = [{"type": "text", "text": f"Error: {problem}"}]
+    content = [_error(problem)]
     attempt.tool_called(
         id=call_id,
         tool=name,
@@ -213,7 +219,11 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> str:
         output=describe(content),
         error=True,
     )
-    return content[0]["text"]
+    return content
+
+
+def _error(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": f"Error: {text}"}
 
 
 def _number(text: str) -> float:
@@ -223,10 +233,18 @@ def _number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _shown(part: dict[str, Any]) -> str:
-    if part.get("type") == "text":
-        return str(part.get("text", ""))
-    return f"[{part.get('type')} {part.get('mimeType', '')}: not shown to the model]"
+def _text(parts: Sequence[Mapping[str, Any]]) -> str:
+    """Return a tool's result as text, with a placeholder for each part that is no text."""
+    return "\n".join(
+        str(part.get("text", ""))
+        if part.get("type") == "text"
+        else f"[{part.get('type')} {part.get('mimeType', '')}: not shown to the model]"
+        for part in parts
+    )
+
+
+def _data_url(part: Mapping[str, Any]) -> str:
+    return f"data:{part['mimeType']};base64,{part['data']}"
 
 
 class _Talk(ABC):
@@ -238,14 +256,22 @@ class _Talk(ABC):
         self.agent, self.attempt = agent, attempt
         self.items: list[dict[str, Any]] = []
         self.sent = 0  # how many items the trace already holds
+        self.system = "" if agent.packaged_system and not attempt.tools.list() else agent.system
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
         """Return the next request."""
 
     @abstractmethod
-    def told(self, call_id: str, text: str) -> None:
-        """Add a tool's answer."""
+    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+        """Add a tool's result."""
+
+    def all_told(self) -> None:  # noqa: B027  # only one of the two APIs needs it
+        """Add what must follow the results of all calls of one answer."""
+
+    def is_picture(self, part: Mapping[str, Any]) -> bool:
+        """Return True if the model is to see this part of a tool's result as a picture."""
+        return self.agent.images and part.get("type") == "image"
 
     def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
         """Return the items of an answer that go into the next request."""
@@ -285,10 +311,9 @@ class _Chat(_Talk):
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
         super().__init__(agent, attempt)
-        self.items = [
-            {"role": "system", "content": agent.system},
-            {"role": "user", "content": question_of(attempt, agent.start_url)},
-        ]
+        self.items = [{"role": "system", "content": self.system}] if self.system else []
+        self.say(question_of(attempt, agent.start_url))
+        self.pictures: list[dict[str, Any]] = []
         self.tools = [
             {
                 "type": "function",
@@ -306,8 +331,24 @@ class _Chat(_Talk):
             body.setdefault("stream_options", {"include_usage": True})
         return body
 
-    def told(self, call_id: str, text: str) -> None:
-        self.items.append({"role": "tool", "tool_call_id": call_id, "content": text})
+    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+        texts = []
+        for part in parts:
+            if self.is_picture(part):
+                name = f"picture {len(self.pictures) // 2 + 1} of the results"
+                self.pictures += [
+                    {"type": "text", "text": f"{name}:"},
+                    {"type": "image_url", "image_url": {"url": _data_url(part)}},
+                ]
+                part = {"type": "text", "text": f"[{name}, shown after them]"}
+            texts.append(part)
+        self.items.append({"role": "tool", "tool_call_id": call_id, "content": _text(texts)})
+
+    def all_told(self) -> None:
+        # a tool's message may hold only text, and must follow its call without another message between
+        if self.pictures:
+            self.items.append({"role": "user", "content": self.pictures})
+            self.pictures = []
 
 
 class _Responses(_Talk):
@@ -341,7 +382,7 @@ class _Responses(_Talk):
     def body(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.agent.model,
-            "instructions": self.agent.system,
+            **({"instructions": self.system} if self.system else {}),
             "input": list(self.items),
             "store": False,
             **self.agent.params,
@@ -352,5 +393,13 @@ class _Responses(_Talk):
             body["stream"] = True
         return body
 
-    def told(self, call_id: str, text: str) -> None:
-        self.items.append({"type": "function_call_output", "call_id": call_id, "output": text})
+    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+        output: Any = _text(parts)
+        if any(map(self.is_picture, parts)):
+            output = [
+                {"type": "input_image", "image_url": _data_url(part)}
+                if self.is_picture(part)
+                else {"type": "input_text", "text": _text([part])}
+                for part in parts
+            ]
+        self.items.append({"type": "function_call_output", "call_id": call_id, "output": output})

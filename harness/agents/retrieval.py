@@ -37,7 +37,7 @@ EMPTY: State = {
 def state_of(url: str, seen: Mapping[str, Any] | None = None) -> State:
     """Return the state at a URL: site, url, fragment, fields, filters, page, sort.
 
-    `seen` is what a browser reads off its page (stillweb.proxy.pages.sight): `fields`, a list of {name?,
+    `seen` is what a browser reads off its page (stillweb.proxy.browser.page_snapshot): `fields`, a list of {name?,
     label, type, value, checked?}, the selected `tabs` and `chosen` options, `page` and `sort`. It takes
     precedence over the URL.
     """

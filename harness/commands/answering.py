@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from stillweb.harness.commands.finite import FiniteRange
+from stillweb.snapshots.evidence import SERVED, SURE
+
+
+class _Threshold(FiniteRange):
+    """A confidence: a number from 0 to 1, or `sure`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Fail with a usage error for anything else."""
+        return SURE if value == "sure" else super().convert(value, param, ctx)
+
+
+min_confidence_option = click.option(
+    "--min-confidence",
+    type=_Threshold(0, 1),
+    default=SERVED,
+    show_default=True,
+    metavar="X|sure",
+    help="Lowest confidence served, from 0 to 1; 'sure' is 0.99. Needs the model of evidence.",
+)
 accept_option = click.option(
     "--accept",
     default="rule",

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.unset import say_unset
-from stillweb.harness.console import print_json, progress
+from stillweb.harness.console import print_json, progress, say
 from stillweb.snapshots.words import counted
 
 
@@ -31,6 +30,7 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
     stillweb certify run1                          exit code 1 if a repetition differs
     stillweb certify run1 --snapshot site.wacz     of a run from another machine
     """
+    from stillweb.harness.agents.command import unset_notes
     from stillweb.harness.results.certificate import certify
     from stillweb.harness.results.kept_certificate import kept_hash
     from stillweb.harness.results.left_out import failed_attempts, left_out
@@ -39,7 +39,8 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
 
     files = RunFiles(run)
     settings, stands_on = files.manifest()
-    say_unset(settings.agent, (stands_on.get("agent") or {}).get("pass_env", ()))
+    for note in unset_notes(settings.agent, (stands_on.get("agent") or {}).get("pass_env", ())):
+        say(note)
     before = kept_hash(run)
     with progress("repeating") as advance:
         outcome = certify(

@@ -52,7 +52,7 @@ def command(
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
     from stillweb.proxy.check.check import check, check_page
-    from stillweb.proxy.serving.gateway import Gateway
+    from stillweb.proxy.replay.gateway import Gateway
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.warc.appending import write_whole
 

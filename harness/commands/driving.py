@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from stillweb.proxy.wire.addresses import on_this_machine
+from stillweb.proxy.net.addresses import on_this_machine
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture

@@ -73,7 +73,7 @@ def _fetch(
     """Fetch linked PDFs and print how many; return the number that failed."""
     if not urls:
         return 0
-    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.browser.capture_view import Fetcher
 
     fetcher = Fetcher(recorder, writer, profile, prefix="pdf")
     results = fetcher.fetch(urls, progress=lambda url, event: show(f"{event}: {url}"))

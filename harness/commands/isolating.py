@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from stillweb.harness.console import say
 from stillweb.proxy.direct import with_usual
 from stillweb.proxy.isolation import enter_isolation
+from stillweb.proxy.net.addresses import host_port
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.system_trust import replace_system_list
-from stillweb.proxy.wire.addresses import host_port
-from stillweb.proxy.wire.certificates import Authority
 
 
 def isolate_program(let_in: Sequence[tuple[str, int]]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillweb.harness.commands.address import split_address
-from stillweb.harness.commands.answering import accept_option
+from stillweb.harness.commands.answering import accept_option, min_confidence_option
 from stillweb.harness.console import print_json, say_damage
-from stillweb.proxy.wire.addresses import DEFAULT_SESSION
+from stillweb.proxy.net.addresses import DEFAULT_SESSION
 
 if TYPE_CHECKING:
     from stillweb.snapshots import Capture, Request, Snapshot
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("-d", "--data", default=None, help="The body; @FILE reads it from a file.")
 @click.option("-H", "--header", "headers", multiple=True, help="A header, as 'Name: value'.")
 @accept_option
+@min_confidence_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def command(
     snapshots: tuple[str, ...],
@@ -30,6 +31,7 @@ def command(
     data: str | None,
     headers: tuple[str, ...],
     accept: str,
+    min_confidence: float,
     as_json: bool,
 ) -> int:
     """Say what would be served for URL, by which verdict, and why not the others.
@@ -66,7 +68,7 @@ def command(
             why = "no view of the snapshot has this address; 'stillweb ls SNAPSHOT --views' lists them"
             entry, capture = {"verdict": "miss", "ambiguous": False, "state": "", "why": why}, None
         else:
-            entry, capture = _told(snapshot, request, accept)
+            entry, capture = _told(snapshot, request, accept, min_confidence)
     answer: dict[str, Any] = {name: entry[name] for name in ("verdict", "ambiguous", "state")}
     answer |= {name: entry[name] for name in ("confidence", "grounds", "derived", "why") if name in entry}
     if capture is not None:
@@ -103,16 +105,20 @@ def command(
     return 1 if answer["verdict"] == "miss" or answer["verdict"].startswith("failed:") else 0
 
 
-def _told(snapshot: Snapshot, request: Request, accept: str) -> tuple[dict[str, Any], Capture | None]:
+def _told(
+    snapshot: Snapshot, request: Request, accept: str, min_confidence: float
+) -> tuple[dict[str, Any], Capture | None]:
     """Return the ledger entry that a replay would write for the request, and the capture behind the answer."""
-    from stillweb.proxy.serving.answering import Answerer
-    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.proxy.replay.answering import Answerer
+    from stillweb.proxy.replay.ledger import Ledger
 
     with Ledger() as ledger:
-        answerer = Answerer(snapshot, ledger, accept=accept)
+        answerer = Answerer(snapshot, ledger, accept=accept, min_confidence=min_confidence)
         reply = answerer.answer(request, answerer.line(DEFAULT_SESSION))
         entry = ledger.entries()[0]
-        likeliest = answerer.matcher.lookup(request, answerer.matcher.session(), accept=accept)
-        if likeliest.grounds is not None:
-            entry["confidence"], entry["grounds"] = likeliest.hundredths, likeliest.grounds()
+        likeliest = answerer.matcher.lookup(
+            request, answerer.matcher.session(), accept=accept, min_confidence=0.0
+        )
+        if likeliest.grounds is not None and likeliest.told is not None:
+            entry |= likeliest.told.members() | {"grounds": likeliest.grounds()}
         return entry, reply.capture

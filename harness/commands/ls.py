@@ -72,7 +72,7 @@ def command(
 
 
 def _steps(snapshot: Snapshot, address: str) -> int:
-    from stillweb.proxy.pages.steps import to_yaml
+    from stillweb.proxy.browser.steps import to_yaml
     from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 
     view = snapshot.view(address)

@@ -23,7 +23,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.task import Task
-    from stillweb.proxy.pages.steps import Flow
+    from stillweb.proxy.browser.steps import Flow
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Place, Writer
@@ -182,7 +182,7 @@ def command(
     _check(wanted, flows, steps, explore is not None)
     entries = None
     if misses:
-        from stillweb.proxy.serving.ledger import read
+        from stillweb.proxy.replay.ledger import read
 
         entries = read(misses)
         if not entries:
@@ -271,7 +271,7 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
         )
     if urls or flows:
         # imported here because it loads the browser's library, which a program does not need
-        from stillweb.proxy.pages.views import plan
+        from stillweb.proxy.browser.capture_view import plan
 
         plan(urls, flows)
 
@@ -336,7 +336,7 @@ def _wanted(urls: Sequence[str], url_file: Path | None, tasks: Iterable[Task]) -
 def _flows(steps: Path | None) -> list[Flow]:
     if steps is None:
         return []
-    from stillweb.proxy.pages.steps import load_flows
+    from stillweb.proxy.browser.steps import load_flows
 
     flows = load_flows(steps)
     if not any(flow.url or flow.steps for flow in flows):
@@ -357,7 +357,7 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
 
 def _profile(out: Path) -> Profile:
     """Return the profile of the snapshot that is continued, or the default one completed for this browser."""
-    from stillweb.proxy.pages.browser import complete
+    from stillweb.proxy.browser.browser import complete
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.profile import Profile
 
@@ -378,7 +378,7 @@ def _browse(
     parallel: int | None,
     show: Callable[[str], None],
 ) -> int:
-    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.browser.capture_view import Fetcher
 
     fetcher = Fetcher(recorder, writer, profile)
     results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)

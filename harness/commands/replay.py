@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.answering import accept_option
+from stillweb.harness.commands.answering import accept_option, min_confidence_option
 from stillweb.harness.commands.driving import ADVICE, drives
 from stillweb.harness.commands.ending import Until
+from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
 from stillweb.harness.console import say, say_damage
 from stillweb.snapshots.words import counted
@@ -24,6 +25,7 @@ from stillweb.snapshots.words import counted
     "--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one."
 )
 @accept_option
+@min_confidence_option
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option(
     "--direct",
@@ -46,6 +48,12 @@ from stillweb.snapshots.words import counted
     "asked for nothing.",
 )
 @click.option(
+    "--max-expected-wrong",
+    type=FiniteRange(0),
+    metavar="X",
+    help="A gate: exit code 1 if more than X answers are expected to be wrong (the sum of 1 - confidence).",
+)
+@click.option(
     "--synthetic-search",
     is_flag=True,
     help="Answer searches at google.serper.dev that were never recorded from the frozen texts.",
@@ -57,11 +65,13 @@ def command(
     snapshots: tuple[Path, ...],
     port: int,
     accept: str,
+    min_confidence: float,
     isolate: bool,
     direct: tuple[str, ...],
     clock: str | None,
     ledger: Path | None,
     max_misses: int | None,
+    max_expected_wrong: float | None,
     synthetic_search: bool,
     session: str,
 ) -> int:
@@ -108,6 +118,7 @@ def command(
             snapshot,
             port=port,
             accept=accept,
+            min_confidence=min_confidence,
             ledger=book,
             virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
         ) as gateway:
@@ -132,6 +143,7 @@ def command(
                     )
                     click.echo(gateway.url)
                     code = until.wait()
+        doubts = gateway.stats
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
         failed = [one for one in book if one["verdict"].startswith("failed:") and not one["irrelevant"]]
         # a browser whose pages bypass the proxy may still use it for its own requests
@@ -159,6 +171,13 @@ def command(
                 say("  it asks for today; --clock recorded gives the program the day of the recording")
     if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
+    if doubts.expected_wrong:
+        say(
+            f"{counted(doubts.presumed, 'answer')} presumed, of {counted(doubts.requests, 'request')}; "
+            f"expected number of wrong answers: {doubts.expected_wrong:.2f}"
+        )
+    if max_expected_wrong is not None and doubts.expected_wrong > max_expected_wrong:
+        return 1
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
         return 1  # requests that bypassed the proxy are in no ledger
     return code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import click
@@ -11,12 +10,7 @@ import click
 from stillweb.harness.commands.answering import accept_option, synthetic_search_option
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.show import show_summary
-from stillweb.harness.commands.unset import say_unset
 from stillweb.harness.console import say, say_damage
-
-# The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
-_SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
-_SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
 
 @click.command("run")
@@ -69,7 +63,9 @@ _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
 @click.option("--only", metavar="IDS", help="Task ids, separated by commas.")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
-@click.option("--epochs", default=1, show_default=True, type=click.IntRange(1), help="Attempts at each task.")
+@click.option(
+    "--epochs", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Attempts at each task."
+)
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
 @accept_option
 @synthetic_search_option
@@ -185,6 +181,7 @@ def command(
 
         isolate_program(inside)
     from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.agents.command import unset_notes
     from stillweb.harness.agents.script import ScriptAgent
     from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.commands.task_set import read_tasks
@@ -193,10 +190,10 @@ def command(
     from stillweb.harness.rubric import compile_rubrics, load_rubrics
     from stillweb.harness.runs.cluster import make_engine
     from stillweb.harness.runs.display import make_display
-    from stillweb.harness.runs.run_files import Settings
+    from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
     from stillweb.proxy.direct import let_in
-    from stillweb.proxy.wire.addresses import host_port
+    from stillweb.proxy.net.addresses import host_port
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.matching.accepting import check_accept
@@ -217,7 +214,8 @@ def command(
         say(
             "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"
         )
-    say_unset(agent, getattr(made_agent, "pass_env", ()))
+    for note in unset_notes(agent, getattr(made_agent, "pass_env", ())):
+        say(note)
     if snapshots:
         with Snapshot.open(*snapshots) as snapshot:
             say_damage(snapshot)
@@ -239,9 +237,7 @@ def command(
         directory=os.getcwd(),
         source=os.path.abspath(source) if os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
-        env={
-            n: v for n, v in sorted(os.environ.items()) if _SETTING.fullmatch(n) and not _SECRET.fullmatch(n)
-        },
+        env=scoring_variables(os.environ),
     )
     tables = [task for task in tasks if task.scorer == "table"]
     compiled = load_rubrics(rubrics) if rubrics else compile_rubrics(tables)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.console import print_json, progress, say_left_out
+from stillweb.harness.console import left_out_notes, print_json, progress, say
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def _say_left_out(path: Path) -> None:
     from stillweb.snapshots import Snapshot
 
     with Snapshot.open(path) as snapshot:
-        say_left_out(snapshot)
+        for note in left_out_notes(snapshot):
+            say(note)
 
 
 def _signature(path: Path) -> str | None:

@@ -7,8 +7,8 @@ move whole clusters. Nothing here depends on a clock. Sampling is seeded, and th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from math import fsum
 from pathlib import Path
@@ -22,7 +22,7 @@ from stillweb.harness.compare.statistics import (
     permutation_test,
     sign_test,
 )
-from stillweb.harness.console import decimals
+from stillweb.harness.console import decimals, table
 from stillweb.harness.results.kept_certificate import check_kept
 from stillweb.harness.runs.display import one_line
 from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
@@ -32,6 +32,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.words import counted
 
 MOST_LEFT_OUT = 5  # named tasks per reason
+MOST_TOLD = 10  # tasks that got worse and are shown with their differing answers and requests
 UNJUDGED = "unscored: its judge failed"
 ONLY_FIRST, ONLY_THERE, SCORED_BY = "only in the first run", ", in the second run only", "is scored by "
 
@@ -619,3 +620,142 @@ def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | No
             continue
         values[outcome.task_id].append(outcome.metrics.get(metric))
     return {task_id: found for task_id, found in values.items() if len(set(found)) > 1}
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Comparison of two runs, or of the forms within one run; `str()` of it is the report.
+
+    `comparisons` has one for each part with a metric and scale of its own. `reasons` say why other parts could not
+    be compared. `differs` names what the runs stand on that differs, `remarks` say what limits the comparison.
+    `repeated`, `flips` (task -> its differing values) and `errors_by_base` are of a single run.
+    """
+
+    metric: str
+    comparisons: tuple[Comparison, ...]
+    two: bool
+    reasons: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    by_others: tuple[tuple[str, ...], ...] = ()  # for each comparison, what got worse by other metrics
+    repeated: int = 0
+    flips: Mapping[str, list[float | None]] = field(default_factory=dict)
+    errors_by_base: tuple[Cluster, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report, line by line."""
+        if self.differs:
+            yield f"the runs differ in what they stand on: {', '.join(self.differs)}"
+        yield from self.remarks
+        for one, others in zip(self.comparisons, self.by_others, strict=True):
+            yield from _report(one, ("A", "B") if self.two else ("constraint", "goal"))
+            yield from others
+        if not self.comparisons:
+            yield f"{self.metric}: no task has both a goal and a constraint form"
+        for task_id, values in self.flips.items():
+            shown = ", ".join("-" if value is None else f"{value:.3f}" for value in values)
+            yield f"repeats differ: {task_id}: {shown}"
+        if self.repeated:
+            yield (
+                f"repeats: {counted(self.repeated, 'task')} attempted again, "
+                f"{len(self.flips)} with differing scores"
+            )
+        for cluster in self.errors_by_base:
+            how = ", ".join(f"{count} {status}" for status, count in cluster.statuses.items())
+            yield (
+                f"errors: {cluster.base}: {cluster.wrong} of {counted(cluster.attempts, 'attempt')} ({how})"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object: the first comparison's members, and the other parts in `others`."""
+        first, *others = self.comparisons or (None,)
+        own: dict[str, Any] = (
+            {"differs": list(self.differs)}
+            if self.two
+            else {
+                "repeated": self.repeated,
+                "flips": dict(self.flips),
+                "errors_by_base": [asdict(one) for one in self.errors_by_base],
+            }
+        )
+        return {
+            **(first.to_json() if first else {"metric": self.metric}),
+            **own,
+            "parts": list(self.remarks),
+            **({"others": [one.to_json() for one in others if one]} if others else {}),
+        }
+
+
+def compare_runs(
+    a: Path, b: Path | None = None, *, metric: str | None = None, seed: int = 0, whole: bool = False
+) -> RunComparison:
+    """Compare run `b` with run `a`; of one run, its goal with its constraint forms.
+
+    With `whole`, every part must be comparable. Raise UsageError if nothing is comparable.
+    """
+    first, second = read_outcomes(a), read_outcomes(b) if b is not None else []
+    parts = parts_of(first, second, metric)
+    found: list[Comparison] = []
+    reasons: list[UsageError] = []
+    for part in parts:
+        try:
+            if b is None:
+                one = compare_variants(part.a, part.metric, seed=seed)
+            else:
+                one = compare(part.a, part.b, part.metric, seed=seed)
+            found.append(replace(one, metric=part.name))
+        except UsageError as error:
+            reasons.append(error)
+    remarks = (*parts_of_sets(a, b), *(asked_otherwise(a, b) if b is not None else ()))
+    if b is not None:
+        if reasons and (whole or not found):
+            raise reasons[0]
+        return RunComparison(
+            parts[0].name,
+            tuple(found),
+            True,
+            tuple(map(str, reasons)),
+            differences(a, b),
+            remarks,
+            tuple(tuple(worse_by_others(one, first, second)) for one in found),
+        )
+    repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
+    if reasons and not found and (whole or not repeated):  # within one run, not every task needs two forms
+        raise reasons[0]
+    return RunComparison(
+        parts[0].name,
+        tuple(found),
+        False,
+        remarks=remarks,
+        by_others=((),) * len(found),
+        repeated=repeated,
+        flips={task: values for part in parts for task, values in flips(part.a, part.metric).items()},
+        errors_by_base=tuple(one for part in parts for one in errors_by_base(part.a, part.metric)),
+    )
+
+
+def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:
+    rows = [
+        [p.task_id, decimals(p.a, 3), decimals(p.b, 3), decimals(p.delta, 3, "+"), p.trace_b]
+        for p in comparison.worse
+    ]
+    if rows:
+        yield table(["worse", *sides, "change", f"trace of {sides[1]}"], rows)
+    if sides == ("A", "B"):  # two forms of a task differ in question and answer anyway
+        for pair in comparison.worse[:MOST_TOLD]:
+            yield apart(comparison, pair)
+    interval = comparison.no_interval
+    if comparison.interval:
+        low, high = comparison.interval
+        interval = f"95 % interval {decimals(low, 4, '+')} to {decimals(high, 4, '+')}"
+    yield (
+        f"{comparison.metric}: {decimals(comparison.mean_a, 4)} to {decimals(comparison.mean_b, 4)}, difference "
+        f"{decimals(comparison.difference, 4, '+')} ({interval}), p {decimals(comparison.p, 4)} "
+        f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {counted(len(comparison.pairs), 'task')} in "
+        f"{counted(comparison.clusters, 'cluster')}, {len(comparison.worse)} worse, {len(comparison.better)} better"
+    )
+    for line in comparison.told_left_out:
+        yield f"left out of {comparison.metric}: {line}"

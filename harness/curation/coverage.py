@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 from stillweb.harness.task import Task
-from stillweb.proxy.pages.quality import examine
+from stillweb.proxy.browser.page_checks import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.text import html_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from stillweb.proxy.serving.ledger import misses
+from stillweb.proxy.replay.ledger import misses
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.secrets.redact import MASK
 

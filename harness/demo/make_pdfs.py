@@ -11,7 +11,7 @@ from statistics import fmean
 from playwright.sync_api import sync_playwright
 
 from stillweb.harness.demo.site import HERE, rows
-from stillweb.proxy.pages.browser import find_browser
+from stillweb.proxy.browser.browser import find_browser
 
 STYLE = """<style>body { font: 12pt/1.5 "DejaVu Serif", serif } table { border-collapse: collapse; width: 100% }
 td, th { border-bottom: 1px solid #999; text-align: left; padding: 2pt 6pt } section { break-after: page }</style>"""

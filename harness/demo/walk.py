@@ -63,9 +63,9 @@ def _empty(out: Path) -> None:
 
 def _record(site: Path, work: Path) -> None:
     from stillweb.harness.demo.origin import Origin
-    from stillweb.proxy.pages.browser import complete
-    from stillweb.proxy.pages.steps import load_flows
-    from stillweb.proxy.pages.views import Fetcher
+    from stillweb.proxy.browser.browser import complete
+    from stillweb.proxy.browser.capture_view import Fetcher
+    from stillweb.proxy.browser.steps import load_flows
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +26,9 @@ import httpx
 import openai
 from openai import AsyncOpenAI
 
-from stillweb.harness.models.endpoint import SESSION_HEADER, Retry, TapeTransport
-from stillweb.harness.models.streams import chat_of, read_stream, response_of, text_of
+from stillweb.harness.models.sse import chat_of, read_stream, response_of, text_of, thoughts_of
 from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.harness.models.transport import SESSION_HEADER, Retry, TapeTransport
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.secrets.redact import mask_value
@@ -160,7 +161,7 @@ class ModelClient:
         with _readable(result):
             streamed = body.get("stream")
             completion = chat_of([_dumped(chunk) async for chunk in result]) if streamed else _dumped(result)
-            reply = _chat_reply(completion)
+            reply = _chat_reply(completion, sum(len(m.get("tool_calls") or ()) for m in body["messages"]))
         return self._finish(body, reply, begin)
 
     async def respond(self, session: str, body: Mapping[str, Any]) -> Reply:
@@ -246,39 +247,78 @@ def _dumped(result: Any) -> dict[str, Any]:
     return dumped
 
 
-def _called(call: dict[str, Any], number: int) -> ToolRequest:
+def _called(call: dict[str, Any]) -> ToolRequest:
     name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
     if not isinstance(name, str) or not name:
-        raise TypeError(f"tool call {number} names no function")
+        raise TypeError(f"tool call {call['id']!r} names no function")
     if not isinstance(arguments, str):  # some endpoints send the object itself
         arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolRequest(str(call.get("id") or f"call_{number}"), name, arguments)
+    return ToolRequest(call["id"], name, arguments)
+
+
+def _identified(calls: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:
+    """Return the tool calls with an id each, made from the number of calls `before` where it is missing.
+
+    A repeated id counts as missing: each result must find its call.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for number, call in enumerate(calls, before):
+        call_id = str(call.get("id") or "")
+        if not call_id or call_id in found:
+            call_id = f"call_{number}"
+        found[call_id] = {**call, "id": call_id}
+    return list(found.values())
+
+
+# Marks of thoughts that a model writes into its content, where the endpoint doesn't take them out.
+_THOUGHTS = re.compile(
+    r"\s*(?:<(think|thinking|thought|reasoning)>(.*?)(?:</\1>|\Z)|\[THINK\](.*?)(?:\[/THINK\]|\Z)"
+    r"|◁think▷(.*?)(?:◁/think▷|\Z))",
+    re.S,
+)
+# Chat templates that open the thoughts themselves leave only the closing mark in the content.
+_CLOSED = re.compile(r"((?:(?!<think(?:ing)?>).)*?)</think(?:ing)?>", re.S)
+
+
+def split_thoughts(text: str | None) -> tuple[str | None, str | None]:
+    """Return the thoughts that begin a text, and the answer after them; None for an empty part."""
+    thoughts: list[str] = []
+    rest = text or ""
+    while found := _THOUGHTS.match(rest) or (None if thoughts else _CLOSED.match(rest)):
+        thoughts.append(next((part for part in found.groups()[::-1] if part is not None), "").strip())
+        rest = rest[found.end() :]
+    if not thoughts:
+        return None, text
+    return "\n".join(filter(None, thoughts)) or None, rest.strip() or None
 
 
 def _word(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _chat_reply(completion: dict[str, Any]) -> Reply:
+def _chat_reply(completion: dict[str, Any], before: int = 0) -> Reply:
+    """Return the reply of a completion; `before` counts the tool calls earlier in the conversation."""
     choices = completion.get("choices") or []
     if not choices or not isinstance(choices[0].get("message"), dict):
         raise ModelError(f"the endpoint's answer holds no choices: {str(completion)[:300]}")
     message = {name: value for name, value in choices[0]["message"].items() if value is not None}
-    calls = tuple(_called(call, i) for i, call in enumerate(message.get("tool_calls") or []))
-    kept = {name: message[name] for name in ("role", "content", "refusal", "tool_calls") if name in message}
-    kept.setdefault("role", "assistant")
-    kept.setdefault("content", None)
+    message = {"role": "assistant", "content": None, **message}
+    if message.get("tool_calls"):
+        message["tool_calls"] = _identified(message["tool_calls"], before)
+    calls = tuple(map(_called, message.get("tool_calls") or []))
+    thoughts, text = split_thoughts(text_of(message["content"]))
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or thoughts_of(message)
     usage = completion.get("usage") or {}
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     return Reply(
-        text_of(message.get("content")) or text_of(message.get("refusal")),
+        text or text_of(message.get("refusal")),
         calls,
-        (kept,),
+        (message,),
         _word(choices[0].get("finish_reason")),
         Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0), int(cached)),
         _word(completion.get("model")),
         _word(completion.get("system_fingerprint")),
-        _word(message.get("reasoning_content") or message.get("reasoning")),
+        "\n".join(filter(None, (_word(reasoning), thoughts))) or None,
     )
 
 
@@ -290,24 +330,35 @@ def _response_reply(response: dict[str, Any]) -> Reply:
     texts: list[str] = []
     calls: list[ToolRequest] = []
     hosted: list[dict[str, Any]] = []
+    summaries: list[str] = []
     for item in response["output"]:
         if item.get("type") == "message":
             texts += [
                 str(part.get("text") or part.get("refusal") or "") for part in item.get("content") or []
             ]
         elif item.get("type") == "function_call":
-            calls.append(_called({"id": item["call_id"], "function": item}, len(calls)))
+            calls.append(_called({"id": item["call_id"], "function": item}))
+        elif item.get("type") == "reasoning":
+            summaries += [
+                str(part.get("text") or "")
+                for part in (*(item.get("summary") or ()), *(item.get("content") or ()))
+            ]
         elif str(item.get("type", "")).endswith("_call"):
             hosted.append(item)
     usage = response.get("usage") or {}
     cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0
+    thoughts, text = split_thoughts("".join(texts))
+    status = _word(response.get("status"))
+    if status == "incomplete":
+        status = _word((response.get("incomplete_details") or {}).get("reason")) or status
     return Reply(
-        "".join(texts) or None,
+        text or None,
         tuple(calls),
         tuple(response["output"]),
-        _word(response.get("status")),
+        status,
         Usage(int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0), int(cached)),
         _word(response.get("model")),
+        reasoning="\n".join(filter(None, (*summaries, thoughts))) or None,
         hosted=tuple(hosted),
     )
 

@@ -4,7 +4,7 @@ A call is identified by its whole request (method, URL, JSON body in any key ord
 and attempt). The nth identical request gets the nth answer. Nothing else is served: for a call that is not on
 the tape, the error names the nearest one. For concurrent calls the tape holds when each was made and when its
 answer came (`begin` and `end` of its capture), and replay gives answers in that order
-(stillweb.harness.models.turns).
+(stillweb.harness.models.tape_order).
 
 Only the last try of a call is kept, and only if it is an answer; of its headers only those that
 `kept_headers` allows; the key is replaced everywhere. A call without an answer, abandoned by its agent or
@@ -16,20 +16,22 @@ replayed.
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
-from stillweb.harness.models.calls import Answer, Call, parsed
-from stillweb.harness.models.differing import difference
-from stillweb.harness.models.turns import Turn, Turns
+from stillweb.harness.models.tape_order import Turn, Turns
+from stillweb.harness.trace import canonical
+from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.secrets.redact import mask_value
 from stillweb.snapshots.words import counted
@@ -379,3 +381,167 @@ def _taped(key: str, capture: Any) -> _Taped:
     answered = capture.mime != UNANSWERED
     due = answered or capture.status == FAILED
     return _Taped(key, capture, Turn(capture.begin, capture.end, due), capture.status, answered)
+
+
+_KEPT = {"content-type", "accept", "openai-model", "openai-version", "openai-beta"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Request to a model endpoint, with secrets already replaced."""
+
+    session: str
+    method: str
+    url: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """SHA-256 (hex) of method, URL and canonical body."""
+        return sha256(canonical([self.method, self.url, parsed(self.body)])).hexdigest()
+
+    @property
+    def key_anywhere(self) -> str:
+        """Key that is the same for all endpoints: of the URL only the name of the API is hashed."""
+        api = self.url.partition("?")[0].rpartition("/")[2]
+        return sha256(canonical([self.method, api, parsed(self.body)])).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Response of an endpoint; `body` is decoded."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+def parsed(body: bytes) -> Any:
+    """Return the value of a JSON body, or the digest of any other body."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return f"sha256:{sha256(body).hexdigest()}"
+
+
+def kept_headers(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the header fields that may be kept on a tape."""
+    return tuple((name, value) for name, value in headers if name.lower() in _KEPT)
+
+
+def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
+    """Return how far two JSON values agree, and their first difference in words.
+
+    The number counts the characters of equal leaves before the difference. The text names the member and, in
+    a string, the character.
+    """
+    if type(taped) is not type(now):  # e.g. 0 and 0.0, which are serialized differently
+        return 0, f"{path or 'the body'} is {_short(taped)} on the tape, now {_short(now)}"
+    if isinstance(taped, dict):
+        same = 0
+        for name in [*taped, *(n for n in now if n not in taped)]:
+            inner = f"{path}.{name}" if path else name
+            if name not in now:
+                return same, f"{inner} is {_short(taped[name])} on the tape, now it is not there"
+            if name not in taped:
+                return same, f"{inner} is not on the tape, now {_short(now[name])}"
+            if canonical(taped[name]) != canonical(now[name]):
+                more, text = difference(taped[name], now[name], inner)
+                return same + more, text
+            same += len(str(taped[name]))
+        return same, ""
+    if isinstance(taped, list):
+        same = 0
+        for i, (old, new) in enumerate(zip(taped, now, strict=False)):
+            if canonical(old) != canonical(new):
+                more, text = difference(old, new, f"{path}[{i}]")
+                return same + more, text
+            same += len(str(old))
+        return same, f"{path} has {counted(len(taped), 'entry')} on the tape, now {len(now)}"
+    if isinstance(taped, str):
+        at = next(
+            (i for i, (a, b) in enumerate(zip(taped, now, strict=False)) if a != b), min(len(taped), len(now))
+        )
+        begin = max(0, at - 20)
+        old, new = taped[begin : at + 30], now[begin : at + 30]
+        return at, f"{path} differs at character {at}: {old!r} on the tape, now {new!r}"
+    return 0, f"{path} is {_short(taped)} on the tape, now {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def make_empty(path: Path) -> None:
+    """Make a tape without any call, so that no call is answered."""
+    from stillweb.snapshots.writer import Writer
+
+    Writer.open(path, software=SOFTWARE, keep_text=False).close()
+
+
+def part_of(path: Path, name: str) -> Path:
+    """Return the path where the worker `name` records its part of the tape at `path`."""
+    return path.with_name(f"{path.name}.parts") / name
+
+
+def gather(path: Path) -> int:
+    """Merge the parts of a tape into it, remove them, and return how many were merged.
+
+    A killed worker's part is merged, too. A part that is still being written is left for the next time.
+    """
+    folder = part_of(path, "x").parent
+    parts = sorted(folder.iterdir()) if folder.exists() else []
+    if not parts:
+        return 0
+    from stillweb.snapshots.capture import Exchange
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.writer import Writer
+
+    taken = 0
+    with Writer.open(path, software=SOFTWARE, keep_text=False) as writer, Snapshot.open(str(path)) as tape:
+        there = _by_session(tape)  # an interrupted merge has already taken some
+        for part in parts:
+            try:
+                # raises while another process writes the part
+                held = Writer.open(part, software=SOFTWARE, keep_text=False)
+            except UsageError:
+                continue
+            with held, Snapshot.open(str(part)) as snapshot:
+                for name, captures in sorted(_by_session(snapshot).items()):
+                    done = [_content(c) for c in there.get(name, ())]
+                    same = done == [_content(c) for c in captures[: len(done)]]
+                    for capture in captures[len(done) if same else 0 :]:
+                        request, response = snapshot.read_request(capture), snapshot.read(capture)
+                        moment = parse_timestamp(capture.timestamp[:14]) or EPOCH
+                        writer.exchange(
+                            Exchange(
+                                request,
+                                response.status,
+                                "",
+                                response.headers,
+                                response.body,
+                                moment,
+                                name,
+                                capture.begin,
+                                capture.end,
+                            )
+                        )
+            shutil.rmtree(part)
+            taken += 1
+    if taken == len(parts):
+        folder.rmdir()
+    return taken
+
+
+def _by_session(snapshot: Any) -> dict[str, list[Any]]:
+    """Return the captures of each session in recorded order."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
+        found[capture.session].append(capture)
+    return found
+
+
+def _content(capture: Any) -> tuple[Any, ...]:
+    return capture.timestamp[:14], capture.url, capture.exact, capture.status, capture.digest

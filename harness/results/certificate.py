@@ -24,7 +24,7 @@ from typing import Any
 
 from stillweb.harness._parsing import look_in
 from stillweb.harness.agents.threads import end_process
-from stillweb.harness.models.parts import make_empty
+from stillweb.harness.models.tape import make_empty
 from stillweb.harness.results.difference import first_difference
 from stillweb.harness.results.kept_certificate import (
     NAME,

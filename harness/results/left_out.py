@@ -19,6 +19,8 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
         told.append(
             f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
         )
+    if summary.cut_off:
+        told.append(f"{counted(summary.cut_off, 'answer')} of the model cut off by its limit of tokens")
     if summary.supposed:
         rules = ", ".join(f"{name} of {counted(n, 'task')}" for name, n in sorted(summary.supposed.items()))
         told.append(f"supposed, for the rubric does not say it: {rules} (`stillweb rubric lint` names them)")

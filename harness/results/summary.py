@@ -19,7 +19,7 @@ from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
 from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import Evaluator, failure, rescore, unjudged
-from stillweb.harness.trace import Event, Trace, canonical, hashed_part, replace_events
+from stillweb.harness.trace import Event, Trace, canonical, hashed_part, is_cut_off, replace_events
 
 UNFINISHED = "unfinished"
 
@@ -67,6 +67,7 @@ class Summary:
     part_of: int | None = None
     unjudged: tuple[tuple[str, str], ...] = ()
     failures: int = 0
+    cut_off: int = 0  # answers of the model that its limit of tokens cut off
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """Return a JSON object; without the `measured` members it is part of the certificate."""
@@ -82,6 +83,7 @@ class Summary:
             "tool_calls": self.tool_calls,
             "misses": self.misses,
             **({"failures": self.failures} if self.failures else {}),
+            **({"cut_off": self.cut_off} if self.cut_off else {}),
             "tokens": self.tokens,
             "cost": self.cost,
             **(
@@ -99,7 +101,7 @@ class Summary:
 
 def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) -> Summary:
     """Read every trace of a run once (one at a time); `on_trace` gets each."""
-    owed = misses = failures = calls = tokens = 0
+    owed = misses = failures = calls = tokens = cut_off = 0
     cost: float | None = 0.0
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
@@ -142,6 +144,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 failures += str(event["verdict"]).startswith("failed:")
             elif event["event"] == "model":
                 tokens += event["usage"]["input"] + event["usage"]["output"]
+                cut_off += is_cut_off(event)
                 price = event.get("cost")
                 cost = None if cost is None or price is None else cost + price
     every: dict[str, Mean] = {}
@@ -167,6 +170,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         files.manifest()[1].get("part_of"),
         tuple(unread),
         failures,
+        cut_off,
     )
 
 

@@ -35,7 +35,7 @@ from stillweb.harness.review.reviews import (
 from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.servers.guarded import Guarded, configured, listening
-from stillweb.proxy.wire.own_pages import page_fields, same_token
+from stillweb.proxy.net.own_pages import page_fields, same_token
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.warc.appending import write_text
 

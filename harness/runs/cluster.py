@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.models.parts import gather, part_of
+from stillweb.harness.models.tape import gather, part_of
 from stillweb.harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome, Work
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.runs.runner import run_one

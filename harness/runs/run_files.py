@@ -39,6 +39,8 @@ from stillweb.snapshots.warc.appending import write_whole
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
 
+MOST_EPOCHS = 10_000  # a damaged run that claims more would keep `report` and `score` busy for ever
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -92,6 +94,8 @@ class Settings:
                 sound = sound and all(isinstance(one, str) for one in member)
             if not sound:
                 raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
+        if not 1 <= value.get("epochs", 1) <= MOST_EPOCHS:
+            raise DamagedInput(f"{where}: setting 'epochs' must be 1 to {MOST_EPOCHS}, not {value['epochs']}")
         ready = dict(value)
         ready["snapshots"] = tuple(value.get("snapshots", ()))
         ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
@@ -112,6 +116,20 @@ class Settings:
         if not self.uploads:  # keeps the hash of runs from before uploads existed
             del value["uploads"]
         return {name: mask_value(member) for name, member in value.items()}
+
+
+# The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
+_SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
+_SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
+
+
+def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the documented variables of the benchmarks that are set, without keys: the setting `env` of a run."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if _SETTING.fullmatch(name) and not _SECRET.fullmatch(name)
+    }
 
 
 _KINDS: dict[str, Any] = {
@@ -313,6 +331,8 @@ class RunFiles:
         stands_on = value.get("stands_on", {})
         if not isinstance(stands_on, dict):
             raise DamagedInput(f"{path}: stands_on is no object")
+        if not isinstance(stands_on.get("agent") or {}, dict):
+            raise DamagedInput(f"{path}: stands_on.agent is no object")
         return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:

@@ -23,7 +23,7 @@ from stillweb.harness._parsing import session_of
 from stillweb.harness.agents import identity_of
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.agents.threads import Threads
-from stillweb.harness.models.parts import gather
+from stillweb.harness.models.tape import gather
 from stillweb.harness.runs.display import Display, PlainDisplay
 from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome
 from stillweb.harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
@@ -37,7 +37,7 @@ from stillweb.harness.scoring.judging import failure, unjudged
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.tools.workspace import copy_uploads, uploads_in
 from stillweb.harness.trace import Trace, TraceWriter, read_trace
-from stillweb.proxy.pages import running
+from stillweb.proxy.browser import running
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots._os.signals import SIGNALS
 from stillweb.snapshots.errors import StillwebError, UsageError

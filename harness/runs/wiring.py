@@ -42,8 +42,8 @@ async def program_access(
     from stillweb.harness.tools import Toolset, http_hosts
     from stillweb.harness.tools.store import Store
     from stillweb.proxy.clients import client_environment, past
-    from stillweb.proxy.serving.gateway import Gateway
-    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.proxy.replay.gateway import Gateway
+    from stillweb.proxy.replay.ledger import Ledger
 
     with Ledger() as ledger:
         hosts = http_hosts(toolset) if isinstance(toolset, Toolset) else None
@@ -82,7 +82,7 @@ def request_events(
     request, and the real order goes into `aside`. Irrelevant requests (a browser's errands, icons,
     telemetry), which depend on the machine, go into the `aside` of the last other request.
     """
-    from stillweb.proxy.serving.ledger import settled
+    from stillweb.proxy.replay.ledger import settled
 
     ordered = sorted(
         settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])

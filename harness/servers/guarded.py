@@ -16,9 +16,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stillweb.proxy.serving.arrivals import PATIENCE
-from stillweb.proxy.serving.http1 import has_bare_break
-from stillweb.proxy.wire.own_pages import page_fields, refused, same_token
+from stillweb.proxy.net.own_pages import page_fields, refused, same_token
+from stillweb.proxy.replay.arrivals import PATIENCE
+from stillweb.proxy.replay.http1 import has_bare_break
 from stillweb.snapshots.errors import MissingCapability
 
 MOST_BODY = 4 << 20  # most bytes of a request's body

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from stillweb.harness.servers.cancelling import sifted, until_taken_back
 from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from stillweb.harness.tools.toolset import ToolSession, Toolset
-from stillweb.proxy.pages import running
-from stillweb.proxy.wire.addresses import host_port
+from stillweb.proxy.browser import running
+from stillweb.proxy.net.addresses import host_port
 from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:

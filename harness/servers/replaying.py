@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stillweb.proxy.serving.hosting import VirtualHost, reset_in
+from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Response

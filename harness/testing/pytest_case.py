@@ -22,7 +22,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.tools import Toolset
-    from stillweb.proxy.serving.replies import Reply
+    from stillweb.proxy.replay.replies import Reply
 
 REMEDY = (
     "to be answered from the snapshot: stillweb.mount(session) for requests, transport=stillweb.transport() for httpx, "
@@ -71,7 +71,7 @@ class Case:
     def ledger(self) -> Any:
         """The test's ledger."""
         if self._ledger is None:
-            from stillweb.proxy.serving.ledger import Ledger
+            from stillweb.proxy.replay.ledger import Ledger
 
             self._ledger = self._stack.enter_context(Ledger())
         return self._ledger
@@ -82,7 +82,7 @@ class Case:
             self.shelf.sessions.add(self.name)
             return self.shelf.recorder
         if self._gateway is None:
-            from stillweb.proxy.serving.gateway import Gateway
+            from stillweb.proxy.replay.gateway import Gateway
 
             snapshot, hosts = self.shelf.snapshot, self._hosts
             gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
@@ -161,7 +161,7 @@ class Case:
         return session
 
     def _replay_or_record(self, request: Request) -> Reply:
-        from stillweb.proxy.serving.replies import Reply
+        from stillweb.proxy.replay.replies import Reply
 
         reply = self.answer(request)
         if dict(reply.fields).get("Stillweb-Verdict") != "miss":

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.hosting import VirtualHost
-from stillweb.proxy.serving.hub import broken_host
-from stillweb.proxy.serving.ledger import Ledger
-from stillweb.proxy.serving.replies import Held, Reply
-from stillweb.proxy.wire.addresses import host_of
+from stillweb.proxy.net.addresses import host_of
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.hosting import VirtualHost
+from stillweb.proxy.replay.hub import broken_host
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.replies import Held, Reply
 from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:

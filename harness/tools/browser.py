@@ -26,8 +26,8 @@ from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.net_errors import of_verdict
 from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.sight import state_of
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.page_snapshot import state_of
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class BrowserTool:
     def open(self, session: str) -> BrowserSession:
         """Return the browser of a session; its context opens with the first call."""
         from stillweb.harness.tools.http_hosts import http_hosts
-        from stillweb.proxy.serving.gateway import Gateway
+        from stillweb.proxy.replay.gateway import Gateway
 
         snapshot = self._toolset.snapshot
         if self._gateway is None:

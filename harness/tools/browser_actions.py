@@ -14,8 +14,8 @@ from stillweb.harness.tools.browser_files import drop, file_upload, opens_choose
 from stillweb.harness.tools.browser_reply import Reply, tab_lines
 from stillweb.harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
 from stillweb.harness.tools.browser_text import find, full_url, is_pattern, quoted, said
-from stillweb.proxy.pages.freeze import begin_step, pass_time, step
-from stillweb.proxy.pages.sight import STILL, readable
+from stillweb.proxy.browser.freeze import begin_step, pass_time, step
+from stillweb.proxy.browser.page_snapshot import STILL, readable
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # tool -> the Tab's member

@@ -20,7 +20,7 @@ from stillweb.harness.tools.browser_reply import Reply
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing, Problem
 from stillweb.harness.tools.browser_text import quoted, said
 from stillweb.harness.tools.workspace import ROOT, Outside, Workspace
-from stillweb.proxy.pages.uploads import Given, put, type_of
+from stillweb.proxy.browser.uploads import Given, put, type_of
 
 OUTPUT = ROOT / ".playwright-mcp"  # the real server's output folder, which it lists among the allowed roots
 _OPENS = """(e) => { const field = e.closest("label")?.control || e;

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing
 from stillweb.harness.tools.browser_text import Sections, said
-from stillweb.proxy.pages.sight import readable
-from stillweb.proxy.serving.misses import Missed
+from stillweb.proxy.browser.page_snapshot import readable
+from stillweb.proxy.replay.misses import Missed
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator

@@ -20,14 +20,13 @@ from stillweb.harness.tools.browser_tabs import Tab
 from stillweb.harness.tools.browser_text import code_of, said
 from stillweb.harness.tools.net_errors import OFFLINE, of_verdict, verdict_in
 from stillweb.harness.tools.workspace import Workspace
-from stillweb.proxy.pages.acting import Driver
-from stillweb.proxy.pages.failures import Failed, forbidden_scheme
-from stillweb.proxy.pages.freeze import settle
-from stillweb.proxy.pages.patience import Patience
-from stillweb.proxy.pages.spares import Renames
-from stillweb.proxy.pages.traffic import Traffic
-from stillweb.proxy.pages.uploads import contents_of
-from stillweb.proxy.serving.misses import Missed, masked_url, one_name, unseen
+from stillweb.proxy.browser.browser import Renames
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed, forbidden_scheme
+from stillweb.proxy.browser.freeze import settle
+from stillweb.proxy.browser.settle import Patience, Traffic
+from stillweb.proxy.browser.uploads import contents_of
+from stillweb.proxy.replay.misses import Missed, masked_url, one_name, unseen
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import id_in
 

@@ -8,8 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stillweb.proxy.pages.browser import BrowserHost
-from stillweb.proxy.pages.spares import Spares
+from stillweb.proxy.browser.browser import BrowserHost, Spares
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.harness.tools.browser_text import said
-from stillweb.proxy.serving.misses import MARKED
+from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Dialog, FileChooser, Page, Request, Response

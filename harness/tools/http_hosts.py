@@ -28,7 +28,7 @@ from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.toolset import Toolset
-    from stillweb.proxy.serving.hosting import VirtualHost
+    from stillweb.proxy.replay.hosting import VirtualHost
 
 
 def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:

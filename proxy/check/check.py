@@ -18,24 +18,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.pages.acting import Driver
-from stillweb.proxy.pages.browser import BrowserHost, complete, lent
-from stillweb.proxy.pages.failures import Failed, first_line
-from stillweb.proxy.pages.html_page import template
-from stillweb.proxy.pages.patience import Patience
-from stillweb.proxy.pages.running import run
-from stillweb.proxy.pages.sight import Sight, look_at
-from stillweb.proxy.pages.steps import describe
-from stillweb.proxy.pages.traffic import Answer
-from stillweb.proxy.pages.uploads import contents_of
-from stillweb.proxy.serving.misses import Missed, one_name, unseen
+from stillweb.proxy.browser.browser import BrowserHost, complete, lent
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed, first_line
+from stillweb.proxy.browser.html_page import template
+from stillweb.proxy.browser.page_snapshot import Sight, look_at
+from stillweb.proxy.browser.running import run
+from stillweb.proxy.browser.settle import Answer, Patience
+from stillweb.proxy.browser.steps import describe
+from stillweb.proxy.browser.uploads import contents_of
+from stillweb.proxy.replay.misses import Missed, one_name, unseen
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:
-    from stillweb.proxy.serving.ledger import Ledger
+    from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 

@@ -23,22 +23,20 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
+from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.browser import BrowserHost
+from stillweb.proxy.browser.capture_view import Recording, Records, Visitor
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line
+from stillweb.proxy.browser.page_checks import examine
+from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
+from stillweb.proxy.browser.running import run
+from stillweb.proxy.browser.settle import Calm, Patience
+from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
 from stillweb.proxy.explore.politeness import Guard, Manners
 from stillweb.proxy.explore.politeness import Limits as Limits  # part of this module's API
-from stillweb.proxy.pages.acting import Driver
-from stillweb.proxy.pages.answered import answered
-from stillweb.proxy.pages.browser import BrowserHost
-from stillweb.proxy.pages.failures import Failed, Unclear, Unusable, first_line
-from stillweb.proxy.pages.patience import Calm, Patience
-from stillweb.proxy.pages.quality import examine
-from stillweb.proxy.pages.running import run
-from stillweb.proxy.pages.sight import Sight, shows_pdf
-from stillweb.proxy.pages.steps import describe
-from stillweb.proxy.pages.storing import Recording, Records
-from stillweb.proxy.pages.veil import Veil
-from stillweb.proxy.pages.visitor import Visitor
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step
 from stillweb.snapshots.words import counted
@@ -46,13 +44,13 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
 
+    from stillweb.proxy.browser.browser import BrowserHost
+    from stillweb.proxy.browser.capture_view import Records
+    from stillweb.proxy.browser.driver import Driver
+    from stillweb.proxy.browser.settle import Calm
     from stillweb.proxy.explore.graph import Node
     from stillweb.proxy.explore.moves import Choices, Move
     from stillweb.proxy.explore.politeness import Limits, Manners
-    from stillweb.proxy.pages.acting import Driver
-    from stillweb.proxy.pages.browser import BrowserHost
-    from stillweb.proxy.pages.patience import Calm
-    from stillweb.proxy.pages.storing import Records
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 

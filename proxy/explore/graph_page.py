@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stillweb.proxy.browser.html_page import template
+from stillweb.proxy.browser.steps import describe, to_yaml
+from stillweb.proxy.browser.uploads import names_of
 from stillweb.proxy.explore.graph import Graph, graph_uri
-from stillweb.proxy.pages.html_page import template
-from stillweb.proxy.pages.steps import describe, to_yaml
-from stillweb.proxy.pages.uploads import names_of
 from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:

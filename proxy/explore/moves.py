@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.pages.answered import answered
-from stillweb.proxy.pages.sight import place_of
+from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.page_snapshot import place_of
 from stillweb.snapshots.view import Step
 
 if TYPE_CHECKING:

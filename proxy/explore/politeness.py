@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
+from stillweb.proxy.browser.documents import client
 from stillweb.proxy.explore.moves import forbidden_request
-from stillweb.proxy.pages.documents import client
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Request, Route
     from protego import Protego
 
-    from stillweb.proxy.pages.storing import Records
+    from stillweb.proxy.browser.capture_view import Records
     from stillweb.snapshots.profile import Profile
 
 HERE = ("127.0.0.1", "localhost", "::1")  # this machine's own addresses need no delay

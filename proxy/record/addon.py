@@ -13,6 +13,9 @@ from mitmproxy import http, tcp, tls
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
 
+from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
+from stillweb.proxy.net.own_pages import page_fields, refused
+from stillweb.proxy.net.silence import Said
 from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, Spool
 from stillweb.proxy.record.flows import (
     FailedRequests,
@@ -33,9 +36,6 @@ from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has_left, hold, outlive_client
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.record.websockets import MOST_MESSAGES, WebSocketRecord
-from stillweb.proxy.wire.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
-from stillweb.proxy.wire.own_pages import page_fields, refused
-from stillweb.proxy.wire.silence import Said
 
 POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed

@@ -15,12 +15,12 @@ from mitmproxy import http, tls
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy.layers.http._base import format_error
 
+from stillweb.proxy.net.addresses import host_port, named_by_host, public, target_text
+from stillweb.proxy.net.grease import browsers_suites
+from stillweb.proxy.net.trailers import merged
 from stillweb.proxy.record.archive_writer import Draft, byte_fields, text_headers
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import has_left
-from stillweb.proxy.wire.addresses import host_port, named_by_host, public, target_text
-from stillweb.proxy.wire.grease import browsers_suites
-from stillweb.proxy.wire.trailers import merged
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
 from stillweb.snapshots.identity.irrelevant import errand
 from stillweb.snapshots.request import Request
@@ -165,7 +165,7 @@ def _is_address(host: str) -> bool:
 
 
 class FailureLog:
-    """What was not recorded, as (URL, reason) without secrets. A browser's own errands have a list of their own."""
+    """Log of requests that were not recorded, as (URL, reason) without secrets; a browser's own are listed apart."""
 
     def __init__(self, redactor: Redactor | None) -> None:
         self.failures: list[Entry] = []

@@ -26,18 +26,18 @@ from mitmproxy import exceptions, options
 from stillweb.proxy.clients import client_environment, run_command
 from stillweb.proxy.direct import let_in, let_past
 from stillweb.proxy.isolated import run_isolated
+from stillweb.proxy.net.addresses import DEFAULT_SESSION
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.open_files import allow_many_open_files
+from stillweb.proxy.net.proxied import Proxied
+from stillweb.proxy.net.silence import Said
+from stillweb.proxy.net.trust import system_directory, usual_authorities
 from stillweb.proxy.record.addon import RecordingAddon
 from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
 from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
 from stillweb.proxy.record.mitmproxy_compat._patch import Classes, check_versions, in_place
 from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, logged_errors
 from stillweb.proxy.record.redaction import ExchangeRedactor
-from stillweb.proxy.wire.addresses import DEFAULT_SESSION
-from stillweb.proxy.wire.certificates import Authority
-from stillweb.proxy.wire.open_files import allow_many_open_files
-from stillweb.proxy.wire.proxied import Proxied
-from stillweb.proxy.wire.silence import Said
-from stillweb.proxy.wire.trust import system_directory, usual_authorities
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import Keeps
 from stillweb.snapshots.errors import MissingCapability, UsageError

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from mitmproxy import http
 from mitmproxy.websocket import WebSocketMessage
 
+from stillweb.proxy.net.addresses import public
 from stillweb.proxy.record.archive_writer import Draft
 from stillweb.proxy.record.redaction import ExchangeRedactor
-from stillweb.proxy.wire.addresses import public
 
 MOST_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
 

@@ -16,5 +16,6 @@ The face that tests and benchmarks use:
 - `equal(recorded, live)` (`stillweb.snapshots.evidence.equality`) says whether two answers are the same to a client.
 """
 
-SURE = 0.99
-SERVED = 0.65
+from stillweb.snapshots.matching.confidence import SERVED, SURE
+
+__all__ = ["SERVED", "SURE"]

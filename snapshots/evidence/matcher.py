@@ -33,7 +33,7 @@ from stillweb.snapshots.matching.doubts import cut_short, no_fragment, other_kin
 from stillweb.snapshots.matching.hanging import hangs
 from stillweb.snapshots.matching.ladder import Matcher, Store
 from stillweb.snapshots.matching.layers import layer_of
-from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup
+from stillweb.snapshots.matching.lookup import HANGS, MISS, Lookup, Rival
 from stillweb.snapshots.matching.polling import TRANSPORT
 from stillweb.snapshots.matching.recognising import guarded, minds, other_secrets
 from stillweb.snapshots.matching.sessions import REMEMBERED, Answered, Session
@@ -46,6 +46,7 @@ from stillweb.snapshots.states.slots import SAFE_METHODS
 from stillweb.snapshots.warc.messages import set_cookies
 
 DOUBT = 0.6  # what an answer of another kind than is asked for is worth
+RIVALS = 2  # answers that are named of a request that none answers surely enough
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 OTHER_SECRET = 0.6  # what an answer to another key or token is worth
 
@@ -190,6 +191,21 @@ def _apart(o: Observation, history: History, parts: Parts) -> tuple[int, bool]:
     differ = sum(o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys())
     place = len(history)
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
+
+
+def _rivals(
+    lookup: Lookup,
+    ranked: list[tuple[int, float, Capture]],
+    model: Model,
+    key: int,
+    place: tuple[History, int],
+    parts: Parts,
+) -> list[Rival]:
+    """Return the likeliest answers to a lookup's request; the first of `ranked` is the lookup's own."""
+    return [
+        Rival(capture, chance if rank else lookup.confidence, grounds(model, key, answer, place, parts))
+        for rank, (answer, chance, capture) in enumerate(ranked[:RIVALS])
+    ]
 
 
 def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
@@ -382,9 +398,19 @@ class EvidenceMatcher(Matcher):
                 doubts = (cut_short, no_fragment, other_kind, other_reader, other_type)
                 if now.unsure or any(doubt(capture, fit, now) for doubt in doubts):
                     lookup.confidence *= DOUBT
-                lookup.grounds = partial(
-                    grounds, evidence.model, event_key, answer, (past.history, len(past.history)), asked.parts
-                )
+                place = past.history, len(past.history)
+                lookup.grounds = partial(grounds, evidence.model, event_key, answer, place, asked.parts)
+                if lookup.confidence < 1:
+                    shown = {
+                        o.answer: c
+                        for o, c in zip(target.observations, captures, strict=True)
+                        if c.place in allowed
+                    }
+                    likeliest = [(answer, 0.0, capture)]
+                    likeliest += [(a, c * masked, shown[a]) for a, c in ranked if a in shown and a != answer]
+                    lookup.rivals = partial(
+                        _rivals, lookup, likeliest, evidence.model, event_key, place, asked.parts
+                    )
                 return lookup
         return missed
 

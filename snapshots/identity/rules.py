@@ -123,11 +123,9 @@ KINDS: dict[str, Kind] = {
 
 
 def _text(value: str | bytes) -> str:
-    return (
-        unquote_to_bytes(value).decode("utf-8", "replace")
-        if isinstance(value, str)
-        else value.decode("utf-8", "replace")
-    )
+    if isinstance(value, str):  # of a trace or a HAR, with half a surrogate pair at worst
+        value = unquote_to_bytes(value.encode("utf-8", "surrogatepass"))
+    return value.decode("utf-8", "replace")
 
 
 def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Parsed:

@@ -194,7 +194,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         seen = messages.glance(head) if head else None
         media = seen[1] if seen else ""
     begin, _, end = get("warc-stillweb-events", "").partition("-")
-    numbered = begin.isdecimal() and end.isdecimal()
+    numbered = begin.isdecimal() and end.isdecimal() and len(begin) + len(end) <= 40
     return Answer(
         uri.partition("#")[0],
         get("warc-date", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.changers import Changers
+from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.matching.failing import Failed
 from stillweb.snapshots.matching.peeking import Peek
 from stillweb.snapshots.matching.sessions import Session
@@ -31,6 +31,15 @@ class Near:
     capture: Capture
     differs: list[str]
     rule: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A recorded answer to a request, the chance that it is right now, and the grounds of that chance in words."""
+
+    capture: Capture
+    confidence: float
+    grounds: list[str]
 
 
 class Explainer(Protocol):
@@ -76,13 +85,19 @@ class Lookup:
     failed: Failed | None = None
     confidence: float = 0.0  # the chance that this is the right answer; told by the model of evidence alone
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of that chance, in words
+    rivals: Callable[[], list[Rival]] | None = field(default=None, repr=False)  # the two likeliest answers
     polled: bool = False  # whether it is a long poll
     _nearest: list[Near] | None = field(default=None, repr=False)
 
     @property
+    def told(self) -> Confidence | None:
+        """The confidence in the answer as users are told it; None for a miss, and without the model of evidence."""
+        return Confidence.of(self.confidence) if self.confidence and self.capture is not None else None
+
+    @property
     def hundredths(self) -> float | None:
-        """Return the confidence rounded down to hundredths; None without the model of evidence."""
-        return math.floor(self.confidence * 100 + 1e-9) / 100 if self.confidence else None
+        """The confidence rounded down to hundredths; None as for `told`."""
+        return self.told.value if self.told is not None else None
 
     @property
     def irrelevant(self) -> bool:

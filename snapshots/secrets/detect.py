@@ -84,7 +84,7 @@ class Literals:
 
 # -- names
 
-# These three patterns are searched in a name's words (`plain`), also by proxy/pages/freeze_chance.js.
+# These three patterns are searched in a name's words (`plain`), also by proxy/browser/freeze_chance.js.
 # A value under a strong name is a secret whatever it looks like.
 _PASSWORD = (
     r"pass_?(?:word|wd|phrase|code)|pwd|passwort|kennwort|wachtwoord|contrase[nñ]a|senha|mot_?de_?passe|пароль|密码"
@@ -99,8 +99,8 @@ _STRONG = (
 )
 # A value under a weak name is a secret if it looks random; "token=1" or "sid=3" is none.
 _WEAK = (
-    r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication)(?:_?\d{1,3})?$"
-    r"|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
+    r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication|api)(?:_?\d{1,3})?$"
+    r"|^(?:(?:auth|authorization|oauth|device)_)?code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
 )
 # Values under these names are no secrets. Form tokens come from the page that the client just got: if they were
 # replaced, page and request would no longer match. Keys of caches, sorting and pages are public, as are facts about a
@@ -154,11 +154,14 @@ def _strength(name: str) -> int:
 
 
 def secret_field(name: str, value: str) -> bool:
-    """Return True if a query, form or JSON member of this name, sent by a client, holds a secret."""
+    """Return True if a query, form or JSON member of this name, sent by a client, holds a secret.
+
+    Under a weak name only one word can be a secret: `code` also names programs.
+    """
     strength = _strength(name)
     if not strength or _says_nothing(value):
         return False
-    return strength == 2 or looks_drawn(value)
+    return strength == 2 or (looks_drawn(value) and not any(map(str.isspace, unquote(value))))
 
 
 def given_field(name: str, value: str) -> bool:
@@ -302,7 +305,7 @@ def _formats() -> tuple[Literals, dict[bytes, tuple[tuple[str, str, int], ...]]]
     """Return the literals in formats.json, and the formats (name, pattern, bytes before) of each literal."""
     by_literal: dict[bytes, list[tuple[str, str, int]]] = {}
     told = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
-    for source in ("gitleaks", "providers"):
+    for source in ("gitleaks", "providers", "tools"):
         for name, literals, pattern, before in told[source]["formats"]:
             for literal in literals:
                 by_literal.setdefault(literal.encode(), []).append((name, pattern, before))
@@ -394,7 +397,7 @@ _GIVEN = Literals(
 )
 _SENT = Literals(
     (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
-     b"appid", b"amz", b"connection", "пароль".encode(), "密码".encode())
+     b"appid", b"amz", b"code", b"connection", "пароль".encode(), "密码".encode())
 )  # fmt: skip
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-[]@") | frozenset(
     range(128, 256)

@@ -45,6 +45,10 @@ class Table:
 
 def tables_of(html: str) -> list[Table]:
     """Return the tables of a page in document order. Raises TooLarge."""
+    if (tags := html.count("<") - html.count("</")) > html_text.MOST_TAGS:
+        raise TooLarge(
+            f"a page with more than {html_text.MOST_TAGS} tags ({tags}); `stillweb fetch` has its text"
+        )
     tree = html_text.parse(html)
     if tree is None:
         return []

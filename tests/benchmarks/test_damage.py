@@ -30,6 +30,7 @@ def found(made: dict[str, Master], chosen: list[Case]) -> dict[str, int]:
     return faults
 
 
+@pytest.mark.slow
 def test_some_harms_are_told_and_hide_nothing_else(made: dict[str, Master]) -> None:
     every = list(cases(made, 1))
     chosen = [
@@ -41,6 +42,7 @@ def test_some_harms_are_told_and_hide_nothing_else(made: dict[str, Master]) -> N
     assert found(made, chosen) == {}
 
 
+@pytest.mark.slow
 def test_it_sees_what_is_served_wrong(made: dict[str, Master], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "check_answer", lambda *_: None)
     archive = "site/archive/data-00000.warc.gz"

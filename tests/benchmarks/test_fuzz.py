@@ -23,11 +23,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meaning.Masters]:
         yield fuzz.make_masters(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> None:
     found = fuzz.fuzz(made, 1, range(CASES), 1)
     assert {name: count for name, count in found.items() if name.startswith("find")} == {}
     assert sum(found.values()) == CASES
+
+
+@pytest.mark.parametrize("number", [1971, 3042, 8851, 9072, 12898, 16885])
+def test_what_the_fuzzer_found_once_is_told_in_a_line(
+    made: meaning.Masters, number: int, tmp_path: Path
+) -> None:
+    _, data, chance = meaning.case(made, 7, number)
+    assert [name for name in fuzz.try_input(made, data, chance, tmp_path) if name.startswith("find")] == []
 
 
 def test_a_case_is_made_of_its_seed_and_number_alone(made: meaning.Masters) -> None:

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.secrets import COUNT, FALSE, FOUND, corpus, judge, totals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [True, False], ids=["secrets", "look-alikes"])
 def test_the_corpus(secret: bool) -> None:
     secrets, look_alikes = corpus(1)

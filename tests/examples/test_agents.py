@@ -125,6 +125,7 @@ def program(name: str) -> list[str]:
     return [sys.executable, "agent_mcp.py", QUESTION, str(server), "-m", "mcp_server_fetch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["python", "node", "mcp"])
 def test_recorded_once_it_replays_with_no_way_out(name: str, origin: Origin, tmp_path: Path) -> None:
     command, snap = program(name), str(tmp_path / "snap")

@@ -79,6 +79,7 @@ def replayed(words: list[str], out: Path, capsys: pytest.CaptureFixture[str]) ->
     return str(json.loads(told)["certificate"]["hash"])
 
 
+@pytest.mark.slow
 def test_sgr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run, certify = page_commands("sgr", tmp_path)
     summary, words = beside_endpoint(run, monkeypatch, capsys)
@@ -100,6 +101,7 @@ def test_sgr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "240" in report
 
 
+@pytest.mark.slow
 def test_sgr_in_chinese(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_side_cars_are_those_of_the_rubrics() -> None:
     assert [str(finding) for finding in lint(list(tasks), kept)] == []
 
 
+@pytest.mark.slow
 def test_browsecomp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,6 +151,7 @@ def test_the_rows_are_encrypted_as_the_sets_are() -> None:
     assert "True" in decrypt(rows[1]["urls"], rows[1]["canary"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "metrics"),
     [

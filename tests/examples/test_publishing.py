@@ -27,6 +27,7 @@ def scores(run: Path) -> dict[str, Any]:
     return dict(json.loads((run / "certificate.json").read_text("utf-8"))["scores"]["metrics"])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_cut_is_published_with_the_run_that_stands_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -34,12 +34,14 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, timeout=STARTS)
 
 
+@pytest.mark.slow
 def test_its_tests_pass_offline(project: Path) -> None:
     shown = run(project, sys.executable, "-m", "pytest", "-q", "-p", "no:xdist")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "2 passed" in shown.stdout
 
 
+@pytest.mark.slow
 def test_an_agent_that_asks_for_something_else_fails_and_is_told_what_came_nearest(project: Path) -> None:
     agent = project / "agent.py"
     agent.write_text(agent.read_text().replace('"_sort_desc": "body_mass_g"', '"_sort": "body_mass_g"'))
@@ -49,6 +51,7 @@ def test_an_agent_that_asks_for_something_else_fails_and_is_told_what_came_neare
     assert "recorded 'body_mass_g'" in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_workflow_replays_the_program_with_no_way_out(project: Path) -> None:
     steps = yaml.safe_load((project / ".github/workflows/agent.yml").read_text())["jobs"]["regression"][
         "steps"

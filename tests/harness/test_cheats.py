@@ -212,6 +212,7 @@ def replaced(schema: Mapping[str, Any], base: Any, value: str) -> Iterator[Any]:
             yield {"text/uri-list": value}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contract", "spec"), TOOLS, ids=lambda one: getattr(one, "name", one))
 def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str, spec: ToolSpec) -> None:
     session = world.session()
@@ -235,6 +236,7 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
     world.runner.run(session.close())
 
 
+@pytest.mark.slow
 def test_a_page_tells_what_it_is_given(world: World) -> None:
     """Else the cheats with files would find nothing in any case."""
     session = world.session()
@@ -250,6 +252,7 @@ def test_a_page_tells_what_it_is_given(world: World) -> None:
     assert all("own words" in text for text in told)
 
 
+@pytest.mark.slow
 def test_no_script_of_a_page_reads_one(world: World) -> None:
     session = world.session()
     world.call(session, "browser_navigate", {"url": WIDGETS})
@@ -324,6 +327,7 @@ def told_by_tools(files: RunFiles) -> str:
     return json.dumps([[call["output"], call["meta"], call["nearest"]] for call in calls])
 
 
+@pytest.mark.slow
 def test_a_script_reads_none(tmp_path: Path) -> None:
     assert set(agents._KINDS) == {"script", "openai", "command"}, (
         "a kind of agent that no cheat is tried with"
@@ -344,6 +348,7 @@ def test_a_script_reads_none(tmp_path: Path) -> None:
     assert trace.last("score")["metrics"]["exact"] == 0  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_a_model_is_sent_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_machine(tmp_path)
     calls = cheats_for_agents(tmp_path)

@@ -83,6 +83,7 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     assert "No such command" in shown.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -117,6 +118,7 @@ def test_a_file_that_is_no_archive_is_damaged_input(tmp_path: Path, command: str
     assert "Traceback" not in shown.stderr
 
 
+@pytest.mark.slow
 def test_an_mcp_client_that_leaves_ends_the_server_quietly(tmp_path: Path) -> None:
     from stillweb.snapshots.writer import Writer
 

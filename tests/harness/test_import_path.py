@@ -43,6 +43,7 @@ def test_a_module_that_is_not_there_is_named(name: str, missing: str) -> None:
     assert str(told.value) == f"agent x: there is no module '{missing}', {where}"
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_and_repeated_from_another_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_run_that_is_not_isolated_says_what_it_does_not_hold(project, listener
     assert reached(listener)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 @pytest.mark.parametrize(
     "how", [["--stillweb-isolate"], ["--stillweb-isolate", "-n2"], ["-o", "stillweb_isolate=true"]]

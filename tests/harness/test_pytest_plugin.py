@@ -85,6 +85,7 @@ def test_misses_count(stillweb):
 """
 
 
+@pytest.mark.slow
 def test_search_and_reader_services_answer_in_process_as_through_the_proxy(project):
     with Writer.open(project.path / "site") as writer:
         headers = (("Host", "google.serper.dev"), ("Content-Type", "application/json"), ("X-API-KEY", "one"))
@@ -97,14 +98,17 @@ def test_search_and_reader_services_answer_in_process_as_through_the_proxy(proje
     run(project, SERVICES).assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_every_kind_of_client_is_answered_from_the_snapshot(project):
     run(project, CLIENTS).assert_outcomes(passed=6)
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_share_a_snapshot(project):
     run(project, CLIENTS, "-n", "2").assert_outcomes(passed=6)
 
 
+@pytest.mark.slow
 def test_a_miss_fails_a_test_that_passed_and_names_what_was_near(project):
     result = run(
         project,
@@ -130,6 +134,7 @@ def test_a_miss_fails_a_test_that_passed_and_names_what_was_near(project):
     )
 
 
+@pytest.mark.slow
 def test_a_tool_that_misses_counts_too(project):
     result = run(
         project,
@@ -144,6 +149,7 @@ def test_a_tool_that_misses_counts_too(project):
     result.stdout.fnmatch_lines(["*miss: fetch http://shelf.example/other"])
 
 
+@pytest.mark.slow
 def test_what_a_fixture_misses_as_it_ends_is_told_too(project):
     code = f"""
         import httpx, pytest
@@ -172,6 +178,7 @@ def test_what_a_fixture_misses_as_it_ends_is_told_too(project):
     result.stdout.fnmatch_lines([f"*miss: GET {URL}?bye"])
 
 
+@pytest.mark.slow
 def test_a_failed_test_prints_its_misses(project):
     result = run(
         project,
@@ -187,6 +194,7 @@ def test_a_failed_test_prints_its_misses(project):
     result.stdout.fnmatch_lines(["*stillweb: not in the snapshot*", f"*miss: POST {URL}", "*nearest: GET*"])
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_past_the_snapshot_says_why_and_what_to_do(project):
     """Its client was only told that the proxy hung up, and nothing in its report named Stillweb."""
     result = run(
@@ -252,6 +260,7 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
     result.stdout.fnmatch_lines(["*connecting to 127.0.0.1:9*"])
 
 
+@pytest.mark.slow
 def test_a_test_that_skips_itself_for_what_is_missing_fails(project):
     """Its agent says that there is no network, and it would be skipped for ever."""
     result = run(

@@ -59,6 +59,7 @@ def got(result):
     return [line.partition("GOT ")[2] for line in result.stdout.lines if "GOT " in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshot", ["made", "made.wacz"])
 def test_once_records_what_is_not_there_and_replays_it_after(project, origin, snapshot):
     code = recorder_test(origin, snapshot=snapshot)
@@ -74,6 +75,7 @@ def test_once_records_what_is_not_there_and_replays_it_after(project, origin, sn
     assert got(replayed) == ["answer 1 to /taken"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshot", ["made", "made.wacz"])
 def test_what_holds_a_secret_that_became_known_late_is_not_put_in_place(project, snapshot):
     token = "tok-9d8f7a6s5d4f3a2s1d0f9a8s7d6f5a4s"
@@ -107,6 +109,7 @@ def captured(project):
         return sorted(capture.url.rpartition("/")[2] for capture in snapshot.captures())
 
 
+@pytest.mark.slow
 def test_all_new_episodes_and_rewrite_record_what_they_say(project, origin):
     def tests(*wanted):
         codes = [recorder_test(origin, path, (name,)) for name, path in wanted]
@@ -127,6 +130,7 @@ def test_all_new_episodes_and_rewrite_record_what_they_say(project, origin):
     assert captured(project) == ["other"]
 
 
+@pytest.mark.slow
 def test_what_one_test_replayed_and_recorded_is_kept_together(project, origin):
     """One client answered in this process, another through the proxy: recording the second anew lost the first."""
     address = f"http://127.0.0.1:{origin.server_port}"
@@ -144,6 +148,7 @@ def test_what_one_test_replayed_and_recorded_is_kept_together(project, origin):
     assert captured(project) == ["here", "there"]
 
 
+@pytest.mark.slow
 def test_what_a_snapshot_lies_over_is_not_recorded_into_it(project, origin):
     """A copy would hide what the lower one holds when that is recorded anew."""
     code = recorder_test(origin).replace("'made'", "'site', 'made'")

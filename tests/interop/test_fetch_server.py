@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import pytest
 
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.interop.fetch_site import Origin, calls, envelope
@@ -99,6 +99,7 @@ def told(server: list[str], asked: list[dict[str, Any]], tmp_path: Path) -> dict
     return value
 
 
+@pytest.mark.slow
 def test_the_newer_one_knows_no_other_tool(site: Site, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site.wacz)]
     for contract, error in (
@@ -124,6 +125,7 @@ def seen(result: dict[str, Any], arguments: dict[str, Any]) -> Any:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600 + 10 * PAGES)
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.contract)
 def test_the_frozen_server_is_the_real_one(peer: Peer, site: Site, tmp_path: Path) -> None:

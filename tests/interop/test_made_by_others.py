@@ -123,6 +123,7 @@ def test_wget(tmp_path: Path, origin: Origin, options: tuple[str, ...]) -> None:
     assert verify(path) == []
 
 
+@pytest.mark.slow
 def test_a_wacz_of_py_wacz(tmp_path: Path, origin: Origin) -> None:
     warc, out = wget(tmp_path, origin), tmp_path / "x.wacz"
     subprocess.run(

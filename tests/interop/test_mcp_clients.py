@@ -117,12 +117,14 @@ def same_result(told: dict[str, Any], expected: dict[str, Any]) -> bool:
     return (told.get("content"), told.get("isError")) == (expected["content"], expected["isError"])
 
 
+@pytest.mark.slow
 def test_the_calls_are_of_every_tool(tools: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
     assert {tool["name"] for tool in tools} == {name for name, _ in EVERY}
     fine = {name for (name, _), told in zip(EVERY, expected, strict=True) if told.get("isError") is False}
     assert fine == {name for name, _ in EVERY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize(
     ("client", "era"),
@@ -180,6 +182,7 @@ def inspect(target: list[str], era: str, *more: str) -> dict[str, Any]:
     return value.get("result", value)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200 if WHOLE else 600)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("era", [LEGACY, "modern"])

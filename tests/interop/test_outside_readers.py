@@ -65,6 +65,7 @@ def test_every_reader_reads_the_same_payloads(sealed: Path, tmp_path: Path) -> N
     assert disagreements(sealed, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_reference_validator_is_content(sealed: Path) -> None:
     assert wacz_validate(sealed) == ""
 

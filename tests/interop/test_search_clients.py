@@ -12,8 +12,8 @@ import pytest
 
 from stillweb.harness.tools import Toolset, http_hosts
 from stillweb.proxy.clients import client_environment
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import BIRDS, SITE, Recorder, json_bytes, make_site
@@ -62,6 +62,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_recorded_searches_are_answered_as_recorded(told: dict[str, Any]) -> None:
     assert told["recorded"] == TAVILY
     (hit,) = told["exa recorded"]

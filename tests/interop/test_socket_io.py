@@ -35,6 +35,7 @@ def chat(way: list[str | Path], url: str, transports: str, *items: str) -> Done:
     return Started(*way, "--", "node", CLIENTS / "chat_client.cjs", url, transports, *items).end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transports", ["polling", "websocket", "polling,websocket"])
 def test_what_it_hears_is_heard_again(tmp_path: Path, server: str, transports: str) -> None:
     first = chat(["record", "-o", tmp_path / "s"], server, transports, "a", "b", "c")
@@ -46,6 +47,7 @@ def test_what_it_hears_is_heard_again(tmp_path: Path, server: str, transports: s
         assert again.code == 0, again.err
 
 
+@pytest.mark.slow
 def test_what_was_not_said_is_missed(tmp_path: Path, server: str) -> None:
     chat(["record", "-o", tmp_path / "s"], server, "polling", "a", "b")
     other = chat(["replay", tmp_path / "s", "--max-misses", "0"], server, "polling", "a", "x")

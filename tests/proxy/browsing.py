@@ -1,4 +1,4 @@
-"""One Chromium for a test module: an event loop, a host, and a plain proxy to go through."""
+"""A Chromium that many tests share: an event loop, a browser host, and a plain proxy to go through."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from stillweb.proxy.pages.acting import Driver
-from stillweb.proxy.pages.browser import BrowserHost
-from stillweb.proxy.pages.patience import Patience
+from playwright.async_api import BrowserContext
+
+from stillweb.proxy.browser.browser import BrowserHost
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.settle import Patience
 from stillweb.snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
 
@@ -26,6 +28,7 @@ class Browsing:
     proxy: Forward
     profile: Profile = field(default_factory=Profile)
     sessions: int = 0
+    contexts: list[BrowserContext] = field(default_factory=list)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -34,7 +37,15 @@ class Browsing:
         self.sessions += 1
         session = f"s{self.sessions}"
         context = await self.host.context(session, self.proxy.proxy_url(session), profile or self.profile)
+        self.contexts.append(context)
         return Driver(context, patience=patience)
+
+    async def clear(self) -> None:
+        """Close all pages and contexts, and forget what they asked for."""
+        for context in self.contexts:
+            await context.close()
+        self.contexts.clear()
+        self.proxy.seen.clear()
 
 
 @contextmanager

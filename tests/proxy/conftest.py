@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.gateways import serving
 from tests.proxy.lab import Lab, answer
@@ -26,7 +26,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield Lab(plain, secure, ca, ours)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """The gateway's own."""
     return Authority.load_or_create(tmp_path_factory.mktemp("state"))
@@ -39,8 +39,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browsing]:
-    """A browser that records nothing."""
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browsing]:
+    """A browser that records nothing, one for all tests of a worker."""
     with browsing() as running:
         yield running
+
+
+@pytest.fixture
+def browser(chromium: Browsing) -> Iterator[Browsing]:
+    """A browser without open pages, and none are left in it."""
+    chromium.run(chromium.clear())
+    yield chromium
+    chromium.run(chromium.clear())

@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site

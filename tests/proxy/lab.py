@@ -19,8 +19,8 @@ import zstandard
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import Event
 
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import Recorded

@@ -227,7 +227,7 @@ def _page() -> Iterator[tuple[int, threading.Event]]:
 
 def _plain() -> None:
     """A browser as it comes, with no proxy."""
-    from stillweb.proxy.pages.browser import find_browser
+    from stillweb.proxy.browser.browser import find_browser
 
     with _page() as (port, done), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         sys.stdout.write(f"{port}\n")
@@ -247,10 +247,10 @@ def _plain() -> None:
 
 async def _ours(kind: str, less: Sequence[str], state: Path) -> None:
     """Our browser, through a gateway that has the page, or a recorder that fetches it."""
-    from stillweb.proxy.pages import browser
+    from stillweb.proxy.browser import browser
+    from stillweb.proxy.net.certificates import Authority
     from stillweb.proxy.record.recorder import Recorder
-    from stillweb.proxy.serving.gateway import Gateway
-    from stillweb.proxy.wire.certificates import Authority
+    from stillweb.proxy.replay.gateway import Gateway
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
     from tests.proxy.frozen import Site

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.clients import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder, record_command
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

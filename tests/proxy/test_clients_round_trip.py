@@ -15,9 +15,9 @@ from typing import Any
 import brotli
 import pytest
 
-from stillweb.proxy.pages.browser import find_browser
-from stillweb.proxy.serving.ledger import misses, read
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.browser.browser import find_browser
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.ledger import misses, read
 from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
@@ -165,6 +165,7 @@ def lines(output: str) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CLIENTS))
 def test_a_client_gets_the_same_bytes_again(place: Path, name: str) -> None:
     command = CLIENTS[name]
@@ -188,6 +189,7 @@ def test_a_client_gets_the_same_bytes_again(place: Path, name: str) -> None:
     assert (sealed.code, sealed.out) == (0, live.out)
 
 
+@pytest.mark.slow
 def test_the_bytes_on_the_wire_are_those_that_the_origin_sent(place: Path) -> None:
     """Not unpacked by curl: the content encoding and its bytes, over HTTP/2 and HTTP/1.1."""
     wire = 'for c in gzip br; do curl -sS $1 -H "Accept-Encoding: $c" https://demo.example/packed/$c | sha256sum; done'
@@ -207,6 +209,7 @@ def checksum(data: bytes) -> int:
     return total
 
 
+@pytest.mark.slow
 def test_chromium_gets_the_same_bytes_again(place: Path) -> None:
     """A page whose script asks for everything writes sums of what it got; replayed, it writes the same."""
     with origins(place) as options:
@@ -243,6 +246,7 @@ with sync_playwright() as playwright:
 """
 
 
+@pytest.mark.slow
 def test_a_browser_that_breaks_off_and_tries_again_lacks_nothing(place: Path) -> None:
     """Told to take any certificate, Chromium breaks off before it takes ours."""
     command = [sys.executable, "-c", BROWSE, str(find_browser()), f"{SECURE}/page"]

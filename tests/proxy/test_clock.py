@@ -13,7 +13,7 @@ import pytest
 
 from stillweb.proxy import clock
 from stillweb.proxy.clock import moment_of, with_clock
-from stillweb.proxy.wire.certificates import EARLIER_DAYS
+from stillweb.proxy.net.certificates import EARLIER_DAYS
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

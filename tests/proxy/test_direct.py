@@ -11,7 +11,7 @@ import pytest
 
 from stillweb.proxy.clients import CA_VARIABLES, client_environment
 from stillweb.proxy.direct import direct_hosts, let_past
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
 from stillweb.snapshots.errors import UsageError
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import STARTS

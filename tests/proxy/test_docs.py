@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from stillweb.proxy.pages.steps import ACTIONS, parse_flows, parse_steps
+from stillweb.proxy.browser.steps import ACTIONS, parse_flows, parse_steps
 
 TEXT = (Path(__file__).parents[2] / "docs/views.md").read_text(encoding="utf-8")
 

@@ -33,17 +33,20 @@ def replayed(folder: Path, *options: str) -> tuple[str, ...]:
     return (*stillweb, "replay", str(folder / "snapshot"), *options, "--", *LAB, "plain")
 
 
+@pytest.mark.slow
 @in_small_internet
 def test_a_plain_browser_takes_every_way(tmp_path: Path) -> None:
     """Each listener is reached by a browser that nothing holds, so that the tests below can fail."""
     assert taken(sent_by(replayed(tmp_path), tmp_path)) == set(WAYS)
 
 
+@pytest.mark.slow
 @in_small_internet
 def test_our_browser_takes_none(tmp_path: Path) -> None:
     assert sent_by((*LAB, "ours"), tmp_path) == set()
 
 
+@pytest.mark.slow
 @in_small_internet
 def test_without_its_switches_our_browser_sends_by_webrtc(tmp_path: Path) -> None:
     """The same page, proxy and time: only the arguments are others."""
@@ -51,6 +54,7 @@ def test_without_its_switches_our_browser_sends_by_webrtc(tmp_path: Path) -> Non
     assert taken(sent_by((*LAB, "ours", *less), tmp_path)) == BY_WEBRTC
 
 
+@pytest.mark.slow
 @in_small_internet
 def test_a_recorded_browser_sends_nothing_that_the_recorder_does_not_see(tmp_path: Path) -> None:
     """What the recorder fetches leaves by TCP; nothing goes by UDP, or to a host that can't be asked by HTTP."""
@@ -59,6 +63,7 @@ def test_a_recorded_browser_sends_nothing_that_the_recorder_does_not_see(tmp_pat
     assert {"fetch", "picture"} <= taken(sent)
 
 
+@pytest.mark.slow
 @in_small_internet
 def test_an_isolated_program_has_no_way_out(tmp_path: Path) -> None:
     """The plain browser of the first test, which heeds no proxy."""
@@ -80,6 +85,6 @@ def test_one_module_starts_browsers() -> None:
                     ):  # which opens a file for a person
                         found.add(path.relative_to(root).as_posix())
     assert found == {
-        "pages/browser.py",
+        "browser/browser.py",
         "demo/make_pdfs.py",
     }  # the second makes the demo's files, and is run by hand

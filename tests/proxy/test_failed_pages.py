@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.views import Fetcher
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
@@ -25,6 +27,7 @@ function tell(what) { const li = document.createElement('li'); li.textContent = 
 <script>fetch('https://UNKNOWN/api').catch(() => tell('no api'))</script>"""
 
 
+@pytest.mark.slow
 def test_a_page_with_dead_third_parties_misses_nothing(lab: Lab, tmp_path: Path) -> None:
     with closed_port() as dead:
         page = PAGE.replace("DEAD", str(dead)).replace("UNKNOWN", UNKNOWN).encode()

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.contents.failures import MEDIA, START, Failure
 from stillweb.snapshots.operations import leaks
 from stillweb.snapshots.operations.verifying import verify

@@ -9,8 +9,8 @@ import pytest
 
 from stillweb.proxy.isolated import run_isolated
 from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder, record_command
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Origin

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,30 @@ def test_only_loopback_inside(before: str) -> None:
 
 
 @needs_namespaces
+@pytest.mark.parametrize(("kind", "reached"), [("abstract", False), ("path", True)])
+def test_of_unix_sockets_only_those_with_a_path_lead_out(kind: str, reached: bool, tmp_path: Path) -> None:
+    """An X server's socket in the file system stays within reach, its abstract one does not (docs/recording.md)."""
+    name = f"\0stillweb-{uuid.uuid4()}" if kind == "abstract" else str(tmp_path / "X0")
+    script = (
+        "import socket, sys; from stillweb.proxy.isolation import enter_isolation; enter_isolation()\n"
+        f"print(socket.socket(socket.AF_UNIX).connect_ex({name!r}) == 0)"
+    )
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(name)
+        server.listen()
+        environment = {k: v for k, v in os.environ.items() if k != isolation.MARKER}
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=STARTS,
+            check=True,
+        )
+    assert done.stdout.split() == [str(reached)]
+
+
+@needs_namespaces
 @pytest.mark.skipif(os.getuid() != 0, reason="gives root away")
 def test_works_without_root(tmp_path: Path) -> None:
     def become_nobody() -> None:
@@ -92,10 +117,10 @@ def test_works_without_root(tmp_path: Path) -> None:
                     ("stillweb.snapshots", ""),
                     ("stillweb.snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
                     ("stillweb.proxy", ""),
-                    ("stillweb.proxy.wire", ""),
+                    ("stillweb.proxy.net", ""),
                     (
-                        "stillweb.proxy.wire.addresses",
-                        (root / "proxy" / "wire" / "addresses.py").read_text("utf-8"),
+                        "stillweb.proxy.net.addresses",
+                        (root / "proxy" / "net" / "addresses.py").read_text("utf-8"),
                     ),
                     ("isolation", Path(isolation.__file__).read_text("utf-8")),
                 )

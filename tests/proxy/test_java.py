@@ -10,8 +10,8 @@ import pytest
 
 from stillweb.proxy.clients import client_environment
 from stillweb.proxy.direct import let_past
-from stillweb.proxy.wire.certificates import Authority
-from tests.proxy.wire.test_told import read_store
+from stillweb.proxy.net.certificates import Authority
+from tests.proxy.net.test_told import read_store
 
 PROXY = "http://north:x@127.0.0.1:8080"
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from stillweb.proxy.record.flows import UNANSWERED, UNCONNECTED
-from stillweb.proxy.serving.failing import MOST_HELD
+from stillweb.proxy.replay.failing import MOST_HELD
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer
@@ -109,6 +109,7 @@ def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Plac
         assert c.get("http://stillweb.local/").json()["failed"] == 4
 
 
+@pytest.mark.slow
 def test_a_client_that_stays_longer_has_missed_something(lab: Lab, places: Places, tmp_path: Path) -> None:
     with mute() as dumb:
         with recording(lab, tmp_path / "s", resolve=places) as (_, c):
@@ -127,6 +128,7 @@ def test_a_client_that_stays_longer_has_missed_something(lab: Lab, places: Place
     assert all("its client left after" in lines[number]["why"] for number in (1, 3))
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_reset_was_left(lab: Lab, places: Places, tmp_path: Path) -> None:
     """Of two on one connection the client takes back one."""
     with recording(lab, tmp_path / "s", resolve=places) as (_, c):

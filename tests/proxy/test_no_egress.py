@@ -13,7 +13,7 @@ from tests.proxy.frozen import Site
 from tests.support.waiting import STARTS
 
 ROOT = Path(stillweb.proxy.__file__).parent
-FOLDERS = ("serving", "wire")  # everything of `proxy` that runs in the gateway
+FOLDERS = ("replay", "net")  # everything of `proxy` that runs in the gateway
 FORBIDDEN_NAMES = {
     "connect", "connect_ex", "create_connection", "open_connection", "open_unix_connection", "create_unix_connection",
     "sock_connect", "start_tls", "create_datagram_endpoint", "sendto", "urlopen", "urlretrieve", "getaddrinfo",
@@ -62,7 +62,7 @@ def test_no_module_of_the_gateway_can_open_a_connection() -> None:
 
 
 def test_the_gateway_runs_nothing_from_elsewhere() -> None:
-    code = "import sys, stillweb.proxy.serving.gateway, stillweb.proxy.serving.http2; print(*sorted(m for m in sys.modules if m.startswith('stillweb.proxy.')))"
+    code = "import sys, stillweb.proxy.replay.gateway, stillweb.proxy.replay.http2; print(*sorted(m for m in sys.modules if m.startswith('stillweb.proxy.')))"
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -87,8 +87,8 @@ def hook(event, arguments):
     elif event == "socket.getaddrinfo":
         seen.append((event, arguments[:1]))
 sys.addaudithook(hook)
-from stillweb.proxy.wire.certificates import Authority
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 with Snapshot.open(sys.argv[1]) as snapshot, Gateway(snapshot, authority=Authority.load_or_create(), virtual_hosts={}) as gateway:
     print(gateway.port, gateway.ca_path, flush=True)

@@ -173,12 +173,14 @@ def replay(recording: Walked, walks: list[list[Action]], label: str) -> Result:
 SHOW = "STILLWEB_WALKS" in os.environ
 
 
+@pytest.mark.slow
 def test_what_was_walked_is_answered_as_the_live_site_does(recorded: Walked) -> None:
     result = replay(recorded, recorded.walks, "as recorded")
     assert result.wrong == []
     assert result.rate > 0.9, result.told()
 
 
+@pytest.mark.slow
 def test_other_walks_are_answered_rightly_or_missed(recorded: Walked) -> None:
     """In other orders, parts of what was recorded, each twice over, and walks that nobody recorded."""
     some = recorded.walks[: max(6, WALKS // 4)]

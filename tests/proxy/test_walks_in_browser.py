@@ -17,7 +17,7 @@ import pytest
 from playwright.async_api import Page
 
 from stillweb.proxy import Authority, Gateway, Recorder
-from stillweb.proxy.pages.browser import BrowserHost
+from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.snapshots import Profile, Snapshot, Writer, seal
 from tests.support.stateful_site import HOST, serve_both
 
@@ -177,6 +177,7 @@ class Seen:
                 self.wrong.append(f"{walk[: number + 1]}\n  live {want!r}\n  here {have!r}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_in_a_browser_the_text_is_the_live_one_or_a_miss(tmp_path: Path) -> None:
     walks = [random_walk(seed) for seed in range(FIRST, FIRST + WALKS)]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.gateways import client

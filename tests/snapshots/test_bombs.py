@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from benchmarks.damaging import bombs
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots import decompression
 from stillweb.snapshots.contents.package import pack_options, unpack_options
 from stillweb.snapshots.decompression import TooLarge
@@ -37,7 +37,7 @@ PACKS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that are reached in a moment."""
-    for module in ("decompression", "http.encodings", "archives.warc", "opening", "texts.text"):
+    for module in ("decompression", "http.encodings", "warc.warc", "opening", "text.text"):
         for name, value in (("IN_MEMORY", MB), ("MOST", 4 * MB)):
             monkeypatch.setattr(f"stillweb.snapshots.{module}.{name}", value, raising=False)
 
@@ -143,6 +143,7 @@ def test_options_that_unpack_to_too_much_are_refused() -> None:
         unpack_options(pack_options({"a": "b" * 17 * MB}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["lookup", "fetch", "verify"])
 def test_a_bomb_takes_little_memory(tmp_path: Path, command: str) -> None:
     (found,) = bombs.measure(["twice.warc.gz"], tmp_path, [command])

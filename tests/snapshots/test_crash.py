@@ -38,6 +38,7 @@ for name in ("a", "b", "c"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.03, 0.11, 0.23, 0.41, 0.7])
 def test_a_killed_recording_keeps_what_was_stored(tmp_path: Path, delay: float) -> None:
     process = subprocess.Popen(
@@ -64,6 +65,7 @@ def test_a_killed_recording_keeps_what_was_stored(tmp_path: Path, delay: float) 
         assert snapshot.notes == []
 
 
+@pytest.mark.slow
 def test_large_bodies_are_never_in_memory(tmp_path: Path) -> None:
     code = """
 import resource, sys

@@ -87,6 +87,7 @@ def test_a_kept_index_answers_as_a_new_one(snapshot: Snapshot, cache: Path) -> N
             assert index_of(snapshot).search(query, limit) == new.search(query, limit)
 
 
+@pytest.mark.slow
 def test_ties_come_in_one_order_for_all_processes_and_threads(path: Path, cache: Path) -> None:
     """None has an index yet: all three processes ask at once, one builds."""
     command = [sys.executable, "-c", ASK, str(path)]

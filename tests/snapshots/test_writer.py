@@ -141,6 +141,7 @@ def test_a_cut_at_any_byte_of_the_last_record_keeps_all_before(
         assert snapshot.notes == []
 
 
+@pytest.mark.slow
 def test_every_cut_is_mended(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         record(writer, "http://example.test/1", b"one")

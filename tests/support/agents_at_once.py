@@ -28,7 +28,7 @@ class _Asks:
         return {"kind": type(self).__name__}
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        from stillweb.harness.models.endpoint import Retry
+        from stillweb.harness.models.transport import Retry
 
         return {
             "base_url": env["OPENAI_BASE_URL"],

@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from stillweb.harness.models.client import ModelClient, Reply
-from stillweb.harness.models.endpoint import Retry
 from stillweb.harness.models.tape import Tape
+from stillweb.harness.models.transport import Retry
 from tests.support.waiting import HANG
 
 KEY = "sk-test-0123456789abcdef"
@@ -175,7 +175,7 @@ def chat_answer(body: dict[str, Any], said: Said) -> tuple[str, bytes]:
         "model": f"{body['model']}-2025-01-01",
         "system_fingerprint": "fp_1",
     }
-    finish = "tool_calls" if calls else "stop"
+    finish = "tool_calls" if calls else "length" if body.get("max_tokens") else "stop"
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": finish}
         whole = {**common, "object": "chat.completion", "choices": [choice], "usage": usage_detailed}

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from stillweb.proxy.pages.browser import find_browser
+from stillweb.proxy.browser.browser import find_browser
 
 ARGUMENTS = [
     "--no-sandbox",

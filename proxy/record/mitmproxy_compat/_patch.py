@@ -48,7 +48,7 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One behaviour that recording needs otherwise. A change applies to every class below the one that it extends."""
+    """A behaviour of mitmproxy that recording changes. A change applies to every subclass of the class that it extends."""
 
     name: str
     changes: tuple[type | InPlace, ...]

@@ -93,6 +93,7 @@ def trace_of(files: RunFiles, name: str) -> Trace:
     return read_trace(files.trace_path(name, 1))
 
 
+@pytest.mark.slow
 def test_the_order_in_which_answers_come_changes_no_trace(tmp_path: Path) -> None:
     hashes: dict[str, set[str]] = {name: set() for name in STEADY}
     orders: dict[str, set[str]] = {name: set() for name in STEADY}
@@ -126,6 +127,7 @@ def test_lanes_that_call_in_any_turn_have_one_trace(
     assert len(hashes) == 1
 
 
+@pytest.mark.slow
 def test_repetitions_are_the_same(tmp_path: Path) -> None:
     slow = {"document 0": 0.4, "document 1": 0.2}
     names = [*STEADY, "Races", "Tolerant", "Broken"]
@@ -146,6 +148,7 @@ def test_repetitions_are_the_same(tmp_path: Path) -> None:
     assert certify(files.path, times=2).differences == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "end"),
     [
@@ -182,6 +185,7 @@ def test_where_a_limit_struck_a_repetition_ends(tmp_path: Path, limits: Limits, 
     assert certify(files.path, times=1).differences == ()
 
 
+@pytest.mark.slow
 def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +198,7 @@ def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_
     assert certify(files.path, times=1).differences == ()
 
 
+@pytest.mark.slow
 def test_each_of_the_same_questions_gets_its_own_answer_again(tmp_path: Path) -> None:
     """The last that is asked is answered first: answers were kept, and given again, in the order in which they came."""
     numbers = iter(range(9))
@@ -211,6 +216,7 @@ def test_each_of_the_same_questions_gets_its_own_answer_again(tmp_path: Path) ->
     assert certify(files.path, times=1).differences == ()
 
 
+@pytest.mark.slow
 def test_what_hangs_on_the_clock_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = run(tmp_path / "asks", ["Clocked"], after(shuffling(1)))
     (line,) = certify(files.path, times=1).differences
@@ -236,6 +242,7 @@ with ThreadPoolExecutor(8) as pool:
 """
 
 
+@pytest.mark.slow
 def test_a_program_with_many_connections_has_one_trace(tmp_path: Path) -> None:
     texts = [f"document {n}" for n in range(6)] + ["what?"] * 3
     with Writer.open(tmp_path / "site") as writer:

@@ -93,6 +93,7 @@ def program_run(folder, snapshot, code, monkeypatch, limits=None, **options):
     return files
 
 
+@pytest.mark.slow
 def test_a_program_answers_from_the_snapshot_and_its_requests_are_traced(tmp_path, snapshot, monkeypatch):
     files = program_run(tmp_path, snapshot, PROGRAM, monkeypatch)
     for name in ("one", "two"):
@@ -156,6 +157,7 @@ def test_one_name_may_stand_alone():
     assert (agent.direct, agent.pass_env) == (("api.openai.com",), ["OPENAI_API_KEY"])
 
 
+@pytest.mark.slow
 def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
     """Of all that it fetched the trace had no word, and the report said that it never saw the right values."""
     site = Site(tmp_path / "site")
@@ -254,6 +256,7 @@ urllib.request.urlopen("http://shelf.example/birds").read()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["print('7|3900')", "time.sleep(600)"])
 def test_all_that_a_program_started_ends_with_it(tmp_path, snapshot, monkeypatch, then):
     """What gave itself a session of its own, or cleared its environment, was left running."""

@@ -119,6 +119,7 @@ def test_the_references_are_in_nothing_that_a_program_can_read(
     assert certificate["confinement"] == {"agent": {"held": ["namespaces", "system calls"], "missing": []}}
 
 
+@pytest.mark.slow
 def test_where_namespaces_are_forbidden_the_run_refuses_and_the_references_would_be_found(
     tmp_path: Path,
 ) -> None:
@@ -231,6 +232,7 @@ def test_the_machine_is_asked_before_anything_is_begun(
     assert not list((tmp_path / "run" / "traces").iterdir())
 
 
+@pytest.mark.slow
 def test_the_option_is_part_of_the_settings_that_a_certificate_stands_on(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "a", "question": "?", "answer": "42"}))
     run = ("run", "--tasks", "tasks.jsonl", "--agent", "command:echo 42")

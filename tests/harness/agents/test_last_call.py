@@ -11,7 +11,8 @@ import yaml
 
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.agents.openai import OpenAIAgent
-from stillweb.harness.results.certificate import certify
+from stillweb.harness.report import write_report
+from stillweb.harness.results.certificate import certify, make_certificate
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
@@ -34,6 +35,7 @@ def deaf(asked: Asked) -> Said:
 
 
 def run(folder: Path, policy: Any, limits: Limits, **members: Any) -> tuple[RunFiles, Trace, list[Any]]:
+    folder.mkdir(exist_ok=True)
     with Endpoint(policy) as endpoint:
         path = folder / "model.yaml"
         path.write_text(
@@ -57,6 +59,7 @@ def end(trace: Trace) -> tuple[str, str]:
     return answer["end"], score["status"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize(
     ("limits", "calls", "why"),
@@ -101,3 +104,13 @@ def test_the_words_of_the_last_call_are_part_of_the_agents_identity() -> None:
     )
     assert len({plain, asked, other}) == 3
     assert plain == OpenAIAgent.from_options({"model": "m"}, "a.yaml").identity()["prompts"]
+
+
+def test_answers_cut_off_by_the_limit_of_tokens_are_told(tmp_path: Path) -> None:
+    cut, _, _ = run(tmp_path / "cut", lambda _: "7|39", Limits(), params={"max_tokens": 2})
+    whole, _, _ = run(tmp_path / "whole", lambda _: "7|3900", Limits())
+    told = "1 answer of the model cut off by its limit of tokens"
+    assert make_certificate(cut.path)["scores"]["cut_off"] == 1
+    assert told in write_report(cut.path).read_text("utf-8")
+    assert "cut_off" not in make_certificate(whole.path)["scores"]
+    assert told not in write_report(whole.path).read_text("utf-8")

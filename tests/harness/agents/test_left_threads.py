@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.trace import read_trace
@@ -29,6 +31,7 @@ class Leaving:
 WAITING = [f"waits{number}" for number in range(40)]  # more than the threads of an executor
 
 
+@pytest.mark.slow
 def test_a_thread_that_goes_on_holds_nobody_up(tmp_path: Path) -> None:
     """A loop's executor has few threads: such attempts left none for scorers and others, and the run hung."""
     (tmp_path / "agent_that_leaves.py").write_text(AGENT)
@@ -48,6 +51,7 @@ def test_a_thread_that_goes_on_holds_nobody_up(tmp_path: Path) -> None:
     assert "ran on when its time was over: " in write_report(tmp_path / "run").read_text()
 
 
+@pytest.mark.slow
 def test_a_repetition_does_not_wait_for_it_either(tmp_path: Path) -> None:
     """Nor does what is quicker the second time come to an answer that there was not."""
     quicker = AGENT.replace("asyncio.to_thread(time.sleep, 36000)", "asyncio.sleep(2)")

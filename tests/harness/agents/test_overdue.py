@@ -34,6 +34,7 @@ def ends(folder: Path, names: list[str], parallel: int = 1) -> list[str]:
     return [read_trace(files.trace_path(name, 1)).last("answer")["end"] for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["late", "sleeping", "computing", "waiting", "in_a_task", "stubborn", "deaf"])
 def test_an_agent_that_does_not_end_is_ended(tmp_path: Path, how: str) -> None:
     begun, heard = time.monotonic(), signal.getsignal(overdue.SIGNAL)
@@ -42,5 +43,6 @@ def test_an_agent_that_does_not_end_is_ended(tmp_path: Path, how: str) -> None:
     assert signal.getsignal(overdue.SIGNAL) == heard
 
 
+@pytest.mark.slow
 def test_of_those_beside_each_other_each_is_ended(tmp_path: Path) -> None:
     assert ends(tmp_path, ["sleeping", "computing", "in_a_task"], parallel=3) == ["seconds"] * 3

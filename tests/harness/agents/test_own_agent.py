@@ -104,6 +104,7 @@ def run(folder: Path, agent: str, answer: Said, limits: Limits | None = None) ->
     return files
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_repeats_without_its_endpoint(tmp_path: Path) -> None:
     files = run(tmp_path, "reader:Reader", "7")
     assert summarise(files.path).statuses["scored"] == 1

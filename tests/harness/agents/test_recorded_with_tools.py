@@ -40,6 +40,7 @@ def says(asked: Asked) -> Said:
     return "A page"
 
 
+@pytest.mark.slow
 def test_what_it_asked_a_model_lies_over_the_pages(tmp_path: Path) -> None:
     site = make(tmp_path / "site")
     (tmp_path / "agent.py").write_text(AGENT)

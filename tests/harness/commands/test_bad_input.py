@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
 from stillweb.snapshots import Snapshot
 from tests.harness.small_site import answer, make, run_words, sound, urls
 from tests.proxy.origin import Origin
@@ -37,6 +37,7 @@ def taken() -> Iterator[int]:
 # Origins
 
 
+@pytest.mark.slow
 def test_urls_that_fail_are_told_one_by_one_and_the_others_recorded(
     origin: Origin, closed: int, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def ask(path: Path, *numbers: int) -> Done:
     return stillweb("replay", path, "--", "curl", "-sS", "-w", "%{http_code} ", *outputs, *words)
 
 
+@pytest.mark.slow
 def test_a_damaged_archive(tmp_path: Path) -> None:
     path = make(tmp_path / "s")
     archive = next((path / "archive").iterdir())
@@ -139,6 +141,7 @@ def test_an_archive_that_may_not_be_read_is_told_before_anything_is_done(tmp_pat
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.slow
 def test_a_truncated_archive(tmp_path: Path) -> None:
     path = make(tmp_path / "s")
     archive = next((path / "archive").iterdir())
@@ -161,6 +164,7 @@ def test_a_truncated_archive(tmp_path: Path) -> None:
     assert urls(tmp_path / "s.wacz") == ["https://a.test/0", "https://a.test/1"]
 
 
+@pytest.mark.slow
 def test_a_har_that_is_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "x.har"
     asked = {"method": "GET", "url": "https://a.test/0", "headers": []}
@@ -179,6 +183,7 @@ def test_a_har_that_is_cut_short(tmp_path: Path) -> None:
     assert "left out: " in listed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cut", "text"])
 def test_a_file_that_is_no_wacz(tmp_path: Path, how: str) -> None:
     wrong = tmp_path / "wrong.wacz"
@@ -198,6 +203,7 @@ def test_a_file_that_is_no_wacz(tmp_path: Path, how: str) -> None:
 # What the machine lacks
 
 
+@pytest.mark.slow
 def test_a_port_in_use(origin: Origin, taken: int, tmp_path: Path) -> None:
     path = make(tmp_path / "s")
     for words in (
@@ -212,6 +218,7 @@ def test_a_port_in_use(origin: Origin, taken: int, tmp_path: Path) -> None:
         assert "in use" in done.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["named", "nowhere", "broken"])
 def test_no_browser(origin: Origin, tmp_path: Path, how: str) -> None:
     broken = tmp_path / "broken"
@@ -231,6 +238,7 @@ def test_no_browser(origin: Origin, tmp_path: Path, how: str) -> None:
         assert sound(tmp_path / "s")
 
 
+@pytest.mark.slow
 def test_a_run_without_its_browser_ends_instead_of_scoring(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: browser_navigate, with: {url: 'https://a.test/0'}, as: page}")
     env = {"STILLWEB_BROWSER": "/no/such/chromium"}

@@ -14,8 +14,8 @@ from PIL import Image
 
 import stillweb.proxy.check.check
 from stillweb.harness.commands.check import command
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import CheckReport, ViewCheck, check_page
-from stillweb.proxy.pages.browser import complete
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
@@ -51,13 +51,14 @@ def make(path: Path) -> None:
             writer.view(view, resources)
 
 
+@pytest.mark.slow
 def test_thresholds_page_and_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "snap")
     real = stillweb.proxy.check.check.check
 
     @cache  # one browser for all
     def once() -> CheckReport:
-        from stillweb.proxy.serving.gateway import Gateway
+        from stillweb.proxy.replay.gateway import Gateway
         from stillweb.snapshots import Snapshot
 
         with Snapshot.open(tmp_path / "snap") as snapshot, Gateway(snapshot) as gateway:
@@ -115,6 +116,7 @@ def test_without_views_nothing_is_called_equal(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_page_fits_a_phone_and_follows_the_reader_s_light(tmp_path: Path) -> None:
     long = f"http://example.test/{'a' * 300}"
     views = [ViewCheck(long, "", ["click Apply"], 1.0, 1.0, 1.0), ViewCheck(long, "T", [], missed=[long])]

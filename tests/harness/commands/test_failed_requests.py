@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.serving import ledger
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay import ledger
 from tests.harness.small_site import answer
 from tests.proxy.dead import UNKNOWN, closed_port, resetting
 from tests.proxy.origin import Origin
@@ -32,6 +32,7 @@ with httpx.Client(verify=context, timeout=60) as client:
 """
 
 
+@pytest.mark.slow
 def test_what_failed_fails_again_and_passes_the_gate(tmp_path: Path) -> None:
     """Refused, unknown, not trusted, broken off, plainly and in a tunnel: the program hears the same, word for word."""
     stranger = Authority.load_or_create(tmp_path / "stranger").context_for("localhost", ("http/1.1",))

@@ -41,6 +41,7 @@ def archived(path: Path) -> int:
 INTERRUPTED = "stillweb: interrupted; what was done before is kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: int) -> None:
     path = tmp_path / "s"
@@ -62,6 +63,7 @@ def test_ctrl_c_while_a_browser_records(origin: Origin, tmp_path: Path, times: i
     assert sound(path)
 
 
+@pytest.mark.slow
 def test_sigterm_to_all_of_a_browsers_recording(origin: Origin, tmp_path: Path) -> None:
     """As of a service or `timeout`: the browser's driver ends by it, too. What that broke was a traceback, and code 1."""
     path = tmp_path / "s"
@@ -89,6 +91,7 @@ def telling(asked: Asked) -> Answer:
     return Answer(headers=[("Content-Type", "text/html")], body=f"<p>{TOKEN}</p>{script}".encode())
 
 
+@pytest.mark.slow
 def test_what_ctrl_c_broke_off_is_looked_through_for_secrets(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with Origin(telling) as origin:
@@ -104,6 +107,7 @@ def test_what_ctrl_c_broke_off_is_looked_through_for_secrets(tmp_path: Path) -> 
     assert not (tmp_path / "s.wacz").exists()
 
 
+@pytest.mark.slow
 def test_what_a_kill_broke_off_is_looked_through_when_it_is_sealed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with Origin(telling) as origin:
@@ -118,6 +122,7 @@ def test_what_a_kill_broke_off_is_looked_through_when_it_is_sealed(tmp_path: Pat
     assert not (tmp_path / "s.wacz").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
     """The program decides what to do about it; what it got until then is there."""
     path = tmp_path / "s"
@@ -141,6 +146,7 @@ def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
     assert sound(path)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_sealing(tmp_path: Path) -> None:
     path = make(tmp_path / "s", 600, body=WORDS * 20)  # more than is done before the signal comes
     before, size = urls(path), archived(path)
@@ -179,6 +185,7 @@ def test_a_server_that_is_told_to_end_has_done_its_work(tmp_path: Path) -> None:
     assert started.end().code == 0
 
 
+@pytest.mark.slow
 def test_a_review_that_ctrl_c_ends_says_it_as_other_servers_do(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
     assert stillweb(*words, cwd=tmp_path).code == 0
@@ -189,6 +196,7 @@ def test_a_review_that_ctrl_c_ends_says_it_as_other_servers_do(tmp_path: Path) -
         assert started.end().code == code
 
 
+@pytest.mark.slow
 def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
     started = Started("record", "-o", tmp_path / "s", "--", *sleeper(tmp_path))
     until((tmp_path / "began").exists, started)
@@ -197,6 +205,7 @@ def test_sigterm_ends_what_was_started(origin: Origin, tmp_path: Path) -> None:
     assert sound(tmp_path / "s")
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}, as: page}")
     program = tmp_path / "agent.sh"
@@ -216,6 +225,7 @@ def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
     assert json.loads(again.out)["statuses"]["scored"] == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
     """Programs of attempts, which have sessions of their own, went on for ever."""
     program = tmp_path / "agent.sh"
@@ -241,6 +251,7 @@ def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
     assert unheard.end().code == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_models_code_is_scored(tmp_path: Path) -> None:
     if (why := can_isolate()) is not None:
         pytest.skip(f"no sandbox here: {why}")

@@ -39,6 +39,7 @@ def isolated_run(folder: Path, agent: str) -> Done:
     return stillweb("run", *words, env={"PYTHONPATH": str(folder)})
 
 
+@pytest.mark.slow
 def test_a_model_on_this_machine_is_let_in(tmp_path: Path) -> None:
     with Endpoint(lambda asked: "7") as endpoint:
         agent = f"agent: openai\nmodel: m\nbase_url: {endpoint.url}\nkey_variable: ''\n"
@@ -68,6 +69,7 @@ def test_what_a_program_asks_itself_is_let_in_and_no_other_port(tmp_path: Path) 
     assert answer_in(tmp_path).split() == ["live", "ConnectionRefusedError"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["command", "openai"])
 def test_what_is_elsewhere_is_not_let_in(tmp_path: Path, agent: str) -> None:
     """A program is refused at once; a model may be on the tape, so that only a call that is not says it."""

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots import Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.pages.steps import parse_steps
+from stillweb.proxy.browser.steps import parse_steps
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call

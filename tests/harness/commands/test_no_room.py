@@ -58,6 +58,7 @@ FETCH = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["disk", "limit"])
 def test_no_room_while_recording(
     origin: Origin, tmp_path: Path, room: Callable[[int], Path], how: str
@@ -110,6 +111,7 @@ def crawl(path: Path, first: int, count: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["disk", "limit"])
 def test_no_room_for_temporary_files_while_importing(
     tmp_path: Path, room: Callable[[int], Path], how: str
@@ -136,6 +138,7 @@ def test_no_room_for_temporary_files_while_importing(
     assert sound(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 300])
 def test_no_room_for_a_search_index(tmp_path: Path, size: int) -> None:
     """It was a traceback, and left its directory."""
@@ -176,6 +179,7 @@ def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_closed_output_is_not_lent_to_the_files_that_are_opened(origin: Origin, tmp_path: Path) -> None:
     """It was a traceback; and what a program printed could have stood in an archive, opened in the place of its stdout."""
     path, program = tmp_path / "s", tmp_path / "fetch.py"
@@ -237,6 +241,7 @@ def test_what_the_machine_refuses_is_a_line_and_a_bug_is_a_traceback(
         assert said in line
 
 
+@pytest.mark.slow
 def test_a_report_without_room_leaves_nothing_half_written(tmp_path: Path) -> None:
     assert stillweb(*run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")).code == 0
     before = sorted((tmp_path / "run").iterdir())
@@ -245,6 +250,7 @@ def test_a_report_without_room_leaves_nothing_half_written(tmp_path: Path) -> No
     assert sorted((tmp_path / "run").iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_run_scored_otherwise_has_its_certificate_or_is_not_there(tmp_path: Path) -> None:
     """It lay there without, and the same command then found its place taken."""
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")

@@ -11,7 +11,7 @@ import pytest
 
 from stillweb.harness.commands.recorded_again import answered_otherwise
 from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
 from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site
@@ -43,6 +43,7 @@ def shop(changing: Changing) -> Iterator[Origin]:
         yield origin
 
 
+@pytest.mark.slow
 def test_a_site_that_changed_since_is_told(shop: Origin, changing: Changing, tmp_path: Path) -> None:
     words = ("record", "-o", tmp_path / "s", "--", "curl", "-sS", f"{shop.url}/price", f"{shop.url}/same")
     told = "answered otherwise now"
@@ -122,6 +123,7 @@ def linked(asked: Asked) -> Answer:
     return Answer(headers=HTML, body=f"<title>Files</title><h1>Files</h1>{links}".encode())
 
 
+@pytest.mark.slow
 def test_an_exploration_fetches_linked_pdfs_where_it_is_asked_to(tmp_path: Path) -> None:
     with Origin(linked) as origin:
         words = ("record", f"{origin.url}/", "-o", tmp_path / "s", "--explore", "2", "--delay", "0", "--pdfs")
@@ -134,6 +136,7 @@ def test_an_exploration_fetches_linked_pdfs_where_it_is_asked_to(tmp_path: Path)
         assert stillweb("lookup", tmp_path / "s", f"{origin.url}/rows.csv").code == 1
 
 
+@pytest.mark.slow
 def test_the_reason_of_a_failure_does_not_name_the_url_again(tmp_path: Path) -> None:
     with Origin(linked) as origin:
         done = stillweb("record", f"{origin.url}/gone", "-o", tmp_path / "s")
@@ -178,6 +181,7 @@ def session_of(product: str) -> Callable[[Asked], Answer]:
     return lambda _: Answer(headers=[("content-type", "application/json")], body=product.encode())
 
 
+@pytest.mark.slow
 def test_a_browser_that_was_driven_through_the_proxy_is_told(tmp_path: Path) -> None:
     begin = ("-sS", "-H", "content-type: application/json", "-d", '{"capabilities": {}}')
     with Origin(session_of('{"value": {"sessionId": "a1", "capabilities": {}}}')) as driver:
@@ -191,6 +195,7 @@ def test_a_browser_that_was_driven_through_the_proxy_is_told(tmp_path: Path) -> 
     assert "no replay can start a browser so" in done.err
 
 
+@pytest.mark.slow
 def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
     with Origin(session_of('{"user": "ada"}')) as shop:
         done = stillweb(
@@ -200,6 +205,7 @@ def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
     assert "no replay can start a browser so" not in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 def test_an_isolated_program_has_no_way_past(shop: Origin, tmp_path: Path) -> None:
     past = f"curl -sS --noproxy '*' {shop.url}/past; curl -sS {shop.url}/through"
@@ -209,6 +215,7 @@ def test_an_isolated_program_has_no_way_past(shop: Origin, tmp_path: Path) -> No
     assert "canary: no way out" in done.err
 
 
+@pytest.mark.slow
 def test_whose_certificate_is_mistrusted_is_told(tmp_path: Path) -> None:
     theirs, other = (Authority.load_or_create(tmp_path / name) for name in ("theirs", "other"))
     with Origin(lambda asked: Answer(), theirs.context_for("127.0.0.1")) as origin:
@@ -223,6 +230,7 @@ def test_whose_certificate_is_mistrusted_is_told(tmp_path: Path) -> None:
     assert (ours in clients, an_origins in clients) == (True, False)
 
 
+@pytest.mark.slow
 def test_a_record_of_the_set_that_cannot_be_read_is_told_and_counts(shop: Origin, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.jsonl"
     good = {"id": "a", "question": "?", "answer": "1", "start_url": f"{shop.url}/same"}
@@ -233,6 +241,7 @@ def test_a_record_of_the_set_that_cannot_be_read_is_told_and_counts(shop: Origin
     assert "/same" in {asked.path for asked in shop.asked}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [None, "--no-private"])
 def test_private_addresses_are_refused_on_demand(shop: Origin, tmp_path: Path, option: str | None) -> None:
     words = (

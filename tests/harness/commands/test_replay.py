@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
+from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.pages.browser import find_browser
-from stillweb.proxy.serving import ledger
-from stillweb.proxy.wire.certificates import EARLIER_DAYS
+from stillweb.proxy.net.certificates import EARLIER_DAYS
+from stillweb.proxy.replay import ledger
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer
@@ -173,6 +173,7 @@ def test_a_port_of_this_machine_is_let_into_the_isolation_and_nothing_else(tmp_p
         assert not other.asked
 
 
+@pytest.mark.slow
 def test_the_browser_script_of_the_document_misses_nothing(tmp_path: Path) -> None:
     """Loopback is asked through the proxy, and no connection is broken off for its certificate."""
     text = (Path(__file__).parents[3] / "docs" / "recording.md").read_text(encoding="utf-8")
@@ -240,6 +241,7 @@ with sync_playwright() as playwright:
 """
 
 
+@pytest.mark.slow
 def test_a_browser_that_a_program_drives_has_its_clock(tmp_path: Path) -> None:
     """Chromium's processes crashed under the library as it comes."""
     then = datetime.now(UTC).replace(hour=12) - timedelta(days=30)
@@ -255,6 +257,7 @@ def test_a_browser_that_a_program_drives_has_its_clock(tmp_path: Path) -> None:
     assert (held.code, held.out.strip()) == (0, "the news of that day"), held.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [30, EARLIER_DAYS - 2])
 def test_a_program_that_asks_for_today_finds_the_recorded_day(days: int, tmp_path: Path) -> None:
     then = datetime.now(UTC).replace(hour=12) - timedelta(days=days)

@@ -101,6 +101,7 @@ def test_a_part_of_a_set_says_so_wherever_its_figures_stand(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_whose_attempts_failed_is_not_a_run_that_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

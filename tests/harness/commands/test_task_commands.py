@@ -94,6 +94,7 @@ def test_prompts_build_says_what_nothing_reads(tmp_path: Path) -> None:
     assert "shade" in done.stderr, (done.output, done.stderr)
 
 
+@pytest.mark.slow
 def test_prompts_build_says_which_pages_are_not_there_or_look_wrong(tmp_path: Path) -> None:
     from tests.support.command_line import stillweb
 
@@ -162,6 +163,7 @@ def test_records_that_can_not_be_read_are_no_pass(tmp_path: Path, capsys: pytest
     assert call(capsys, "rubric", "lint", path)[0] == 1
 
 
+@pytest.mark.slow
 def test_half_a_surrogate_pair_ends_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """JSON can hold it, and a model may write it; a file in UTF-8 and a terminal can't."""
     plain = {"id": "t\ud800", "question": "q \ud800", "answer": "x \ud800"}

@@ -69,6 +69,7 @@ def test_words_in_a_wrong_place_are_told(
     assert [path.name for path in tmp_path.iterdir()] == ["empty.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
     # an empty variable in a script: all tasks were run; of a file each split was the whole
@@ -81,6 +82,7 @@ def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:
     assert (done.code, f"{tmp_path / 'run'}: " in done.said) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
     """It proves nothing, so no gate on misses is passed: without --isolate it may have had all from elsewhere."""
     told = "asked the snapshot nothing"
@@ -98,6 +100,7 @@ def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
     assert (done.code, done.out, told in done.err) == (0, "200\n", False)
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Path) -> None:
     done = stillweb("record", "-o", tmp_path / "site", "--", sys.executable, "-c", "pass")
     assert (done.code, "nothing was recorded: " in done.err) == (1, True)
@@ -107,6 +110,7 @@ def test_a_recording_of_a_program_that_went_past_the_proxy_says_so(tmp_path: Pat
     assert "not recorded: http://127.0.0.1:1/: " in done.err
 
 
+@pytest.mark.slow
 def test_a_miss_is_told_with_the_way_to_see_them_all(site: Path, tmp_path: Path) -> None:
     asks = "import urllib.request as u\ntry: u.urlopen('https://a.test/none')\nexcept OSError as e: print(e.code)"
     told = "1 request was not in the snapshot; first: GET https://a.test/none"
@@ -130,6 +134,7 @@ def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:
     assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err
 
 
+@pytest.mark.slow
 def test_a_report_that_can_not_be_written_is_named_as_it_was_asked_for(tmp_path: Path) -> None:
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
     assert stillweb(*words).code == 0

@@ -270,6 +270,7 @@ def test_a_small_change_is_no_regression() -> None:
     assert failed_gates(compare(a, b), ["regressed"]) == []
 
 
+@pytest.mark.slow
 def test_the_command_shows_what_got_worse_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ def test_numbers_are_found_whole(text: str, there: bool) -> None:
     assert (TextIndex([("a", text)]).find("12") is not None) is there
 
 
+@pytest.mark.slow
 @given(st.dates(date(1000, 1, 1)))
 def test_all_spellings_of_a_day_are_found(day: date) -> None:
     for spelling in spellings(day.isoformat()):

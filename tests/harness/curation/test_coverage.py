@@ -200,6 +200,7 @@ def test_prompts_from_a_sealed_snapshot(snapshot: Snapshot) -> None:
     assert any("short" in note for note in notes) or "empty" in str(notes)
 
 
+@pytest.mark.slow
 def test_a_million_tokens_from_a_sealed_snapshot(tmp_path: Path) -> None:
     words = [f"{a}{b}" for a in ("lake", "deep", "north", "water", "stone", "cold") for b in "abcdefghij"]
     urls = [f"https://p.test/{n}" for n in range(120)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.serving.ledger import read
+from stillweb.proxy.replay.ledger import read
 from stillweb.snapshots import Snapshot
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb
@@ -54,6 +54,7 @@ KNOWN = ["/a", "/b?x=1"]
 NEW = ["/c", "/b?x=2", "/old", "/gone", '/post|{"q": "tea", "limit": 20}', "/post|\xff\xfe", "/a|z"]
 
 
+@pytest.mark.slow
 def test_only_the_misses_are_recorded_and_then_there_are_none(origin: Origin, tmp_path: Path) -> None:
     base, ledger = tmp_path / "base", tmp_path / "l.jsonl"
     assert stillweb("record", "-o", base, *asking(origin, *KNOWN)).code == 0
@@ -78,6 +79,7 @@ def test_only_the_misses_are_recorded_and_then_there_are_none(origin: Origin, tm
         assert len(list(snapshot.captures())) == len(NEW) + 1
 
 
+@pytest.mark.slow
 def test_what_can_not_be_asked_again_is_told(origin: Origin, closed: int, tmp_path: Path) -> None:
     base, ledger = tmp_path / "base", tmp_path / "l.jsonl"
     assert stillweb("record", "-o", base, *asking(origin, "/a")).code == 0
@@ -113,6 +115,7 @@ with socket.create_connection((at.hostname, at.port)) as wire:
 """
 
 
+@pytest.mark.slow
 def test_what_replay_refused_is_told_as_that(origin: Origin, tmp_path: Path) -> None:
     """Its body was said to be too long."""
     base, ledger = tmp_path / "base", tmp_path / "l.jsonl"
@@ -127,6 +130,7 @@ def test_what_replay_refused_is_told_as_that(origin: Origin, tmp_path: Path) -> 
     assert done.code == 1
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_none(tmp_path: Path) -> None:
     wrong = tmp_path / "l.jsonl"
     wrong.write_text('{"session": "default"}\n')

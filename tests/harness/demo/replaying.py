@@ -15,7 +15,7 @@ from typing import Any
 
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.toolset import Toolset
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 
 DATA, DESK = "https://data.example", "https://desk.example"

@@ -81,6 +81,7 @@ def test_a_run_is_taped_and_repeats_without_key_or_endpoint_to_the_same_certific
     assert score_run(again.path) == []
 
 
+@pytest.mark.slow
 def test_certify_repeats_a_taped_run_in_fresh_processes(tmp_path, monkeypatch):
     with Endpoint(birds) as endpoint:
         files = run(tmp_path, agent_file(tmp_path, endpoint.url))
@@ -99,6 +100,7 @@ def test_a_run_without_a_tape_is_not_repeated_by_asking_again(tmp_path):
         assert len(endpoint.requests) == asked
 
 
+@pytest.mark.slow
 def test_half_a_character_is_told_to_the_model_as_what_stands_for_none(tmp_path, monkeypatch):
     task = replace(bird_task("one"), question="Which \ud83d birds, \U0001f600?")
     with Endpoint(birds) as endpoint:
@@ -218,6 +220,7 @@ def test_the_model_is_told_where_to_start_if_the_protocol_says_so(tmp_path, api)
     assert identities[0] != identities[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_any_further_member_of_a_request_is_sent_as_it_is(tmp_path, monkeypatch, api):
     params = {"top_k": 3, "provider": {"order": ["a"]}, "temperature": 0, "extra_body": {"min_p": 0.1}}
@@ -234,6 +237,7 @@ def test_any_further_member_of_a_request_is_sent_as_it_is(tmp_path, monkeypatch,
     assert certify(files.path, times=1).holds
 
 
+@pytest.mark.slow
 def test_a_judge_is_taped_and_scores_again_from_the_trace_alone(tmp_path, monkeypatch):
     def both(asked):
         if asked.body["model"] == "grader":
@@ -296,6 +300,7 @@ def test_of_a_count_that_can_not_be_the_cost_is_unknown_not_negative():
     assert cost_of(Usage(10, 1, 1_000_000), {"input": 2.0, "output": 10.0, "cached": 0.5}) is None
 
 
+@pytest.mark.slow
 def test_a_repetition_from_a_damaged_tape_says_that_it_is_damaged(tmp_path):
     with Endpoint(birds) as endpoint:
         files = run(tmp_path, agent_file(tmp_path, endpoint.url))

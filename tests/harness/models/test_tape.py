@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stillweb.harness.models.differing import difference
-from stillweb.harness.models.parts import gather, part_of
-from stillweb.harness.models.tape import Tape, TapeMiss
+from stillweb.harness.models.tape import Tape, TapeMiss, difference, gather, part_of
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot

@@ -34,6 +34,7 @@ def report(tmp_path_factory):
     return write_report(files.path)
 
 
+@pytest.mark.slow
 def test_the_file_asks_for_nothing_and_reads_well_in_light_and_dark(report):
     for scheme in ("light", "dark"):
         with chromium(color_scheme=scheme, viewport={"width": 1100, "height": 800}) as page:
@@ -58,6 +59,7 @@ def contrast(one: str, two: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_enough_contrast(report, scheme):
     with chromium(color_scheme=scheme) as page:
@@ -76,6 +78,7 @@ def test_every_text_has_enough_contrast(report, scheme):
     assert weak == set()
 
 
+@pytest.mark.slow
 def test_parts_sum_to_the_whole_and_cells_are_marked_by_sign_not_only_colour(report):
     with chromium() as page:
         page.goto(report.as_uri())
@@ -94,6 +97,7 @@ def test_parts_sum_to_the_whole_and_cells_are_marked_by_sign_not_only_colour(rep
         assert page.locator("[role=img][aria-label='wrong']").count() == 1
 
 
+@pytest.mark.slow
 def test_only_what_went_wrong_is_open_and_links_lead_to_it(report):
     with chromium() as page:
         page.goto(report.as_uri())
@@ -113,6 +117,7 @@ def test_only_what_went_wrong_is_open_and_links_lead_to_it(report):
         assert broken == 0
 
 
+@pytest.mark.slow
 def test_markup_in_tasks_answers_and_outputs_stays_text(tmp_path):
     evil = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
     script = {
@@ -211,6 +216,7 @@ def test_a_certificate_of_other_traces_is_not_shown_as_theirs(tmp_path):
             write_report(files.path)
 
 
+@pytest.mark.slow
 def test_a_long_prompt_is_folded_and_a_run_without_tools_says_so(tmp_path):
     prompt = "Given these pages: " + "fog and boats " * 400
     asked = Task("long", prompt, "7", meta={"problem": "How many boats?"})
@@ -228,6 +234,7 @@ def test_a_long_prompt_is_folded_and_a_run_without_tools_says_so(tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_a_small_screen(tmp_path):
     url = "https://shelf.example/" + "a-very-long-path-without-any-break" * 6
     steps = [{"call": "fetch", "with": {"url": url}, "may_fail": True}]
@@ -242,6 +249,7 @@ def test_nothing_is_wider_than_a_small_screen(tmp_path):
             assert all(table.get_attribute("tabindex") == "0" for table in tables)
 
 
+@pytest.mark.slow
 def test_a_text_is_read_in_its_own_direction(tmp_path):
     script = write_script(tmp_path, {"agent": "script", "default": {"answer": "page 7"}})
     asked = Task("rtl", "ما هو العنوان (page)?", "7")

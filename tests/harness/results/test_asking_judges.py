@@ -31,6 +31,7 @@ def graded(asked: Asked) -> str:
     return "nonsense" if "sorry" in said else f"correct: {'yes' if '3700' in said else 'no'}"
 
 
+@pytest.mark.slow
 def test_a_judge_is_asked_where_that_is_wanted(
     files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def failures(path: Path) -> list[str]:
     return [str(problem) for score in scores for problem in (score or {})["detail"].get("problems", ())]
 
 
+@pytest.mark.slow
 def test_what_judges_said_before_it_was_broken_off_is_not_asked_again(
     files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

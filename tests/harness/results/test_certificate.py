@@ -33,6 +33,7 @@ from tests.support.runs import RUBRIC, bird_task, make_run, write_script
 NAMES = ["right", "wrong", "silent", "babble", "broken"]
 
 
+@pytest.mark.slow
 def test_a_run_repeated_in_other_surroundings_has_one_hash(tmp_path):
     files = make_run(tmp_path, NAMES, epochs=2)
     seen = []
@@ -43,6 +44,7 @@ def test_a_run_repeated_in_other_surroundings_has_one_hash(tmp_path):
     assert json.loads((files.path / "certificate.json").read_text())["hash"] == report.hash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", ["seed", "zone", "locale", "order"])
 def test_what_depends_on_seed_zone_locale_or_order_is_found_and_named(tmp_path, on):
     script = {
@@ -63,6 +65,7 @@ def test_what_depends_on_seed_zone_locale_or_order_is_found_and_named(tmp_path, 
     assert "event 1 (tool_call) differs in output.digest" in report.differences[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "tape"), [(None, "auto"), ("7", "none")])
 def test_nobody_is_asked_and_no_key_needed_where_there_is_no_tape(tmp_path, monkeypatch, answer, tape):
     """No tape, for the judge had nothing to judge, or did not answer: a repetition asked it."""
@@ -293,6 +296,7 @@ def test_a_certificate_that_is_there_is_not_written_again(tmp_path):
     assert json.loads(kept.read_text()) == first
 
 
+@pytest.mark.slow
 def test_an_altered_trace_does_not_get_a_certificate_in_silence(tmp_path, capsys):
     files = make_run(tmp_path, NAMES)
     write_certificate(files.path)
@@ -329,6 +333,7 @@ def test_a_certificate_that_was_altered_is_made_anew_and_not_shown(tmp_path, cap
         assert kept.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_repetition_that_ends_in_an_error_says_which(tmp_path, monkeypatch, capsys):
     (tmp_path / "needy.py").write_text(
         "import os, sys, urllib.request\n"

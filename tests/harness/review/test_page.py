@@ -30,6 +30,7 @@ def fill(form, **values):
             form.locator(f"[name={name}]").fill(str(value))
 
 
+@pytest.mark.slow
 def test_a_reviewer_fills_the_form_in_a_browser(files):
     form_values = {
         "reviewer": "ada",
@@ -99,6 +100,7 @@ def test_the_server_checks_again_what_a_form_says_and_keeps_what_was_filled_in(f
     assert len(read_trace(files.trace_path("wrong", 1)).of("review")) == 1
 
 
+@pytest.mark.slow
 def test_the_exported_page_works_without_server_and_its_file_is_taken_in(files, tmp_path):
     page_file = export_review(files.path, tmp_path / "review.html")
     with chromium() as page:
@@ -132,6 +134,7 @@ def form_of(page, name):
     return item.locator("form.review")
 
 
+@pytest.mark.slow
 def test_what_is_typed_outlives_a_reload_a_save_beside_it_and_a_stopped_server(files):
     whole = {"reviewer": "ada", "class": "drift", "decisive_event": 1, "nearest_class": "self-rewriting"}
     with chromium() as page:
@@ -162,6 +165,7 @@ def test_what_is_typed_outlives_a_reload_a_save_beside_it_and_a_stopped_server(f
     assert said == [WORDS["cause"], "a second look"]
 
 
+@pytest.mark.slow
 def test_what_an_exported_page_keeps_is_offered_after_a_reload_and_is_of_its_run_alone(tmp_path):
     values = {"reviewer": "bob", "class": "drift", "decisive_event": 1, "nearest_class": "self-rewriting"}
     runs = []

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from stillweb.harness.agents.attempt import Stop
-from stillweb.harness.models.parts import part_of
+from stillweb.harness.models.tape import part_of
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.cluster import RayEngine, make_engine
@@ -81,6 +81,7 @@ def start(folder: Path, url: str) -> RunFiles:
     return start_run(folder / "run", settings, [bird_task("a"), bird_task("b")])
 
 
+@pytest.mark.slow
 def test_workers_record_into_parts_that_become_the_tape_and_the_run_repeats_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import score_run
 from stillweb.harness.runs.display import SilentDisplay
@@ -18,6 +20,7 @@ PAGE = b"<!DOCTYPE html><html><title>Birds</title><body><h1>Kestrel</h1><p>200 g
 URL = "http://shelf.example/birds"
 
 
+@pytest.mark.slow
 def test_an_expression_is_evaluated_in_the_final_page_and_kept_in_the_trace(tmp_path):
     with Writer.open(tmp_path / "site") as writer:
         request = Request("GET", URL, (("Host", "shelf.example"),))

@@ -77,6 +77,7 @@ def test_what_judges_used_is_in_the_sums_of_the_terminal_too(run: RunFiles) -> N
     assert display.totals.cost is summary.cost is None  # nobody gave a price
 
 
+@pytest.mark.slow
 def test_a_judgement_that_is_none_is_told_and_asked_again(
     run: RunFiles, judge: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +127,7 @@ def killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_judge_that_answers_at_another_address_by_then_certifies(run: RunFiles) -> None:
     """What was judged before lies on the tape under the old one, and was not found there."""
     with Endpoint(lambda asked: "correct: yes") as moved:

@@ -31,6 +31,7 @@ def received(tmp_path, monkeypatch, capsys):
     return sender.rename(tmp_path / "received")
 
 
+@pytest.mark.slow
 def test_a_received_run_is_repeated_on_the_snapshot_beside_it(received, monkeypatch, capsys):
     monkeypatch.chdir(received)
     code, out = call(capsys, "certify", "run", "--times", 1)
@@ -39,6 +40,7 @@ def test_a_received_run_is_repeated_on_the_snapshot_beside_it(received, monkeypa
     assert "can't be opened" not in (received / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_received_run_is_repeated_on_the_snapshot_that_is_named(received, tmp_path, monkeypatch, capsys):
     snapshot = (received / "site").rename(tmp_path / "renamed")
     monkeypatch.chdir(received)
@@ -47,6 +49,7 @@ def test_a_received_run_is_repeated_on_the_snapshot_that_is_named(received, tmp_
     assert call(capsys, "certify", "run", "--times", 1, "--snapshot", snapshot)[0] == 0
 
 
+@pytest.mark.slow
 def test_another_snapshot_of_that_name_is_told(received, monkeypatch, capsys):
     with Writer.open(received / "site") as writer:
         writer.exchange(exchange("https://a.test/more", b"<p>Merlin</p>"))

@@ -119,6 +119,7 @@ def test_a_run_without_its_environment_does_not_begin(tmp_path: Path) -> None:
     assert list(files.traces.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_a_sandbox_lost_during_a_run_ends_it_and_the_same_call_goes_on(
     tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch

@@ -50,6 +50,7 @@ def ended(files: RunFiles, name: str) -> str:
     return str(answer["end"])
 
 
+@pytest.mark.slow
 def test_an_attempt_that_the_clock_ended_ends_there_again(tmp_path: Path) -> None:
     steps = [{"call": "fetch", "with": {"url": PAGE}}, {"call": "fetch", "with": {"url": PAGE}}]
     script = {"default": {"steps": steps, "answer": "NONE"}}
@@ -62,6 +63,7 @@ def test_an_attempt_that_the_clock_ended_ends_there_again(tmp_path: Path) -> Non
     assert Known.from_json(Known.of_run(files).to_json()) == Known.of_run(files)
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_hung_or_failed_repeats_as_such(tmp_path: Path) -> None:
     importlib.import_module("openai")  # takes seconds on a busy machine: no attempt should pay for it
     with Endpoint(bird) as endpoint:
@@ -91,6 +93,7 @@ def test_an_endpoint_that_hung_or_failed_repeats_as_such(tmp_path: Path) -> None
     assert outcome.holds, outcome.differences
 
 
+@pytest.mark.slow
 def test_a_judge_that_failed_is_counted_repeats_as_such_and_is_asked_again_on_request(tmp_path: Path) -> None:
     def both(asked: Asked) -> Said:
         return "correct: yes" if asked.body["model"] == "grader" else "A kestrel."
@@ -122,6 +125,7 @@ def test_a_judge_that_failed_is_counted_repeats_as_such_and_is_asked_again_on_re
     assert certify(files.path, times=1).holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 404])
 def test_what_an_endpoint_refused_is_asked_again_when_the_attempt_is_made_again(
     tmp_path: Path, status: int

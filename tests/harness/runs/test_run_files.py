@@ -45,6 +45,15 @@ def test_task_ids_make_safe_and_different_file_names():
         ),
         *(
             (
+                json.dumps(
+                    {"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "epochs": epochs}}
+                ),
+                f"run.json: setting 'epochs' must be 1 to 10000, not {epochs}",
+            )
+            for epochs in (0, 10**12)
+        ),
+        *(
+            (
                 json.dumps({"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", name: value}}),
                 f"run.json: setting '{name}' must not be",
             )

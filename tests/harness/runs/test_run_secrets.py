@@ -88,6 +88,7 @@ def test_another_user_is_told_that_he_has_not_the_token(
         run_attempts(files.path, display=SilentDisplay())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("openai_key")
 @pytest.mark.parametrize("how", ["agent file", "variable"])
 def test_user_info_and_a_key_in_a_models_address_are_on_no_tape(

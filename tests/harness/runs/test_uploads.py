@@ -68,6 +68,7 @@ def begun(folder: Path, uploads: Path | None, agent: str = "", epochs: int = 1) 
     return start_run(folder / "run", settings, [Task("a", "?", "x")], uploads=uploads)
 
 
+@pytest.mark.slow
 def test_a_run_repeats_with_its_files(tmp_path: Path, uploads: Path) -> None:
     files = begun(tmp_path, uploads)
     run_attempts(files.path, display=SilentDisplay())

@@ -231,6 +231,7 @@ def attack(code: str, folder: Path, **limits: Any) -> SandboxResult:
     )
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_is_bounded(tmp_path: Path) -> None:
     code = "import time\nfor i in range(40):\n  try: os.fork()\n  except OSError: pass\ntime.sleep(30)"
     done = attack(code, tmp_path, processes=64, seconds=5.0)
@@ -246,6 +247,7 @@ def test_threads_count_as_processes(tmp_path: Path) -> None:
     assert "can't start new thread" in attack(code, tmp_path, processes=100).stderr
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_all_processes_together(tmp_path: Path) -> None:
     code = "kids = [os.fork() for _ in range(2)]\nblock = bytearray(b'x') * (150 << 20)\nimport time; time.sleep(20)\nprint('kept')"
     done = attack(code, tmp_path, memory=256 << 20)

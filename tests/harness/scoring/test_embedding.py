@@ -56,6 +56,7 @@ def start(folder: Path, judge: str) -> RunFiles:
     return start_run(folder / "run", settings, [task])
 
 
+@pytest.mark.slow
 def test_a_task_that_needs_it_gets_the_packaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

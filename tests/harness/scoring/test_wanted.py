@@ -70,6 +70,7 @@ def test_hints_tell_what_was_misread_lost_and_never_seen(files: RunFiles) -> Non
     assert found["unseen"] == [("retrieval dependency not closed", False)]
 
 
+@pytest.mark.slow
 def test_report_and_review_show_the_reference(files: RunFiles, tmp_path: Path) -> None:
     """Of an answer that is no table they said that it was wrong, and not what was right."""
     for path in (write_report(files.path), export_review(files.path, tmp_path / "review.html")):

@@ -21,7 +21,7 @@ from stillweb.harness.servers import guarded
 from stillweb.harness.servers.guarded import Guarded, configured, listening
 from stillweb.harness.servers.mcp import PATH, make_app
 from stillweb.harness.tools import Toolset
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import make_site
 from tests.support.runs import make_run

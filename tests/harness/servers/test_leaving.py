@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from stillweb.harness.tools import Toolset, http_hosts
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.servers.test_stateless import request
 from tests.harness.tools.frozen import BIRDS, make_site
@@ -45,6 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 def test_a_stdio_client_that_leaves_without_its_answers(site: Path, half: bool) -> None:
     """Its calls are not read to the end, or the last of them is half a line."""
@@ -67,6 +68,7 @@ def test_a_stdio_client_that_leaves_without_its_answers(site: Path, half: bool) 
     assert process.returncode in (0, 1, -13)  # not killed, no hang; a closed pipe may be told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_server_whose_client_stays(site: Path, number: signal.Signals) -> None:
     started = Started("mcp", site, stdin=subprocess.PIPE)
@@ -80,6 +82,7 @@ def test_a_signal_ends_a_server_whose_client_stays(site: Path, number: signal.Si
     os.close(input_of_client)
 
 
+@pytest.mark.slow
 def test_a_stateless_client_that_has_said_all_gets_its_answer(site: Path) -> None:
     """Also to what takes its time."""
     message = request("tools/call", name="browser_navigate", arguments={"url": BIRDS})

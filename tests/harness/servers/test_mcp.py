@@ -119,6 +119,7 @@ def command(site: Path, *more: str) -> list[str]:
     return [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site), *more]
 
 
+@pytest.mark.slow
 def test_over_stdio(site: Path) -> None:
     async def check() -> None:
         parameters = StdioServerParameters(
@@ -135,6 +136,7 @@ def test_over_stdio(site: Path) -> None:
     asyncio.run(asyncio.wait_for(check(), STARTS))
 
 
+@pytest.mark.slow
 def test_over_http(site: Path) -> None:
     async def check(address: str) -> list[Any]:
         async def one() -> Any:

@@ -75,6 +75,7 @@ def made(folder: Path, site: Path, code: str, names: tuple[str, ...] = ("one", "
     return files
 
 
+@pytest.mark.slow
 def test_tool_calls_over_mcp_are_in_the_trace(tmp_path: Path, site: Path) -> None:
     files = made(tmp_path, site, PROGRAM)
     seen = []
@@ -105,6 +106,7 @@ def test_other_requests_still_go_to_the_gateway(tmp_path: Path, site: Path) -> N
     assert [(call["tool"], call["verdict"]) for call in trace.of("tool_call")] == [("http", "exact")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 def test_in_a_namespace_without_a_network(tmp_path: Path, site: Path) -> None:
     (tmp_path / "agent.py").write_text(PROGRAM)

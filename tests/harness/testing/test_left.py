@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from stillweb.harness.testing.transports import SnapshotTransport, in_process, requests_adapter
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from pathlib import Path
 
+import pytest
+
 from stillweb.harness.testing.pytest_case import Case
 from stillweb.harness.testing.shelf import Shelf
 from stillweb.snapshots.writer import Writer
@@ -15,6 +17,7 @@ SITE = "https://holes.test"
 PAGE = "<title>Holes</title><p>here</p><script>fetch('/lost').catch(() => 0)</script>"
 
 
+@pytest.mark.slow
 def test_what_a_browser_misses_is_the_tests_and_it_ends_with_it(tmp_path: Path) -> None:
     """The page was named as the miss, not what it lacks; browser and gateway went on after the test."""
     before = set(threading.enumerate())

@@ -1,5 +1,7 @@
 """Several processes of pytest-xdist record nothing: each would put its part in the place of the whole."""
 
+import pytest
+
 from tests.harness.plugin_project import run
 
 pytest_plugins = ["pytester"]
@@ -12,6 +14,7 @@ def test_it(stillweb):
 """
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_refuse_to_record(pytester):
     result = run(pytester, CODE, "-n", "1", "--stillweb-mode=once")
     result.assert_outcomes(errors=1)

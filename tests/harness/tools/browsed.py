@@ -11,8 +11,8 @@ from pathlib import Path
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -70,6 +70,7 @@ BODIES = st.binary(max_size=20) | st.dictionaries(st.sampled_from(KEYS), VALUES,
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(ARGUMENTS)
 def test_no_arguments_end_a_tool(allowed: Toolset, asked: tuple[str, dict[str, Any]]) -> None:
@@ -80,6 +81,7 @@ def test_no_arguments_end_a_tool(allowed: Toolset, asked: tuple[str, dict[str, A
     json.dumps(result.meta)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(ASKED, st.sampled_from(["GET", "POST", "PUT"]), BODIES)
 def test_no_request_ends_a_service(allowed: Toolset, at: tuple[str, str], method: str, body: bytes) -> None:

@@ -15,12 +15,12 @@ from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_text import argument_error, code_of, contract, find, quoted
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.steps import parse_steps
-from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.steps import parse_steps
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -78,6 +78,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             browser.close()
 
 
+@pytest.mark.slow
 def test_the_list_is_the_contracts(served: Served) -> None:
     specs = served.toolset.session("list").list()
     assert [spec.contract for spec in specs] == ["playwright-mcp@0.0.79"] * 23
@@ -89,6 +90,7 @@ def test_the_list_is_the_contracts(served: Served) -> None:
     assert click.input_schema["required"] == ["target"]
 
 
+@pytest.mark.slow
 def test_a_page_is_told_in_sections(served: Served) -> None:
     call = served.session()
     shown = call("browser_navigate", url=f"{served.base}/")
@@ -117,6 +119,7 @@ def test_a_page_is_told_in_sections(served: Served) -> None:
     assert call("browser_close").text.startswith("### Result\nNo open tabs.")
 
 
+@pytest.mark.slow
 def test_errors_have_the_tools_own_words(served: Served) -> None:
     call = served.session()
     call("browser_navigate", url=f"{served.base}/")
@@ -142,6 +145,7 @@ def test_errors_have_the_tools_own_words(served: Served) -> None:
     assert "only be used when there is related modal state" in call("browser_handle_dialog", accept=True).text
 
 
+@pytest.mark.slow
 def test_what_was_not_recorded_fails_as_the_network_does(served: Served) -> None:
     call = served.session()
     url = f"{served.base}/elsewhere?x=1"
@@ -168,6 +172,7 @@ def test_what_was_not_recorded_fails_as_the_network_does(served: Served) -> None
     assert f"[LOG] clicked @ {served.base}/:" in told.text
 
 
+@pytest.mark.slow
 def test_a_new_tab_is_told_of_by_the_click_that_opened_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +185,7 @@ def test_a_new_tab_is_told_of_by_the_click_that_opened_it(
     assert f"- 2: [Two]({served.base}/two)" in told
 
 
+@pytest.mark.slow
 def test_time_tabs_and_pictures(served: Served) -> None:
     call = served.session()
     call("browser_navigate", url=f"{served.base}/")
@@ -276,6 +282,7 @@ def test_small_words() -> None:
     assert "0.0.79" in json.loads(path.read_text(encoding="utf-8"))["source"]
 
 
+@pytest.mark.slow
 def test_a_browser_that_was_opened_ahead_says_the_same(served: Served) -> None:
     async def go(ahead: bool) -> list[dict[str, Any]]:
         session = served.toolset.session(f"ahead-{ahead}")

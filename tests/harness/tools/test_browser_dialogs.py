@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from stillweb.harness.tools.contract import ToolResult
 from tests.harness.tools.browsed import browsed
 from tests.support.waiting import HANG
@@ -15,6 +17,7 @@ PAGE = """<title>Late</title><p>hello</p>
 BOO = '### Modal state\n- ["alert" dialog with message "boo"]: can be handled by browser_handle_dialog'
 
 
+@pytest.mark.slow
 def test_a_dialog_ends_what_waits_for_the_page(tmp_path: Path) -> None:
     """Both waited for ever: a page that a dialog holds answers nothing."""
     with browsed(tmp_path / "s", lambda site: site.add(SITE, PAGE), ["playwright-mcp"]) as served:

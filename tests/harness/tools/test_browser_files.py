@@ -45,6 +45,7 @@ def call(served: Browsed, workspace: Path) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_a_chooser_holds_the_page_until_it_is_answered(call: Call, workspace: Path) -> None:
     early = call("browser_file_upload", paths=[])
     assert early.is_error
@@ -70,6 +71,7 @@ def test_a_chooser_holds_the_page_until_it_is_answered(call: Call, workspace: Pa
     assert not call("browser_snapshot").is_error
 
 
+@pytest.mark.slow
 def test_a_script_may_open_the_chooser_and_several_files_may_be_given(call: Call) -> None:
     call("browser_click", target="text=Choose")
     given = call("browser_file_upload", paths=["one.txt", "two.json"])
@@ -79,6 +81,7 @@ def test_a_script_may_open_the_chooser_and_several_files_may_be_given(call: Call
     assert not call("browser_snapshot").is_error
 
 
+@pytest.mark.slow
 def test_what_can_not_be_given_is_told_in_the_tools_own_words(call: Call, workspace: Path) -> None:
     def given(**more: object) -> str:
         call("browser_click", target="#one")
@@ -131,6 +134,7 @@ def outside(workspace: Path) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_other_file_is_reached_by_any_name(call: Call, workspace: Path) -> None:
     for path in outside(workspace):
         call("browser_click", target="#one")
@@ -161,6 +165,7 @@ def test_nothing_is_saved_outside_of_the_workspace(call: Call, tool: tuple[str, 
     assert not call(name, filename="x.png", **more).is_error
 
 
+@pytest.mark.slow
 def test_a_session_without_a_folder_has_no_files(
     served: Browsed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +179,7 @@ def test_a_session_without_a_folder_has_no_files(
         assert CANARY not in call("browser_snapshot").text
 
 
+@pytest.mark.slow
 def test_a_session_pastes_what_it_copied_itself(served: Browsed, call: Call) -> None:
     other = served.session()
     for one, words in ((call, "mine"), (other, "yours")):

@@ -82,6 +82,7 @@ def events(text: str) -> list[str]:
     return text.partition("\n### Events\n")[2].splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_that_lacks_something_says_so(call: Call, name: str) -> None:
     kind = PAGES[name][1]
@@ -92,6 +93,7 @@ def test_a_page_that_lacks_something_says_so(call: Call, name: str) -> None:
     assert "Failed to load" not in call("browser_snapshot").text  # told once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lost"), [("foreign", "https://api.test/lost?k=1"), ("preflight", "https://api.test/posted")])  # fmt: skip
 def test_what_the_browser_hides_from_a_page_of_another_origin_is_told(
     call: Call, name: str, lost: str
@@ -126,6 +128,7 @@ def test_numbers_and_patterns_that_are_none_are_told(call: Call, name: str, give
     assert says in shown.text
 
 
+@pytest.mark.slow
 def test_each_tool_tells_what_it_caused(call: Call) -> None:
     def told(name: str, **given: object) -> list[str]:
         return events(call(name, **given).text)

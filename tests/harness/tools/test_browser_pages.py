@@ -14,11 +14,11 @@ import pytest
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.steps import Flow, canonical, parse_steps, to_yaml
-from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.steps import Flow, canonical, parse_steps, to_yaml
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -99,6 +99,7 @@ def field(meta: dict[str, Any], name: str) -> list[Any]:
     return [one["value"] for one in meta["state"]["fields"] if one.get("name") == name]
 
 
+@pytest.mark.slow
 def test_references_in_frames_are_operated(served: Served) -> None:
     call = served.session()
     shown = call("browser_navigate", url=f"{served.base}/frames")
@@ -111,6 +112,7 @@ def test_references_in_frames_are_operated(served: Served) -> None:
     assert field(chosen.meta, "year") == [["2020"], ["2019"]]  # of both frames
 
 
+@pytest.mark.slow
 def test_shadow_roots_are_as_if_they_were_not_there(served: Served) -> None:
     call = served.session()
     shown = call("browser_navigate", url=f"{served.base}/shadow")
@@ -118,6 +120,7 @@ def test_shadow_roots_are_as_if_they_were_not_there(served: Served) -> None:
     assert "deepest text" in clicked.text
 
 
+@pytest.mark.slow
 def test_the_state_after_each_call(served: Served) -> None:
     call = served.session()
     state = call("browser_navigate", url=f"{served.base}/list?page=2&_sort=year#top").meta["state"]
@@ -152,6 +155,7 @@ def test_a_stream_goes_on_as_recorded_and_strays_loudly(served: Served) -> None:
     assert asked.meta["missed"] == [f"ws{served.live[4:]}/talk?room=1"]
 
 
+@pytest.mark.slow
 def test_a_views_steps_are_a_steps_file_that_leads_there_again(served: Served) -> None:
     (view,) = [view for view in served.toolset.snapshot.views() if view.steps]
     assert parse_steps(to_yaml(view.steps)) == view.steps
@@ -174,6 +178,7 @@ def test_services_answer_pages_at_their_real_addresses(served: Served) -> None:
         served.runner.run(toolset.close())
 
 
+@pytest.mark.slow
 def test_a_document_without_a_body_is_shown_from_its_root(served: Served) -> None:
     call = served.session()
     shown = call("browser_navigate", url=f"{served.base}/picture")

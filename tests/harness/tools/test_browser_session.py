@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from stillweb.harness.tools.browser_session import Browsing
-from stillweb.proxy.pages.traffic import Answer
-from stillweb.proxy.serving.misses import Missed
+from stillweb.proxy.browser.settle import Answer
+from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.profile import Profile
 
 A = "https://a.test/lost"

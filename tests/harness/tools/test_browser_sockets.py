@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.harness.tools.browsed import browsed
 from tests.harness.tools.frozen import Recorder
 
@@ -19,6 +21,7 @@ def make(recorder: Recorder) -> None:
     recorder.writer.metadata(f"{SITE}/talk", {"url": f"{SITE}/talk", **more})
 
 
+@pytest.mark.slow
 def test_who_waits_is_told_what_time_had_brought(tmp_path: Path) -> None:
     with browsed(tmp_path / "s", make, ["playwright-mcp"]) as toolset:
         call = toolset.session()

@@ -46,6 +46,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsed]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "verdict", "error"),
     [
@@ -60,6 +61,7 @@ def test_a_browser_tells_of_the_network(tools: Browsed, url: str, verdict: str, 
     assert f"{error} at {url}" in shown.text
 
 
+@pytest.mark.slow
 def test_a_page_with_what_failed_is_whole(tools: Browsed) -> None:
     call = tools.session()
     shown = call("browser_navigate", url=f"{SITE}/")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.tools import browser_reply
-from stillweb.proxy.pages.failures import forbidden_scheme
+from stillweb.proxy.browser.errors import forbidden_scheme
 from stillweb.snapshots.view import View, view_address
 from tests.harness.tools.browsed import Browsed, Call, browsed
 from tests.harness.tools.frozen import Recorder
@@ -81,6 +81,7 @@ def check(text: str, url: str) -> None:
         assert leak not in text
 
 
+@pytest.mark.slow
 def test_an_agent_is_refused_in_the_tools_words(served: Browsed, folder: Path) -> None:
     call = served.session()
     for url in addresses(folder):
@@ -93,6 +94,7 @@ def test_an_agent_is_refused_in_the_tools_words(served: Browsed, folder: Path) -
     assert "Frozen" in call("browser_navigate", url=SITE).text  # what is asked for next is not harmed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_page_does_not_get_there(
     served: Browsed, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
@@ -107,6 +109,7 @@ def test_a_page_does_not_get_there(
         check(told + shown(call), url)
 
 
+@pytest.mark.slow
 def test_no_answer_of_a_site_leads_there(served: Browsed, folder: Path) -> None:
     call = served.session()
     for number, url in [*enumerate(addresses(folder))][:13:2]:
@@ -115,6 +118,7 @@ def test_no_answer_of_a_site_leads_there(served: Browsed, folder: Path) -> None:
         check(call("browser_tabs", action="list").text, url)
 
 
+@pytest.mark.slow
 def test_no_step_of_a_view_leads_there(served: Browsed) -> None:
     snapshot = served.toolset.snapshot
     call = served.session()

@@ -12,8 +12,8 @@ import pytest
 from stillweb.harness.servers.replaying import make_hosts
 from stillweb.harness.tools import Toolset, http_hosts
 from stillweb.harness.tools.jina import target_of
-from stillweb.proxy.serving.answering import Answerer
-from stillweb.proxy.serving.ledger import Ledger
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
@@ -275,6 +275,7 @@ def test_what_shapes_the_readers_answer_is_a_miss(toolset: Toolset, name: str) -
     assert (got.status, got.header("stillweb-verdict")) == (504, "miss")
 
 
+@pytest.mark.slow
 def test_a_session_is_not_forgotten_whoever_asks_between(tmp_path: Path) -> None:
     """Of 4,097 sessions the first began anew without a word, and was given the first answer again."""
     url, body = "https://google.serper.dev/search", json_bytes({"q": "tide"})

@@ -250,6 +250,7 @@ def test_a_robots_file_that_redirects_without_end_denies(tmp_path: Path) -> None
     assert {asked.path for asked in site.asked} == {"/robots.txt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_model_asks_private_addresses_only_where_that_is_allowed(
     tmp_path: Path, origin: str, monkeypatch: pytest.MonkeyPatch, allowed: bool

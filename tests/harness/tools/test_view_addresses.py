@@ -15,11 +15,11 @@ import pytest
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import ToolSession, Toolset
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.steps import parse_steps, to_yaml
-from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.steps import parse_steps, to_yaml
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
@@ -105,6 +105,7 @@ def unknown(sealed: Sealed) -> list[str]:
     return [f"{sealed.base}/#view=0123456789abcdef", f"{sealed.base}/elsewhere#view={id_}"]
 
 
+@pytest.mark.slow
 def test_fetch_reads_a_view(sealed: Sealed) -> None:
     south = sealed.call("fetch", url=sealed.south)
     assert "Tide Mill" in south.text
@@ -116,6 +117,7 @@ def test_fetch_reads_a_view(sealed: Sealed) -> None:
     assert not sealed.call("fetch", url=f"{sealed.base}/#view=list").is_error  # a fragment of the page's own
 
 
+@pytest.mark.slow
 def test_the_browser_goes_to_a_view(sealed: Sealed) -> None:
     south = sealed.call("browser_navigate", url=sealed.south)
     assert "Salt Mill" in south.text
@@ -136,6 +138,7 @@ def test_the_browser_goes_to_a_view(sealed: Sealed) -> None:
     assert "Abbey Mill" in sealed.call("browser_navigate", url=sealed.plain).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "word"), [("Salt Mill", "Salt Mill"), ("Abbey Mill", "Abbey Mill")])
 def test_what_search_names_can_be_fetched_and_visited(sealed: Sealed, query: str, word: str) -> None:
     found = json.loads(sealed.call("google_search", q=query, gl="us", hl="en").text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.views import Fetcher
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -22,6 +24,7 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 200, said, PAGE if path == "/" else b"<p>There is no such style.</p>"
 
 
+@pytest.mark.slow
 def test_a_style_that_the_browser_refuses_is_not_called_unasked(tmp_path: Path) -> None:
     profile = complete(Profile())
     with (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.views import Fetcher
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -31,6 +33,7 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 200, {"Content-Type": kind}, data
 
 
+@pytest.mark.slow
 def test_what_a_shared_worker_asks_for_is_not_called_unasked(tmp_path: Path) -> None:
     profile, authority = complete(Profile()), Authority.load_or_create(tmp_path / "state")
     with (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import check, is_unread
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot
@@ -40,6 +40,7 @@ def test_what_no_page_reads(method: str, headers: Headers, unread: bool) -> None
     assert is_unread(Request(method, "http://a.test/x", headers)) is unread
 
 
+@pytest.mark.slow
 def test_a_check_tells_them_apart(tmp_path: Path) -> None:
     url = "http://example.test/"
     told = [

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import FILE, Choices
-from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
@@ -70,6 +70,7 @@ def explore(folder: Path, base: str, path: str, limits: Limits, choices: Choices
         return Explorer(recorder, writer, profile, limits=limits, choices=choices).explore(f"{base}{path}")
 
 
+@pytest.mark.slow
 def test_all_states_are_found_and_come_back(tmp_path: Path) -> None:
     clicked.clear()
     with serve(with_dangers()) as base:
@@ -89,6 +90,7 @@ def test_all_states_are_found_and_come_back(tmp_path: Path) -> None:
     assert not list((tmp_path / "snap").glob("*explore.json"))
 
 
+@pytest.mark.slow
 def test_harm_is_never_done_and_robots_are_obeyed(tmp_path: Path) -> None:
     clicked.clear()
     with serve(with_dangers()) as base:
@@ -109,6 +111,7 @@ def test_harm_is_never_done_and_robots_are_obeyed(tmp_path: Path) -> None:
     assert refused.ended == "robots.txt forbids it"
 
 
+@pytest.mark.slow
 def test_a_link_that_proves_to_lead_to_a_pdf_gives_no_view(tmp_path: Path) -> None:
     """The browser's own viewer was stored as one."""
 
@@ -136,6 +139,7 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ctrl_c")
 def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with serve(with_dangers()) as base:
@@ -162,8 +166,8 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 _CHILD = """
 import sys
 from pathlib import Path
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
@@ -180,6 +184,7 @@ print("ended", len(graph.views), graph.ended)
 """
 
 
+@pytest.mark.slow
 def test_killed_midway_it_goes_on_and_walks_no_known_way_again(tmp_path: Path) -> None:
     clicked.clear()
     with serve(with_dangers()) as base:
@@ -205,6 +210,7 @@ def test_killed_midway_it_goes_on_and_walks_no_known_way_again(tmp_path: Path) -
     assert not verify(tmp_path / "snap")
 
 
+@pytest.mark.slow
 def test_addresses_that_are_spelt_alike_are_told_apart(tmp_path: Path) -> None:
     """What is known of one page is no start for another."""
     profile = complete(Profile())
@@ -222,6 +228,7 @@ def test_addresses_that_are_spelt_alike_are_told_apart(tmp_path: Path) -> None:
     assert len(list((tmp_path / "snap").glob("*explore.json"))) == 1
 
 
+@pytest.mark.slow
 def test_what_is_kept_while_it_goes_on_holds_no_secret(tmp_path: Path) -> None:
     secret = "tok-5f2b8a1c9d7e4f60"
 
@@ -252,6 +259,7 @@ def test_what_is_kept_while_it_goes_on_holds_no_secret(tmp_path: Path) -> None:
     assert not [text for text in kept if secret in text]
 
 
+@pytest.mark.slow
 def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path) -> None:
     """Choosing any group frees a check box, which is one look; what each group is for comes with the button."""
 
@@ -273,10 +281,11 @@ def test_a_field_that_changes_the_page_is_sent_with_its_form_too(tmp_path: Path)
     assert {node.depth for node in graph.views} == {0, 1}
 
 
+@pytest.mark.slow
 def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.pages.acting.ACTION_MS", 2000)
+    monkeypatch.setattr("stillweb.proxy.browser.driver.ACTION_MS", 2000)
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         cover = "<div style='position:absolute;inset:0;height:90px'></div>"
@@ -289,6 +298,7 @@ def test_what_can_not_be_clicked_is_told_and_the_rest_is_tried(
     assert [why for way, why in graph.failed if "Covered" in way and "can't be used" in why]
 
 
+@pytest.mark.slow
 def test_links_that_fold_or_show_something_are_no_places(tmp_path: Path) -> None:
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         shown = """<title>Folds</title><a href="#there">To the end</a> <a href="#top">Up</a> <a href="#gone">Columns</a>
@@ -307,6 +317,7 @@ def test_links_that_fold_or_show_something_are_no_places(tmp_path: Path) -> None
     assert len(graph.views) == 4
 
 
+@pytest.mark.slow
 def test_under_a_dialog_only_the_dialog_is_operated(tmp_path: Path) -> None:
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         shown = """<title>Errors</title><button onclick="d.hidden = false">Details</button> <button onclick="p.hidden = false">More</button>
@@ -322,6 +333,7 @@ def test_under_a_dialog_only_the_dialog_is_operated(tmp_path: Path) -> None:
     assert sorted(ways) == ["Details", "Details > Close", "More", "More > Details", "More > More"]
 
 
+@pytest.mark.slow
 def test_bars_and_drawn_boxes_that_are_fixed_below_a_dialog_are_not_waited_for(tmp_path: Path) -> None:
     """A bar that stays in its place, and radio buttons drawn by their labels: fixed, as a dialog is, but below it."""
 
@@ -343,6 +355,7 @@ def test_bars_and_drawn_boxes_that_are_fixed_below_a_dialog_are_not_waited_for(t
     assert sorted(under) == ["Help", "Many"]  # in the dialog, and what lies over it
 
 
+@pytest.mark.slow
 def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Path) -> None:
     """Switches of a theme for narrow screens: a check box that nobody sees, with labels that nobody can click."""
 
@@ -360,6 +373,7 @@ def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Pa
     assert [json.loads(way) for way in graph.done] == [[{"check": {"label": "More"}}]]
 
 
+@pytest.mark.slow
 def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: Path) -> None:
     """What a box shows lies behind its state, and the box itself can't be clicked."""
 
@@ -383,10 +397,11 @@ def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: P
             assert check(snapshot, gateway).passed(text=1.0)
 
 
+@pytest.mark.slow
 def test_a_click_that_is_slow_to_lead_anywhere_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.proxy.pages.acting.ACTION_MS", 3000)
+    monkeypatch.setattr("stillweb.proxy.browser.driver.ACTION_MS", 3000)
     asked: list[str] = []
     waited = threading.Event()
 

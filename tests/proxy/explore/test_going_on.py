@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph
-from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
@@ -65,6 +65,7 @@ def ways(graph: Graph) -> list[list[str]]:
     return sorted([str(step["click"].get("name")) for step in node.steps] for node in graph.views)
 
 
+@pytest.mark.slow
 def test_controls_that_a_stream_brought_are_read_again(tmp_path: Path) -> None:
     over = threading.Event()
     with Origin(lambda asked: streaming(asked, over)) as origin:
@@ -82,6 +83,7 @@ def nested(asked: Asked) -> Answer:
     return Answer(headers=[("Content-Type", "text/html")], body=NESTED.encode())
 
 
+@pytest.mark.slow
 def test_no_view_is_forgotten_that_was_found_last(tmp_path: Path) -> None:
     with Origin(nested) as origin:
         graph = stopped_and_gone_on(tmp_path, f"http://127.0.0.1:{origin.port}/", 2, 2)

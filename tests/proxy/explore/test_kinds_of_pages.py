@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
+from stillweb.proxy.browser.steps import Flow, canonical
 from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
-from stillweb.proxy.pages.browser import complete
-from stillweb.proxy.pages.steps import Flow, canonical
-from stillweb.proxy.pages.views import Fetcher, FetchResult
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import Step, View
@@ -72,11 +72,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         return Recorded(base, path, dict(zip(STEPS, results, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", STEPS)
 def test_all_steps_can_be_done(site: Recorded, page: str) -> None:
     assert site.results[page].ok, site.results[page].error
 
 
+@pytest.mark.slow
 def test_frames_are_operated_and_read(site: Recorded) -> None:
     text = site.text("/frames")
     assert text.count("2020") >= 4  # the chosen options and the cells
@@ -129,6 +131,7 @@ def test_downloads_are_captures_and_documents(site: Recorded) -> None:
         assert "/files/mills.xlsx?" in kept
 
 
+@pytest.mark.slow
 def test_every_view_is_reached_again(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         report = check(snapshot, gateway)
@@ -137,6 +140,7 @@ def test_every_view_is_reached_again(site: Recorded) -> None:
         assert len(report.views) >= 18
 
 
+@pytest.mark.slow
 def test_exploring_finds_what_is_in_frames_and_shadow_roots(tmp_path: Path) -> None:
     profile = complete(Profile())
     with (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stillweb.proxy.explore.explorer import held_by
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
@@ -15,6 +17,7 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 200, {"Content-Type": "text/html", "Set-Cookie": f"kind={kind}; Max-Age=3600"}, page.encode()
 
 
+@pytest.mark.slow
 def test_a_cookie_that_lasts_is_the_same_at_each_visit(browser: Browsing) -> None:
     async def visit(url: str) -> str:
         driver = await browser.driver()

@@ -112,6 +112,7 @@ def test_words_are_those_of_the_page() -> None:
     assert words_of("A mill, the Mills and the rivers; Rivers 2019 again", 2) == ["mills", "rivers"]
 
 
+@pytest.mark.slow
 def test_odd_elements_keep_nothing_from_being_found(browser: Browsing) -> None:
     """Values that are no text, fields that are called as what a form has, elements that are called as kinds of fields."""
     page = b"""<!DOCTYPE html><time>12:00</time><search>Here</search><li role=option tabindex=0 value=3></li><my-part role=button></my-part>

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph
 from stillweb.proxy.explore.moves import Choices
-from stillweb.proxy.pages.browser import complete
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
@@ -151,6 +151,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_state_comes_back_by_its_address(tmp_path: Path) -> None:
     site = Browsable()
@@ -164,6 +165,7 @@ def test_every_state_comes_back_by_its_address(tmp_path: Path) -> None:
     assert not [one for one in site.asked if "logout" in one or one == "POST /cart"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_states_in_cookies_postbacks_and_questions_by_script(tmp_path: Path) -> None:
     site = Browsable()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record import recorder as recorder_module
 from stillweb.proxy.record.recorder import Recorder, new_loop
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.net.addresses import named_by_host
 from stillweb.proxy.record.flows import FailureLog, HostPlaces
-from stillweb.proxy.serving.gateway import Gateway
-from stillweb.proxy.wire.addresses import named_by_host
+from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

@@ -20,6 +20,7 @@ from tests.support.waiting import HANG, until
 ASK = b"GET http://plain.example%b HTTP/1.1\r\nHost: plain.example\r\n\r\n"
 
 
+@pytest.mark.slow
 def test_it_gets_all_its_answers_and_then_the_end(lab: Lab, tmp_path: Path) -> None:
     gate.open.clear()
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder:

@@ -54,6 +54,7 @@ def place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[tuple[str, Origi
         yield f"{request.param}://camera.example", origin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/gif", "/gif/flood", "/multipart"])
 def test_a_picture_without_end_reaches_the_client_and_is_kept_as_far_as_that_read_it(
     lab: Lab, tmp_path: Path, place: tuple[str, Origin], path: str, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +76,7 @@ def test_a_picture_without_end_reaches_the_client_and_is_kept_as_far_as_that_rea
     assert only.warc["WARC-Truncated"] == "disconnect"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/moved/late", "/moved/never"])
 def test_a_redirect_that_its_client_follows_before_its_end_is_kept(
     lab: Lab, tmp_path: Path, place: tuple[str, Origin], path: str

@@ -19,11 +19,11 @@ import pytest
 from hyperframe.frame import GoAwayFrame
 from mitmproxy.proxy.layers.http._http_h2 import SendH2Data
 
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.mitmproxy_compat import http2
 from stillweb.proxy.record.mitmproxy_compat.http1 import Unreadable
 from stillweb.proxy.record.mitmproxy_compat.http2 import UnreadBody, readable_fields, readable_trailers
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.frames import STATUS, Origin, Stream, ask, speaking
@@ -303,7 +303,7 @@ PROGRAM = """
 import hashlib, resource, socket, ssl, sys
 from pathlib import Path
 import h2.connection, h2.config, h2.events
-from stillweb.proxy.wire.certificates import Authority
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 
@@ -351,6 +351,7 @@ with Writer.open(path) as writer, Recorder(writer, authority=Authority.load_or_c
 """
 
 
+@pytest.mark.slow
 def test_a_long_body_that_is_not_read_is_not_held_in_memory(lab: Lab, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     given = [

@@ -415,6 +415,7 @@ def outcome(run: Callable[[Off], object], off: Off) -> object:
         return repr(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("patch", "run", "wanted"), CASES, ids=[run.__name__.strip("_") for _, run, _ in CASES]
 )
@@ -590,6 +591,7 @@ def test_a_recorder_refuses_a_function_that_it_does_not_know(
     assert f"{told} is not a function that the recorder knows. Install {library} 1" in message
 
 
+@pytest.mark.slow
 def test_the_source_of_a_file_has_the_same_hash_as_that_of_a_loaded_function(tmp_path: Path) -> None:
     """Versions that can't be installed here are known by their wheels."""
     path = tmp_path / "mitmproxy-0-py3-none-any.whl"

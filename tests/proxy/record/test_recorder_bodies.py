@@ -279,12 +279,13 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
     assert sent.startswith(b"\0stillweb-secret-")
 
 
+@pytest.mark.slow
 def test_a_body_of_200_megabytes_in_flat_memory(lab: Lab, tmp_path: Path) -> None:
     """In a process of its own, whose peak memory may not grow with the body."""
     program = (
         "import resource, subprocess, sys\n"
         "from pathlib import Path\n"
-        "from stillweb.proxy.wire.certificates import Authority\n"
+        "from stillweb.proxy.net.certificates import Authority\n"
         "from stillweb.proxy.record.recorder import Recorder\n"
         "from stillweb.snapshots.writer import Writer\n"
         "path, state, ca, port = sys.argv[1:]\n"

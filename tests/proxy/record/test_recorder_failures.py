@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stillweb.proxy.wire.addresses import public
+from stillweb.proxy.net.addresses import public
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import Redactor
@@ -90,6 +90,7 @@ def test_a_client_that_was_told_to_go_on_is_told_of_a_failure_too(lab: Lab, tmp_
         assert sock.recv(65536).startswith(b"HTTP/1.1 502 ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "whose"), [(100_000, "https://demo.example/"), (300_000, "client")])
 def test_a_long_head_over_http2_is_taken_or_its_refusal_told(
     lab: Lab, tmp_path: Path, length: int, whose: str
@@ -364,12 +365,13 @@ def test_something_that_is_not_http_is_listed(lab: Lab, tmp_path: Path) -> None:
         assert recorder.failures == [("tcp://mail.example:25/", "not HTTP: passed on, not recorded")]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_and_keeps_what_was_delivered(lab: Lab, tmp_path: Path) -> None:
     """The terminal interrupts command and recorder at once; everything that the command got is there."""
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from stillweb.proxy.wire.certificates import Authority\n"
+        "from stillweb.proxy.net.certificates import Authority\n"
         "from stillweb.proxy.record.recorder import Recorder, record_command\n"
         "from stillweb.snapshots.writer import Writer\n"
         "path, state, port, command = sys.argv[1:]\n"

@@ -17,8 +17,8 @@ import h2.events
 import httpx
 import pytest
 
+from stillweb.proxy.net.certificates import Authority
 from stillweb.proxy.record.recorder import Recorder
-from stillweb.proxy.wire.certificates import Authority
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.connections import served

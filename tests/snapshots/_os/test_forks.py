@@ -74,6 +74,7 @@ def test_a_process_with_threads_is_not_forked(way: str) -> None:
         thread.join()
 
 
+@pytest.mark.slow
 def test_all_of_it_by_forks_in_a_process_without_threads() -> None:
     """`make test` runs in workers of xdist, which have threads: there the tests above are skipped for forks."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-k", "not without_threads", __file__]

@@ -112,6 +112,7 @@ for number in (2, 0, 1, 4, 0, 3, 1, 0):
 """
 
 
+@pytest.mark.slow
 def test_confidence_is_the_same_under_every_hash_seed() -> None:
     found = {
         subprocess.run(

@@ -172,6 +172,7 @@ def negotiated(site: list[str], field: str) -> str:
     return (kin or site)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(st.sampled_from(_TAGS), min_size=1, max_size=4, unique=True),

@@ -25,6 +25,7 @@ def _hard(count: int, seed: int = 1) -> tuple[int, int, list[str]]:
     return found, asked, wrong
 
 
+@pytest.mark.slow
 def test_the_hard_set_has_no_wrong_answer(capsys: pytest.CaptureFixture[str]) -> None:
     found, asked, wrong = _hard(5000)
     with capsys.disabled():

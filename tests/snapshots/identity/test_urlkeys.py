@@ -3,6 +3,7 @@
 import time
 
 import ada_url
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from surt import surt as reference
@@ -46,6 +47,7 @@ queries = st.none() | st.lists(st.text("aB09._~-=%é#", max_size=6) | st.sampled
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(st.sampled_from(["http", "https"]), st.sampled_from(HOSTS), paths, queries)
 def test_keys_are_those_of_the_surt_package(scheme: str, host: str, path: str, query: str | None) -> None:

@@ -35,6 +35,7 @@ def lines(parts: list[Part], path: Path) -> list[bytes]:
     return assemble([parts], Archives({"x": FilePlace(path)})).lines
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
         for number in range(60):

@@ -338,6 +338,7 @@ pairs = st.tuples(
 edits = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(sorted(changes))), max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(pairs, min_size=1, max_size=8),

@@ -82,6 +82,7 @@ def walk(over: Matcher, asked: list[tuple[Request, str, str]]) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @given(
     recordings,
     alterations,

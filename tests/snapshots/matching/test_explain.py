@@ -274,6 +274,7 @@ def spent(lookup: Lookup) -> float:
     return time.thread_time() - begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [form, one_name, members, items, nested, fields, query, text])
 @pytest.mark.parametrize("names", [200, 5000])
 def test_no_explanation_takes_long(made: Callable[[int, str], Request], names: int) -> None:
@@ -292,6 +293,7 @@ def test_no_explanation_takes_long_where_many_captures_come_near(
     assert len(lookup.nearest) == 3
 
 
+@pytest.mark.slow
 def test_what_has_too_many_names_is_told_of_by_its_size() -> None:
     asked = form(5000, "z")
     assert miss([form(5000, "r")], asked).nearest[0].differs == [

@@ -1,4 +1,4 @@
-"""What was said over a web socket counts for what is asked for by HTTP, and the reverse is told in tests/proxy/serving/test_talks.py."""
+"""Messages of a web socket decide answers over HTTP; tests/proxy/replay/test_talks.py has the reverse."""
 
 from __future__ import annotations
 

@@ -75,6 +75,7 @@ def by_recording(part: Path, out: Path) -> None:
             copy_capture(source, capture, writer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("add", [by_import, by_recording])
 @pytest.mark.parametrize("seed", [3, 6])
 def test_the_index_is_as_if_made_anew(tmp_path: Path, seed: int, add: Callable[[Path, Path], None]) -> None:

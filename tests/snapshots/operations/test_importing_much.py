@@ -121,6 +121,7 @@ with open("/proc/self/status") as status:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_memory_does_not_grow_with_captures(tmp_path: Path) -> None:
     peaks: list[int] = []

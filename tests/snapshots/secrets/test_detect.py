@@ -107,6 +107,9 @@ def test_a_password_is_found_in_every_syntax(body: str, media: str) -> None:
     [
         ("http://a.test/x?key={}", True),
         ("http://a.test/x?appid={}", True),
+        ("http://a.test/callback?state=1&code={}", True),
+        ("http://a.test/x?code=import%20{}", False),  # a program
+        ("http://a.test/x?country_code={}", False),
         ("http://a.test/x?next=%2Fin%3Ftoken%3D{}", True),
         ("http://a.test/bot1234567890:AA{}abcdefghijk/getMe", True),
         ("https://hooks.slack.com/services/T01ABCDEF/B01ABCDEF/{}", True),
@@ -163,11 +166,59 @@ def test_a_password_is_found_in_a_message_with_lengths(name: str, word: str) -> 
     assert stored.endswith(after)
 
 
+BOT = "NDg2" + DRAWN[:20] + ".Gh1jK2." + DRAWN + DRAWN
+OKTA = "00" + (DRAWN + DRAWN)[:40]
+BASE = "pat" + DRAWN[:14] + "." + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("the bot's is {}.", BOT),
+        ('{{"value": "{}"}}', OKTA),
+        ("Authorization: SSWS {}", OKTA),
+        ("<code>{}</code>", BASE),
+        ("machine a.test login me password {}\n", WORD),
+        ("machine a.test\n  login me\n  password {}\n", WORD),
+        ("default login me password {}", WORD),
+        ("curl -sS -u me:{} https://a.test/", WORD),
+        ("curl https://a.test/ \\\n  --user 'me:{}'", WORD),
+        ('["curl", "-u", "me:{}"]', WORD),
+    ],
+)
+def test_a_bare_secret_is_found_by_its_format(text: str, secret: str) -> None:
+    body = text.format(secret).encode()
+    for stored in (given(body, "text/plain"), sent(body, "text/plain")):
+        assert secret.encode() not in stored
+        assert PREFIX.encode() in stored
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "machine learning with a password manager",
+        "machine HOST login USER password PASSWORD",
+        "curl -u user:password https://a.test/",
+        "docker run -u 1000:1000 image",
+        "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        'id="00123456789012345678901234567890123456789012"',
+        "a.path.of.patterns",
+    ],
+)
+def test_a_text_about_secrets_stays_as_it_is(text: str) -> None:
+    assert given(text.encode(), "text/plain") == text.encode()
+
+
+def test_a_header_named_for_an_api_holds_its_key() -> None:
+    assert detect.secret_header("X-JFrog-Art-Api", DRAWN)
+    assert not detect.secret_header("X-Api", "v3")
+
+
 def test_every_format_has_its_literal_and_no_word_in_it() -> None:
     """A format whose literal a match need not hold would never be found."""
     told = json.loads(Path(detect.__file__).with_name("formats.json").read_text())
     assert "MIT" in told["gitleaks"]["licence"]
-    formats = told["gitleaks"]["formats"] + told["providers"]["formats"]
+    formats = told["gitleaks"]["formats"] + told["providers"]["formats"] + told["tools"]["formats"]
     assert len(formats) > 130
     for name, literals, pattern, before in formats:
         assert name

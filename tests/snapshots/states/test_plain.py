@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ PAGE = ((), 200, "text/html", b"one", "s", False)
 IMAGE = ("GET", "i.png", (), 200, "image/png", b"one", "s", False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(exchanges(), min_size=1, max_size=12))
 @example([IMAGE, (*IMAGE[:5], b"two", "s", True), (*IMAGE[:5], b"one", "t", False)])

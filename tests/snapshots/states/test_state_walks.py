@@ -9,6 +9,7 @@ import pytest
 from tests.support.walks import random_walk, record, replay
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # minutes of work where other tests take the cores
 def test_random_walks_replay_right_or_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Recorded by 8 sessions at once; replayed by 8 as recorded, and on walks that nobody recorded."""

@@ -149,6 +149,7 @@ def die_one(sent: freezing.Sent) -> FrozenText | None:
     return FrozenText(sent[0], "fine")
 
 
+@pytest.mark.slow
 def test_a_page_that_kills_the_extractor_costs_only_its_own_text_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +195,7 @@ print(report.texts, report.missing)
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     """Neither the script nor what lies beside it gets into the workers."""
     fill(tmp_path / "s", freezing.IN_PROCESS + 6)

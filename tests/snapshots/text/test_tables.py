@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.text import html_text
 from stillweb.snapshots.text.tables import Table, tables_of
 
 
@@ -77,3 +80,9 @@ def test_csv_is_read_back(cells: list[list[str]]) -> None:
     table = Table("", tuple(tuple(row) for row in cells))
     read = list(csv.reader(io.StringIO(table.csv(), newline="")))
     assert read == cells
+
+
+def test_a_page_of_too_many_tags_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_text, "MOST_TAGS", 10)
+    with pytest.raises(TooLarge, match=r"a page with more than 10 tags \(11\)"):
+        tables_of("<table>" + "<td>x" * 10)

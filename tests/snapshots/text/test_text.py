@@ -308,6 +308,7 @@ def test_records_of_other_tools_are_read_whole() -> None:
     assert (found.markdown, found.pages, found.media) == ("text", None, "text/plain")
 
 
+@pytest.mark.slow
 def test_very_large_pages_are_taken_as_plain_text() -> None:
     big = "<html><body>" + "<p>word</p>" * 600_000 + "<p>the end</p></body></html>"
     found = extract_html("https://a.test/", big)
@@ -344,6 +345,7 @@ def test_spans() -> None:
 WORDS = "<p>" + "The quick brown fox jumps over the lazy dog and then rests a while. " * 20 + "</p>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "why"),
     [
@@ -379,6 +381,7 @@ def test_a_page_of_too_many_tags_is_not_parsed() -> None:
     assert found.warnings[0].startswith("too many tags to be parsed (")
 
 
+@pytest.mark.slow
 def test_of_a_page_that_unpacks_to_much_the_first_is_read() -> None:
     body = gzip.compress((WORDS + "<p>y").encode() + b" " * (3 * READ) + b"<p>last")
     found = extract(

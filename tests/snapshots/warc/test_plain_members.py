@@ -56,6 +56,7 @@ def test_records_and_damage_are_found_as_by_reading_on(
     assert found(shown) == found(shown, swiftly=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 6])
 def test_no_damage_passes(level: int) -> None:
     data = record(NOISE[:900])
@@ -109,6 +110,7 @@ def test_members_of_several_programs_are_found_one_after_the_other() -> None:
     assert [item.length for item in told if isinstance(item, scan.Scanned)] == list(map(len, all_of_them))
 
 
+@pytest.mark.slow
 def test_a_large_member_takes_no_more_memory_than_it_is_worth() -> None:
     large = gzip.compress(record(bytes(64 * members.MAX_WHOLE)), mtime=0)
     tracemalloc.start()

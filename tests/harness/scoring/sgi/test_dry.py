@@ -60,6 +60,7 @@ def dry(
     return score(task, answer, Context(judge=judge, mode=mode, env={"SGI_CONDA_ENV": environment, **env}))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_a_right_function_passes_all_five(environment: str) -> None:
     got = dry(RIGHT, environment, OUTPUTS)
@@ -77,6 +78,7 @@ def test_a_right_function_passes_all_five(environment: str) -> None:
     assert told["aside"]["metrics"].keys() == {"aet"}
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_unequal_output_is_judged_and_a_failing_program_is_not(environment: str) -> None:
     judge = Answers(
@@ -110,6 +112,7 @@ def test_faithful_joins_the_line_that_follows_a_function_as_the_official_scorer_
         replace_function(program % "if f:\n    ", code, "f", faithful=True)
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_a_function_with_code_right_behind_it_is_put_in_by_fixed_alone(environment: str) -> None:
     judge = Answers('{"judgment": "incorrect"}')
@@ -123,6 +126,7 @@ def test_a_function_with_code_right_behind_it_is_put_in_by_fixed_alone(environme
     assert "joins no line" in found["fixed"].detail["differs"][0]["why"]
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_a_timeout_counts_as_the_limit(environment: str) -> None:
     slow = "<answer>def area(a, b):\n    import time\n    time.sleep(60)</answer>"
@@ -131,6 +135,7 @@ def test_a_timeout_counts_as_the_limit(environment: str) -> None:
     assert got.detail["tests"][0]["timed_out"]
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_what_a_program_said_before_it_hung_is_no_right_output(environment: str) -> None:
     hangs = (
@@ -147,6 +152,7 @@ def test_what_a_program_said_before_it_hung_is_no_right_output(environment: str)
     assert got.metrics["passall1"] == 0
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
     fenced = "Here:\n```python\ndef area(a, b):\n    return a * b\n```"
@@ -155,6 +161,7 @@ def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
     assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall5"] == 0
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_seconds_that_differ_between_the_modes_are_in_no_hash(environment: str) -> None:
     fenced = "```python\ndef area(a, b):\n    return a * b\n```"
@@ -167,12 +174,14 @@ def test_seconds_that_differ_between_the_modes_are_in_no_hash(environment: str) 
     assert [entry["metric"] for entry in scores[0]["aside"]["measured"]["differs"]] == ["aet"]
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_the_parser_gives_the_code_that_the_answer_hides(environment: str) -> None:
     judge = Answers(lambda p, model: "def area(a, b):\n    return a * b" if model == "gpt-4.1-mini" else "{}")
     assert dry("multiply a and b", environment, OUTPUTS, judge).metrics["passall5"] == 1
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_a_fence_that_the_parser_puts_around_its_code_is_seen_through_in_fixed_mode_only(
     environment: str,
@@ -186,6 +195,7 @@ def test_a_fence_that_the_parser_puts_around_its_code_is_seen_through_in_fixed_m
     assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall5"] == 0
 
 
+@pytest.mark.slow
 @needs_isolation
 def test_tracebacks_do_not_name_a_folder_that_changes(environment: str) -> None:
     broken = "<answer>def area(a, b):\n    return 1 / 0</answer>"

@@ -1,0 +1,62 @@
+"""Agent that is a function: `agent(attempt)`, plain or async, returns the answer as text, or None.
+
+An async function may call the attempt's tools (`await attempt.call(…)`) and models (`await attempt.ask(…)`). A plain
+function runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from stillweb.harness.agents.attempt import Attempt
+
+
+def is_agent_function(found: Any) -> bool:
+    """Return True for a function whose only parameter without a default is called `attempt`."""
+    if isinstance(found, type) or not (inspect.isfunction(found) or inspect.ismethod(found)):
+        return False
+    needed = [
+        one.name
+        for one in inspect.signature(found).parameters.values()
+        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    return needed == ["attempt"]
+
+
+def import_name(function: Callable[..., Any]) -> str | None:
+    """Return `module:function` if another process can import the function by it, else None."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or not name.isidentifier() or not is_agent_function(function):
+        return None
+    known = sys.modules.get(module)
+    if getattr(known, name, None) is not function or not getattr(known, "__file__", None):
+        return None
+    return f"{module}:{name}"
+
+
+class FunctionAgent:
+    """Agent that calls a function once per attempt, in this process."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", None) or type(function).__name__
+
+    def identity(self) -> dict[str, Any]:
+        """Return the function's name and the SHA-256 (hex) of the file that defines it."""
+        module = sys.modules.get(getattr(self.function, "__module__", None) or "")
+        file = Path(getattr(module, "__file__", None) or "")
+        files = {file.name: sha256(file.read_bytes()).hexdigest()} if file.is_file() else {}
+        return {"kind": "function", "name": self.name, "runs": "in process", "files": files}
+
+    async def run(self, attempt: Attempt) -> Any:
+        """Return what the function returns."""
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(attempt)
+        answer = await asyncio.to_thread(self.function, attempt)
+        return await answer if inspect.isawaitable(answer) else answer

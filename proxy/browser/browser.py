@@ -1,0 +1,410 @@
+"""One Chromium for all sessions: found, launched without traffic of its own, with a context for each.
+
+Every context goes through a proxy of ours and looks as the snapshot's profile says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.net.addresses import with_session
+from stillweb.proxy.net.open_files import allow_many_open_files
+from stillweb.snapshots.errors import MissingCapability, StillwebError
+from stillweb.snapshots.profile import Profile
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
+
+START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
+OPEN_FILES = 192  # 128 suffice to open a page; with 110 Chromium starts, and then hangs or dies
+# the headless shell comes last: it is not a whole browser, but renders and reads the same
+NAMES = (
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
+    "chromium-headless-shell", "chrome-headless-shell",
+)  # fmt: skip
+ADVICE = (
+    "no Chromium found: run 'playwright install chromium' or 'apt-get install chromium', "
+    "or set STILLWEB_BROWSER to its path"
+)
+# Switched off for quiet and reproducibility. Chromium heeds only the last such switch, so Playwright's own
+# are repeated here.
+FEATURES_OFF = (
+    "AutofillServerCommunication",  # asks Google about every form
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "IsolateSandboxedIframes",  # a process of its own may start before it is frozen
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "SpareRendererForSitePerProcess",  # a process for each context that is hardly ever used
+    "ThirdPartyStoragePartitioning",
+    "WebUIOmniboxAimPopup",  # the address bar's own pages, in a process for each context
+    "WebUIOmniboxFullPopup",
+    "WebUIOmniboxPopup",
+    "WebRtcHideLocalIpsWithMdns",  # multicasts a random name for each address; the policy below exposes none
+)
+# Only requests of pages, and rendering that doesn't depend on the machine's graphics.
+ARGUMENTS = (
+    f"--disable-features={','.join(FEATURES_OFF)}",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-domain-reliability",
+    "--disable-client-side-phishing-detection",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--no-first-run",
+    "--no-pings",
+    "--metrics-recording-only",
+    "--dns-prefetch-disable",
+    # Keep WebRTC from sending UDP past the proxy. Chromium renamed the switch, and heeds one of the two
+    # names.
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    "--disable-gpu",
+    "--disable-smooth-scrolling",
+    "--blink-settings=imageAnimationPolicy=2",  # animated images stand still
+    "--disable-lcd-text",
+    "--disable-checker-imaging",
+    "--disable-partial-raster",
+    "--disable-skia-runtime-opts",
+    "--font-render-hinting=none",
+    "--force-color-profile=srgb",
+)
+
+
+def _downloads() -> list[Path]:
+    """Return the folders in which Playwright keeps the browsers that it downloads."""
+    named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    if named and named != "0":
+        return [Path(named)]
+    home = Path.home()
+    return [home / ".cache/ms-playwright", home / "Library/Caches/ms-playwright"]
+
+
+def find_browser() -> Path:
+    """Return the Chromium to use: $STILLWEB_BROWSER, one on PATH, or Playwright's newest download.
+
+    Raises MissingCapability with the command to run.
+    """
+    named = os.environ.get("STILLWEB_BROWSER")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise MissingCapability(f"STILLWEB_BROWSER: {named} is no program that can be run")
+        return Path(found)
+    for name in NAMES:
+        if (found := shutil.which(name)) is not None:
+            return Path(found)
+    for folder in _downloads():
+        builds = sorted(folder.glob("chromium*-*"), key=_build, reverse=True)
+        for build in builds:
+            for pattern in (
+                "chrome-*/chrome",
+                "chrome-*/headless_shell",
+                "chrome-mac*/*.app/Contents/MacOS/*",
+            ):
+                for program in sorted(build.glob(pattern)):
+                    if os.access(program, os.X_OK):
+                        return program
+    raise MissingCapability(ADVICE)
+
+
+def _build(folder: Path) -> tuple[int, bool]:
+    digits = re.search(r"-(\d+)$", folder.name)
+    return (int(digits.group(1)) if digits else 0, "headless" not in folder.name)
+
+
+def build_of(executable: Path) -> str:
+    """Return a browser's build without starting it, in the form of `BrowserHost.build`; "" if unknown."""
+    try:
+        said = subprocess.run(
+            [executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    version = re.search(r"\d+\.\d+\.\d+\.\d+", said.stdout)
+    return f"Chromium {version.group()}" if version else ""
+
+
+def complete(profile: Profile, build: str | None = None) -> Profile:
+    """Return the profile with the browser's build and a plain user agent filled in.
+
+    `build` None asks the browser that `find_browser` finds. Call this before `Writer.open`.
+    """
+    if profile.user_agent and profile.browser:
+        return profile
+    build = profile.browser or build or build_of(find_browser())
+    major = build.removeprefix("Chromium ").partition(".")[0] or "140"
+    agent = f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{major}.0.0.0 Safari/537.36"
+    return replace(profile, user_agent=profile.user_agent or agent, browser=profile.browser or build)
+
+
+def spki_hash(certificate: bytes) -> str:
+    """Return the base64 SHA-256 of a PEM certificate's public key, for Chromium's SPKI list.
+
+    See RFC 7469, 2.4.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = x509.load_pem_x509_certificate(certificate).public_key()
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(der).digest()).decode()
+
+
+def proxy_settings(proxy_url: str) -> ProxySettings:
+    """Return Playwright's form of `http://session:x@host:port`; loopback goes through the proxy too."""
+    parts = urlsplit(proxy_url)
+    settings: ProxySettings = {"server": f"http://{parts.netloc.rpartition('@')[2]}", "bypass": "<-loopback>"}
+    if parts.username:
+        settings |= {"username": unquote(parts.username), "password": unquote(parts.password or "x")}
+    return settings
+
+
+class BrowserHost:
+    """A Chromium shared by many sessions.
+
+    `ca` is a PEM file of a CA that may sign any host's certificate. If it is given at launch, pages are as
+    trusted as on the live web (service workers, caching); a context with another CA accepts any certificate
+    instead. An async context manager, for one event loop.
+    """
+
+    def __init__(
+        self, *, ca: Path | None = None, headless: bool = True, executable: Path | None = None
+    ) -> None:
+        self._ca = ca
+        self._headless = headless
+        self._executable = executable
+        self._playwright: Playwright | None = None
+        self._launching: asyncio.Future[Browser] | None = None
+        self._browser: Browser | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> BrowserHost:
+        """Launch the browser unless it is running. Raises MissingCapability if it can't be started."""
+        async with self._starting:
+            if self._browser is None or not self._browser.is_connected():
+                await self._launch()
+        return self
+
+    async def _launch(self) -> None:
+        from playwright.async_api import Error, async_playwright
+
+        executable = self._executable or find_browser()
+        allow_many_open_files(OPEN_FILES)
+        arguments = list(ARGUMENTS)
+        if sys.platform.startswith("linux") and os.geteuid() == 0:
+            arguments.append("--no-sandbox")
+        if self._ca is not None:
+            arguments.append(f"--ignore-certificate-errors-spki-list={spki_hash(self._ca.read_bytes())}")
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        try:
+            self._launching = asyncio.ensure_future(
+                self._playwright.chromium.launch(
+                    executable_path=executable,
+                    headless=self._headless,
+                    timeout=START_SECONDS * 1000,
+                    args=arguments,
+                    handle_sigint=False,  # Ctrl-C is ours: recordings are closed in order
+                    handle_sigterm=False,
+                    handle_sighup=False,
+                    # the browser's own traffic goes nowhere: the rules above resolve no such name, and RFC
+                    # 6761 reserves it
+                    proxy={"server": "http://proxy.invalid:9"},
+                )
+            )
+            self._browser = await asyncio.shield(self._launching)
+        except Error as error:
+            await self.close()
+            first = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
+            raise MissingCapability(f"{executable} can't be started: {first.strip()}") from None
+
+    async def close(self) -> None:
+        """End the browser and Playwright's driver. Wait for a browser that is still starting."""
+        launching, self._launching = self._launching, None
+        self._browser = None
+        playwright, self._playwright = self._playwright, None
+        try:
+            # a browser killed while starting would leave a directory behind
+            if launching is not None and await _begun(launching):
+                await launching.result().close()
+        finally:  # Playwright's driver ends the browser as well
+            if playwright is not None:
+                await playwright.stop()
+
+    async def __aenter__(self) -> BrowserHost:
+        try:
+            return await self.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def build(self) -> str:
+        """The running browser, as a profile names it: "Chromium 140.0.7339.80"."""
+        assert self._browser is not None, "start() first"
+        return f"Chromium {self._browser.version}"
+
+    def difference(self, profile: Profile) -> str | None:
+        """Return a warning if the snapshot was recorded with another build, None if they agree."""
+        if not profile.browser or profile.browser == self.build:
+            return None
+        return f"recorded with {profile.browser}, this is {self.build}: drawing and layout may differ"
+
+    async def context(
+        self,
+        session: str,
+        proxy_url: str,
+        profile: Profile,
+        ca: Path | None = None,
+        replay: bool = True,
+        **more: Any,
+    ) -> BrowserContext:
+        """Create a fresh context: own cookies and storage, this proxy, this profile, time and chance frozen.
+
+        `session` is put into the proxy's credentials if `proxy_url` names none. With `replay`, a page waits
+        for streams until all that was recorded has come; the freezing is otherwise the same while recording.
+        `more` goes to Playwright's new_context.
+        """
+        from stillweb.proxy.browser.freeze import install
+
+        await self.start()
+        assert self._browser is not None
+        if not urlsplit(proxy_url).username:
+            proxy_url = with_session(proxy_url, session)
+        full = complete(profile, self.build)
+        options: dict[str, Any] = {
+            "user_agent": full.user_agent,
+            "viewport": {"width": full.viewport[0], "height": full.viewport[1]},
+            "locale": full.locale,
+            "timezone_id": full.timezone,
+            "reduced_motion": "reduce" if full.reduced_motion else "no-preference",
+            "color_scheme": "light",
+            "device_scale_factor": 1,
+            "service_workers": "block",  # whether one is installed in time depends on the machine's speed
+            "ignore_https_errors": True,  # the proxy checks the origin; Playwright's own fetches need this too
+            "accept_downloads": True,
+            "proxy": proxy_settings(proxy_url),
+        }
+        context = await self._browser.new_context(**(options | more))
+        await install(context, full, proxy_url, replay=replay)
+        return context
+
+
+async def _begun(launching: asyncio.Future[Browser]) -> bool:
+    await asyncio.wait([launching])
+    return not launching.cancelled() and launching.exception() is None
+
+
+@asynccontextmanager
+async def lent(host: BrowserHost | None, ca: Path) -> AsyncIterator[BrowserHost]:
+    """Yield the given browser, which stays open, or one of its own that is closed at the end.
+
+    The own browser trusts the CA `ca`.
+    """
+    if host is not None:
+        yield host
+        return
+    own = BrowserHost(ca=ca)
+    try:
+        yield own
+    finally:
+        await own.close()
+
+
+LATER = 0.5  # s until the next is made: the attempt that has just got one is about to use the machine
+_numbers = itertools.count(1)
+
+
+class Renames(Protocol):
+    """The part of a gateway that is used here."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """Return the proxy address of a session."""
+
+    def rename(self, name: str, session: str) -> None:
+        """Assign requests under a name to a session from now on."""
+
+
+class Spares:
+    """At most one spare context, with a page, for each gateway and profile.
+
+    Belongs to the browser's event loop.
+    """
+
+    def __init__(self, host: BrowserHost) -> None:
+        self.host = host
+        self._made: dict[tuple[str, Profile], asyncio.Task[tuple[str, BrowserContext]]] = {}
+
+    async def take(self, session: str, gateway: Renames, profile: Profile) -> BrowserContext:
+        """Return a fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
+        key = (gateway.proxy_url("spare"), profile)
+        spare = self._made.pop(key, None)
+        context = None
+        if spare is not None:
+            try:
+                name, context = await spare
+                if context.pages:
+                    gateway.rename(name, session)
+                else:  # the browser has lost it
+                    context = None
+            except (PlaywrightError, StillwebError):
+                context = None
+        if context is None:
+            context = await self.host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
+            await context.new_page()
+        if key not in self._made:
+            self._made[key] = asyncio.ensure_future(self._make(gateway, profile))
+        return context
+
+    async def _make(self, gateway: Renames, profile: Profile) -> tuple[str, BrowserContext]:
+        await asyncio.sleep(LATER)
+        name = f"stillweb-spare-{next(_numbers)}"
+        context = await self.host.context(name, gateway.proxy_url(name), profile, gateway.ca_path)
+        await context.new_page()
+        return name, context
+
+    async def close(self) -> None:
+        """Drop the spares without waiting for those in the making."""
+        made, self._made = list(self._made.values()), {}
+        for task in made:
+            task.cancel()
+        await asyncio.gather(*made, return_exceptions=True)

@@ -1,0 +1,585 @@
+"""Recording of views: load URLs, do their steps, and store each view with the captures that it caused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.browser.browser import BrowserHost, complete, lent
+from stillweb.proxy.browser.documents import Document, Documents, downloaded, looks_like_document, shown
+from stillweb.proxy.browser.driver import SAVED, Driver
+from stillweb.proxy.browser.errors import Failed, first_line
+from stillweb.proxy.browser.page_checks import Finding, examine
+from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
+from stillweb.proxy.browser.running import run
+from stillweb.proxy.browser.settle import Calm, Patience
+from stillweb.proxy.browser.steps import Flow
+from stillweb.proxy.browser.uploads import kept
+from stillweb.proxy.net.addresses import public
+from stillweb.proxy.net.silence import Said
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.view import Step, View, view_address
+from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page, Response
+
+    from stillweb.proxy.browser.settle import Traffic
+    from stillweb.snapshots.secrets.redact import Redactor
+    from stillweb.snapshots.writer import Writer
+
+
+class Records(Protocol):
+    """The part of a recorder that is used here."""
+
+    @property
+    def ca_path(self) -> Path:
+        """The CA that the browser is to trust."""
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """The redactor that secrets pass before they are stored; None if nothing is redacted."""
+
+    @property
+    def failures(self) -> list[tuple[str, str]]:
+        """The (URL, reason) of requests that the origin did not answer."""
+
+    def proxy_url(self, session: str = ...) -> str:
+        """Return the proxy address of a session."""
+
+    def wait_quiet(
+        self, session: str = ..., seconds: float = ..., timeout: float = ..., hanging: int = ...
+    ) -> bool:
+        """Block until all of a session is written, except for `hanging` requests."""
+
+    def looked(self, session: str = ..., steps: int = ...) -> None:
+        """Note that a view was taken; see `Recorder.looked`."""
+
+    def said(self, session: str = ...) -> Said:
+        """Return the messages of open streams so far; see `Recorder.said`."""
+
+    def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
+        """Return the captures of a session from an event on."""
+
+
+def page_info(view: View, sight: Sight, captures: Sequence[Capture], **more: Any) -> bytes:
+    """Return the `urn:pageinfo:` record: a JSON object with the page's requests and its state."""
+    urls = {
+        c.url: {"status": c.status, "mime": c.mime, "method": c.method, "digest": c.digest} for c in captures
+    }
+    info = {
+        "pageid": view.id, "url": view.url, "finalUrl": view.final_url, "fragment": urlsplit(sight.url).fragment,
+        "title": view.title, "ts": view.timestamp, "steps": list(view.steps), "parent": view.parent, "urls": urls,
+        "state": sight.state,
+    } | more  # fmt: skip
+    return json.dumps(info, ensure_ascii=False, sort_keys=True).encode()
+
+
+class Recording:
+    """A recording of the views of one session, each with the captures that it caused.
+
+    Requests that hang in its `traffic`, once `watch` has set it, are not waited for: the page has not waited
+    for them either.
+    """
+
+    def __init__(
+        self, recorder: Records, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        self.recorder = recorder
+        self.writer = writer
+        self.session = session
+        self.files = files or {}  # files to upload, by digest
+        self.traffic: Traffic | None = None
+        self.veil = Veil(recorder.redactor)
+        self.count = 0  # captures returned so far
+
+    def watch(self, traffic: Traffic) -> None:
+        """Set the traffic of the recorded pages, and let it ask the recorder for stream messages."""
+        self.traffic = traffic
+        traffic.silence.said = lambda: self.recorder.said(self.session)
+
+    async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
+        """Return the page's content, without secrets."""
+        if self.veil.redactor is not None:  # each answer must have been searched for secrets before
+            await self._written()
+        sight = await self.veil.look(page, with_picture=with_picture)
+        steps = self.traffic.steps if self.traffic is not None else 0
+        await asyncio.to_thread(self.recorder.looked, self.session, steps)
+        return sight
+
+    def address(self, url: str, steps: Sequence[Step]) -> str:
+        """Return the address of a view, whose URL and steps name no secret."""
+        return view_address(self.veil.text(url), self.veil.json(list(steps)))
+
+    async def new_captures(self) -> list[Capture]:
+        """Return the captures recorded since the last call, all of them on disk."""
+        await self._written()
+        # by their number, not by their start: a slow one started before others
+        found = self.recorder.captures_of(self.session)[self.count :]
+        self.count += len(found)
+        return sorted(found, key=lambda capture: capture.begin)
+
+    async def _written(self) -> None:
+        traffic = self.traffic
+        hanging = len(traffic.hanging) + len(traffic.unread) if traffic is not None else 0
+        await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0, hanging)
+
+    async def store(
+        self,
+        sight: Sight,
+        url: str,
+        steps: Sequence[Step],
+        parent: str | None,
+        captures: Sequence[Capture],
+        **more: Any,
+    ) -> View:
+        """Write a view with its resources, all without the secrets known by now."""
+        veil = self.veil
+        sight, url, steps = veil.sight(sight), veil.text(url), veil.json(list(steps))
+        view = View(
+            address=view_address(url, list(steps)),
+            url=url,
+            final_url=sight.url,
+            title=sight.title,
+            steps=tuple(steps),
+            parent=parent,
+            timestamp=datetime.now(UTC).strftime("%Y%m%d%H%M%S"),
+            session=self.session,
+            captures=tuple(
+                {"url": c.url, "method": c.method, "status": c.status, "digest": c.digest} for c in captures
+            ),
+            state=sight.state,
+        )
+        resources = {
+            "view": sight.png,
+            "dom": sight.html.encode("utf-8", "surrogatepass"),
+            "aria": sight.aria.encode("utf-8", "replace"),
+            "text": sight.text.encode("utf-8", "replace"),
+            "pageinfo": page_info(view, sight, captures, **veil.json(more)),
+        }
+        if files := kept(steps, self.files):
+            resources["files"] = files
+        await asyncio.to_thread(self.writer.view, view, resources)
+        return view
+
+
+class Visitor:
+    """A visitor of pages through a recorder, into a writer. `prefix` begins the names of its sessions."""
+
+    def __init__(
+        self,
+        recorder: Records,
+        writer: Writer,
+        profile: Profile | None,
+        host: BrowserHost | None,
+        patience: Patience | None,
+        prefix: str,
+    ) -> None:
+        self.recorder = recorder
+        self.writer = writer
+        self.profile = complete(profile or Profile())
+        self.patience = patience or Patience()
+        self._prefix = prefix
+        self._host = host
+        self._sessions = 0
+
+    def driver(self, context: BrowserContext, files: Mapping[str, bytes] | None = None) -> Driver:
+        """Return a driver for a context without pages. `files` maps digests to the files it may upload."""
+        return Driver(context, patience=self.patience, redactor=self.recorder.redactor, files=files)
+
+    def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
+        """Return the shared browser, or one of its own that ends with the context manager."""
+        return lent(self._host, self.recorder.ca_path)
+
+    def new_session(self) -> str:
+        """Return a session name that this visitor has not used yet."""
+        self._sessions += 1
+        return f"{self._prefix}-{self._sessions}"
+
+
+RECORDER_FAILED = 502  # the recorder's answer if the origin gave none
+MAX_LINKED = 50  # PDFs followed from one page
+Progress = Callable[[str, str], None]  # (URL, event)
+
+
+@dataclass(slots=True)
+class FetchResult:
+    """The result for one URL. `ok`: it was loaded, all steps were done, and no page of it was a wall.
+
+    `views` are the addresses stored, `captures` counts exchanges, `findings` are the faults of pages not
+    stored as good, `notes` hold what a person should know (never quiet, streams, downloads).
+    """
+
+    url: str
+    ok: bool = True
+    views: list[str] = field(default_factory=list)
+    captures: int = 0
+    error: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def row(self) -> dict[str, Any]:
+        """Return a row of the table shown at the end."""
+        why = self.error or "; ".join(self.notes)
+        got = sum(document.error is None for document in self.documents)
+        return {
+            "url": self.url, "result": "captured" if self.ok else "failed", "views": len(self.views),
+            "captures": self.captures, "documents": got, "why": why,
+        }  # fmt: skip
+
+
+class Fetcher(Visitor):
+    """A recorder of views: loads URLs in Chromium through a recorder and stores their views.
+
+    `host` shares a running browser; without one, `fetch` starts and ends its own. Sessions are named by
+    `prefix` and a number; a later fetch into the same snapshot takes another prefix to have sessions of its
+    own.
+    """
+
+    def __init__(
+        self,
+        recorder: Records,
+        writer: Writer,
+        profile: Profile | None = None,
+        *,
+        host: BrowserHost | None = None,
+        patience: Patience | None = None,
+        prefix: str = "view",
+    ) -> None:
+        super().__init__(recorder, writer, profile, host, patience, prefix)
+        self._documents: set[str] = set()
+
+    def fetch(
+        self,
+        urls: Iterable[str],
+        steps: Sequence[Step] | Sequence[Flow] = (),
+        pdfs: bool = False,
+        progress: Progress | None = None,
+        parallel: int | None = None,
+    ) -> list[FetchResult]:
+        """Record URLs, each with the steps. Return results in the order of the jobs.
+
+        `steps` is a list of steps for each URL, or flows. `pdfs` follows links to PDFs. Ctrl-C closes the
+        contexts in order and is raised; stored views stay.
+        """
+        return run(self.fetch_all(urls, steps, pdfs, progress, parallel))
+
+    async def fetch_all(
+        self,
+        urls: Iterable[str],
+        steps: Sequence[Step] | Sequence[Flow] = (),
+        pdfs: bool = False,
+        progress: Progress | None = None,
+        parallel: int | None = None,
+    ) -> list[FetchResult]:
+        """Record URLs as `fetch` does, in a running event loop."""
+        jobs = plan(list(urls), steps)
+        limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))  # half of the time is waiting
+        tell = progress or (lambda url, event: None)
+        async with self.browser() as host:
+
+            async def one(flow: Flow, session: str) -> FetchResult:
+                async with limit:
+                    return await self._one(host, flow, session, pdfs, tell)
+
+            tasks = [asyncio.ensure_future(one(job, self.new_session())) for job in jobs]
+            try:
+                return await asyncio.gather(*tasks)
+            except BaseException:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                raise
+
+    async def _one(
+        self, host: BrowserHost, flow: Flow, session: str, pdfs: bool, tell: Progress
+    ) -> FetchResult:
+        assert flow.url is not None
+        result = FetchResult(flow.url)
+        tell(flow.url, "started")
+        recording = Recording(self.recorder, self.writer, session, flow.files)
+        proxy_url = self.recorder.proxy_url(session)
+        try:
+            context = await host.context(
+                session, proxy_url, self.profile, self.recorder.ca_path, replay=False
+            )
+            try:
+                async with Documents(proxy_url, self.recorder.ca_path, self.profile) as http:
+                    driver = self.driver(context, flow.files)
+                    recording.watch(driver.traffic)
+                    found = await self._views(driver, recording, flow, http, result, tell)
+                    await self._downloads(driver, recording, result, tell)
+                    if pdfs:
+                        await self._linked(driver, http, found, result, tell)
+            finally:
+                await context.close()
+        except Failed as error:
+            result.ok, result.error = False, self._reason(str(error), flow.url)
+        except PlaywrightError as error:
+            result.ok, result.error = False, f"{flow.url}: {first_line(error)}"
+        except StillwebError as error:
+            if not isinstance(error, UsageError):
+                raise  # no browser, full disk: nothing else will go better
+            result.ok, result.error = False, str(error)
+        await recording.new_captures()
+        result.captures = recording.count
+        tell(flow.url, "done" if result.ok else f"failed: {result.error}")
+        return result
+
+    def _reason(self, said: str, url: str) -> str:
+        """Return the error, with the recorder's reason if it knows better why the origin gave nothing."""
+        named = public(url, self.recorder.redactor)
+        known = next((reason for where, reason in reversed(self.recorder.failures) if where == named), None)
+        return f"{url}: {known}" if known and known not in said and said.startswith(url) else said
+
+    async def _views(
+        self,
+        driver: Driver,
+        recording: Recording,
+        flow: Flow,
+        http: Documents,
+        result: FetchResult,
+        tell: Progress,
+    ) -> list[str]:
+        """Load the URL, perform the steps and store views into `result`. Return links to PDFs."""
+        url = flow.url
+        assert url is not None
+        if looks_like_document(url) and await self._document(driver, http, url, result):
+            return _not_done(flow, result)
+        response, calm = await self._load(driver, url)
+        if response is None:  # the browser would save it or show its viewer
+            await self._document(driver, http, url, result, page=False)
+            return _not_done(flow, result)
+        links: dict[str, None] = {}
+        status = response.status
+        steps: list[Step] = []
+        sight = await recording.look(driver.page)
+        captures = await recording.new_captures()
+        parent: str | None = None
+        pending: list[Capture] = []
+        if self._passed_through(status, sight, url, bool(flow.steps), result):
+            pending += captures
+        elif self._good(driver, status, sight, url, result):
+            stored = await recording.store(
+                sight, url, steps, parent, captures, **self._circumstances(driver, calm, status)
+            )
+            parent = stored.address
+            result.views.append(stored.address)
+            self._note(driver, calm, sight, result)
+            tell(url, f"view {stored.address}")
+        else:
+            return []
+        last = sight.fingerprint
+        links.update(dict.fromkeys(sight.pdfs))
+        viewer = False
+        for number, step in enumerate(flow.steps, start=1):
+            answers = len(driver.traffic.answers)
+            if viewer and "goto" not in step:
+                raise Failed(
+                    f"step {number}: {next(iter(step))}: {driver.page.url} is a PDF, with nothing to act on; "
+                    "write a goto to a page before it"
+                )
+            later = await driver.perform(step, number)
+            steps.append(driver.public(step))
+            status = _status(driver, answers)
+            if viewer := await shows_pdf(driver.page):  # the viewer is the browser's, not the site's
+                pending += await recording.new_captures()
+                await self._shown(driver, http, pending, result)
+                tell(url, f"document {driver.page.url}")
+                continue
+            calm = later if calm.quiet or status else calm  # a document that lacked a script still lacks it
+            sight = await recording.look(driver.page)
+            pending += await recording.new_captures()
+            more, where = number < len(flow.steps), f"{url} after step {number}"
+            if sight.fingerprint == last and more:
+                continue
+            if self._passed_through(status, sight, where, more, result):
+                last = sight.fingerprint
+                continue
+            if not self._good(driver, status, sight, where, result):
+                return list(links)
+            stored = await recording.store(
+                sight, url, steps, parent, pending, **self._circumstances(driver, calm, status)
+            )
+            parent, pending = stored.address, []
+            last = sight.fingerprint
+            result.views.append(stored.address)
+            links.update(dict.fromkeys(sight.pdfs))
+            self._note(driver, calm, sight, result)
+            tell(url, f"view {stored.address}")
+        return list(links)
+
+    async def _load(self, driver: Driver, url: str) -> tuple[Response | None, Calm]:
+        """Load a URL. Return (None, …) for a document that no page can show."""
+        try:
+            response, calm = await driver.begin(url)
+        except Failed as error:
+            if SAVED in str(error) or driver.downloads or "ERR_ABORTED" in str(error):
+                return None, Calm(True, 0.0, 0)
+            raise
+        media = response.headers.get("content-type", "") if response else ""
+        return (None if "application/pdf" in media else response), calm
+
+    def _circumstances(self, driver: Driver, calm: Calm, status: int) -> dict[str, Any]:
+        # the recorder learns the secrets in a socket's address when the socket has ended
+        streams = dict.fromkeys(public(url, self.recorder.redactor) for url in driver.traffic.streams)
+        return {
+            "quiet": calm.quiet, "reason": calm.reason, "tsStatus": status,
+            "counts": {"jsErrors": driver.script_errors}, "dismissed": driver.dismissed,
+            "dialogs": list(driver.dialogs), "downloads": list(driver.downloads),
+            "streams": list(streams), "serviceWorker": driver.traffic.blocked,
+            "lost": driver.traffic.lost(),
+        }  # fmt: skip
+
+    def _note(self, driver: Driver, calm: Calm, sight: Sight, result: FetchResult) -> None:
+        notes = []
+        if not calm.quiet:
+            notes.append(f"never quiet: {calm.reason}")
+        # each connection may have another query
+        streams = {url.partition("?")[0] for url in driver.traffic.streams}
+        if new := sorted(one for one in streams if not any(one in note for note in result.notes)):
+            notes.append(f"open streams: {', '.join(new)}")
+        notes += driver.traffic.of_workers(lambda url: public(url, self.recorder.redactor))
+        if driver.dismissed:
+            notes.append(f"cookie banner dismissed with {driver.dismissed!r}")
+        if sight.veiled:
+            notes.append(
+                f"{result.views[-1]} showed a secret: it is replaced; see whether its picture draws it elsewhere"
+            )
+        if driver.hidden:
+            notes.append("secrets that were filled in are kept as pseudonyms in the steps")
+        result.notes += [note for note in notes if note not in result.notes]
+
+    def _passed_through(self, status: int, sight: Sight, where: str, more: bool, result: FetchResult) -> bool:
+        """Return True for a login form that further steps may fill in: it is no view, and no end either."""
+        finding = examine(status, sight.text, sight.html) if more else None
+        if finding is None or not finding.form:
+            return False
+        note = f"{where}: not stored as a view: login ({finding.reason}); the steps go on from it"
+        result.notes += [note] if note not in result.notes else []
+        return True
+
+    def _good(self, driver: Driver, status: int, sight: Sight, where: str, result: FetchResult) -> bool:
+        finding = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
+        if finding is None:
+            return True
+        result.findings.append(finding)
+        result.ok = False
+        error = f"{where}: not stored as a view: {finding.kind} ({finding.reason})"
+        result.error = self._reason(error, result.url) if status == RECORDER_FAILED else error
+        return False
+
+    async def _document(
+        self, driver: Driver, http: Documents, url: str, result: FetchResult, page: bool = True
+    ) -> bool:
+        """Fetch a document. Return False if it is a page after all, such as one that shows a file.
+
+        With `page` false it is known to be none.
+        """
+        document = await http.get(url, driver.context)
+        if page and document.media == "text/html":
+            return False
+        result.documents.append(document)
+        if document.error is not None:
+            result.ok = False
+            result.error = self._reason(f"{url}: {document.error}", url)
+        return True
+
+    async def _shown(
+        self, driver: Driver, http: Documents, captures: Sequence[Capture], result: FetchResult
+    ) -> None:
+        """Add a PDF that a step led to: as the browser fetched it, or whole if the viewer asked for parts."""
+        url = driver.page.url.partition("#")[0]
+        document = shown(url, captures) or await http.get(url, driver.context)
+        self._documents.add(url)
+        result.documents.append(document)
+        if document.error is not None:
+            result.notes.append(self._reason(f"{url}: {document.error}", url))
+
+    async def _downloads(
+        self, driver: Driver, recording: Recording, result: FetchResult, tell: Progress
+    ) -> None:
+        """Add the downloads of the page as documents. A failed one is noted; the page stays captured."""
+        for download in driver.saved:
+            await download.failure()
+        await recording.new_captures()
+        known = self.recorder.captures_of(recording.session)
+        for download in driver.saved:
+            document = await downloaded(download, known)
+            self._documents.add(document.url)
+            result.documents.append(document)
+            if document.error is not None:
+                result.notes.append(self._reason(f"{document.url}: {document.error}", document.url))
+            tell(result.url, f"document {document.url}")
+
+    async def _linked(
+        self, driver: Driver, http: Documents, links: list[str], result: FetchResult, tell: Progress
+    ) -> None:
+        """Follow links to PDFs, each once in a fetcher's life.
+
+        A failed one is noted; the page stays captured.
+        """
+        wanted = [link.partition("#")[0] for link in dict.fromkeys([*links, *driver.downloads])]
+        for url in wanted[:MAX_LINKED]:
+            if url in self._documents:
+                continue
+            self._documents.add(url)
+            document = await http.get(url, driver.context)
+            result.documents.append(document)
+            if document.error is not None:
+                result.notes.append(self._reason(f"{url}: {document.error}", url))
+            tell(result.url, f"document {url}")
+        if len(wanted) > MAX_LINKED:
+            result.notes.append(f"{counted(len(wanted) - MAX_LINKED, 'linked PDF')} left out")
+
+
+def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Flow]:
+    """Return the jobs: flows that have a URL, and the others for every URL. Raises UsageError.
+
+    URLs must be http(s).
+    """
+    flows = [one if isinstance(one, Flow) else None for one in steps]
+    plain = tuple(one for one in steps if not isinstance(one, Flow))
+    jobs: list[Flow] = []
+    given = [flow for flow in flows if flow is not None] or [Flow(None, plain)]
+    for flow in given:
+        jobs += [flow] if flow.url is not None else [Flow(url, flow.steps, flow.files) for url in urls]
+    named = {flow.url for flow in given if flow.url}
+    if named and not any(flow.url is None for flow in given):
+        jobs += [Flow(url, ()) for url in urls if url not in named]
+    for job in jobs:
+        try:
+            parts = urlsplit(job.url or "")
+        except ValueError:  # brackets that hold no address
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            meant = "" if parts.scheme or not job.url else f"; is https://{job.url} meant?"
+            raise UsageError(f"{job.url!r} is no http(s) URL{meant}")
+    return jobs
+
+
+def _not_done(flow: Flow, result: FetchResult) -> list[str]:
+    """Report steps on a file as not done, unless the file itself failed. Return no links."""
+    if flow.steps and result.ok:
+        result.ok = False
+        result.error = f"{flow.url}: is a file, with nothing to act on: its steps were not done"
+    return []
+
+
+def _status(driver: Driver, since: int) -> int:
+    """Return the status of the document that a step loaded, 0 if it loaded none."""
+    loaded = [one.status for one in driver.traffic.answers[since:] if one.kind == "document"]
+    return loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0

@@ -1,0 +1,374 @@
+"""Settling of a page: its limits, its requests and streams, and the signs that it is still at work."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from playwright.async_api import Error as PlaywrightError
+
+from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.net.silence import Silence
+from stillweb.proxy.replay.misses import MARKED
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Any
+
+    from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The limits of the wait for a page.
+
+    `virtual` is the page's own time granted after its last request (ms), `total` the most in one settling
+    (ms). `real` bounds the settling by this machine's clock (s). A request older than `stuck` (s) holds
+    nothing up, nor does a web socket's message. A page with streams that says it is at work is waited for
+    `busy` s while nothing comes; `vain` holds such signs that nothing followed.
+    """
+
+    virtual: float = 3000.0
+    total: float = 15000.0
+    real: float = 60.0
+    stuck: float = 8.0
+    busy: float = 30.0
+    vain: set[str] = field(default_factory=set, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """The outcome of a settling. `reason` says in a few words why the page was not quiet, "" if it was."""
+
+    quiet: bool
+    moved: float
+    rounds: int
+    reason: str = ""
+
+
+@functools.cache
+def _script() -> str:
+    return files("stillweb.proxy.browser").joinpath("busy.js").read_text(encoding="utf-8")
+
+
+class Signs:
+    """The busy signs on the pages of one context.
+
+    `vain` holds the signs, of all contexts, that nothing followed.
+    """
+
+    def __init__(self, vain: set[str]) -> None:
+        self._vain = vain
+        self._usual: set[str] | None = None  # what moved when the page last rested; None: it has never rested
+
+    async def of(self, page: Page) -> list[str]:
+        """Return the signs that the page is at work, without what has moved since before it last rested."""
+        says, moves = await _read(page)
+        moving = moves - self._usual if self._usual is not None else set()
+        return sorted((says | moving) - self._vain)
+
+    async def rested(self, page: Page, vain: list[str]) -> None:
+        """Note that the page was accepted as it is, in spite of the signs `vain`."""
+        says, moves = await _read(page)
+        self._usual = moves
+        here = {one for one in self._vain if one.startswith(_origin(page))}
+        self._vain -= here - says - moves
+        self._vain |= set(vain)
+
+
+async def _read(page: Page) -> tuple[set[str], set[str]]:
+    where = _origin(page)
+    says: set[str] = set()
+    moves: set[str] = set()
+    for frame in page.frames:
+        try:
+            found: dict[str, Any] = await answered(frame.evaluate(_script()))
+        except PlaywrightError:
+            continue  # it goes away, or shows no document
+        says |= {f"{where} {one}" for one in found["says"]}
+        moves |= {f"{where} {one}" for one in found["moves"]}
+    return says, moves
+
+
+def _origin(page: Page) -> str:
+    return "/".join(page.main_frame.url.split("/", 3)[:3])
+
+
+# how freeze.js marks the script of a worker
+WORKER = re.compile(r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)")
+TAB_LOOKS = 500  # checks for a tab that was opened: at least ten seconds
+_UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
+_COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
+# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds nothing up: Chromium
+# never reports the end of a body that no script reads, and freeze.js reports when one is being read.
+UNREAD = 0.3
+
+
+class Answer(NamedTuple):
+    """A response, as the browser saw it.
+
+    `verdict` and `capture` come from a replaying gateway, else they are "".
+    """
+
+    url: str
+    kind: str
+    status: int
+    verdict: str
+    capture: str
+
+
+@dataclass(eq=False)
+class Traffic:
+    """The requests of one context: those under way, their number, and those that failed.
+
+    Make it before the context has sent a request. `failures` are (url, resource type, error text) in the
+    order of their ends, `answers` come in the order of their headers.
+    """
+
+    context: BrowserContext
+    count: int = 0
+    unasked: int = 0  # those of them that no script sent by `fetch` or `XMLHttpRequest`
+    ended: int = 0
+    navigations: int = 0  # those of them that load a document
+    rested: int = 0  # `navigations` when the page last rested
+    steps: int = 0  # steps done since the page was loaded
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    # URLs of all requests; of an answer that the browser refuses, nothing else is reported
+    asked: list[str] = field(default_factory=list)
+    streams: list[str] = field(default_factory=list)
+    blocked: bool = False  # a page wanted a service worker
+    unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
+    tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
+    silence: Silence = field(default_factory=Silence)
+    unread: set[Request] = field(default_factory=set)  # requests answered, whose body no script has read
+    _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
+    _signs: Signs | None = None
+    _under_way: dict[Request, float] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.context.on("request", self._begin)
+        self.context.on("requestfinished", self._finished)
+        self.context.on("requestfailed", self._failed)
+        self.context.on("response", self._answered)
+        self.context.on("page", self._page)
+        for page in self.context.pages:
+            page.on("websocket", self._socket)
+        self.context.on("console", self._console)
+
+    def _page(self, page: Page) -> None:
+        self.tabs += 1
+        page.on("websocket", self._socket)
+
+    async def new_page(self) -> Page:
+        """Open a page of our own, which no other page opened."""
+        self.tabs -= 1
+        return await self.context.new_page()
+
+    async def told_of_tabs(self, count: int, stuck: float, seconds: float) -> None:
+        """Wait until the browser has reported so many tabs that pages opened.
+
+        The wait is bounded, as a tab may never be reported.
+        """
+        deadline = asyncio.get_running_loop().time() + seconds
+        for _ in range(TAB_LOOKS):  # a number of checks, not seconds: a busy machine has few
+            left = deadline - asyncio.get_running_loop().time()
+            if self.tabs >= count or left <= 0:
+                break
+            await self.idle(stuck, left)  # a tab is reported when its first answer is here
+            await asyncio.sleep(0.02)
+        self.tabs = max(0, self.tabs - count)
+
+    def signs(self, vain: set[str]) -> Signs:
+        """Return the busy signs of the context's pages.
+
+        `vain` holds signs that nothing followed, wherever they were seen.
+        """
+        if self._signs is None:
+            self._signs = Signs(vain)
+        return self._signs
+
+    def _socket(self, socket: WebSocket) -> None:
+        url = MARKED.sub("", socket.url)
+        self.streams.append(url)
+        socket.on("socketerror", lambda said: self._unheard(url, str(said)))
+
+    def _unheard(self, url: str, said: str) -> None:
+        if "504" in said:  # the gateway's answer to a socket that it does not have
+            self.answers.append(Answer(url, "websocket", 504, "miss", ""))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        text = message.text
+        if text.startswith("stillweb: miss: ws"):
+            self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
+        elif text.startswith("stillweb: worker: "):
+            self.unloaded.append(text.removeprefix("stillweb: worker: "))
+        elif "Service Worker registration blocked" in text:  # Playwright's words
+            self.blocked = True
+
+    def _begin(self, request: Request) -> None:
+        self.count += 1
+        self.asked.append(WORKER.sub("", request.url))
+        self.unasked += request.resource_type not in _COUNTED
+        self.navigations += request.is_navigation_request()
+        if request.resource_type == "eventsource":
+            self.streams.append(request.url)
+        # the end of a shared worker's loading is not reported; its page waits for it
+        worker = WORKER.search(request.url)
+        held = request.resource_type not in _UNHELD and not request.url.startswith(("data:", "blob:"))
+        if held and not (worker and worker[1]):
+            self._under_way[request] = asyncio.get_running_loop().time()
+
+    def _end(self, request: Request) -> None:
+        self.ended += 1
+        self._under_way.pop(request, None)
+        self.unread.discard(request)
+        self._changed.set()
+
+    def _leave_unread(self, request: Request) -> None:
+        if self._under_way.pop(request, None) is not None:
+            self.unread.add(request)
+            self._changed.set()
+
+    def _finished(self, request: Request) -> None:
+        self._broken.pop(request.url, None)
+        self._end(request)
+
+    def _failed(self, request: Request) -> None:
+        why = request.failure or ""
+        self.failures.append((request.url, request.resource_type, why))
+        if request.is_navigation_request() and "ABORTED" not in why:
+            self._broken[request.url] = why
+        self._end(request)
+
+    def _answered(self, response: Any) -> None:
+        headers = response.headers
+        if response.request.resource_type == "fetch":
+            asyncio.get_running_loop().call_later(UNREAD, self._leave_unread, response.request)
+        self.answers.append(
+            Answer(
+                WORKER.sub("", response.url),
+                response.request.resource_type,
+                response.status,
+                headers.get("stillweb-verdict", ""),
+                headers.get("stillweb-capture", ""),
+            )
+        )
+
+    def of_workers(self, named: Callable[[str], str]) -> list[str]:
+        """Return notes on the workers that a page did not get. `named` returns an address without secrets."""
+        said = ["wants a service worker: it gets none, while recording and in replay"] if self.blocked else []
+        return said + [
+            f"a worker was not loaded, while recording and in replay: {named(url)} (a policy may forbid how it is frozen)"
+            for url in dict.fromkeys(self.unloaded)
+        ]
+
+    def missed(self, since: int = 0) -> list[Answer]:
+        """Return the answers from number `since` on that are misses."""
+        return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
+
+    def broken(self, url: str) -> str:
+        """Return the browser's reason why a page's document is incomplete, "" if it is whole."""
+        return self._broken.get(url.partition("#")[0], "")
+
+    def lost(self) -> list[str]:
+        """Return the URLs that the origin did not answer while recording, so that replay lacks them too."""
+        refused = {answer.url for answer in self.answers if answer.status == 502}
+        broken = {url for url, _, why in self.failures if "ABORTED" not in why}
+        return sorted(refused | broken)
+
+    def under_way(self, stuck: float) -> list[str]:
+        """Return the URLs requested less than `stuck` seconds ago and not answered yet."""
+        limit = asyncio.get_running_loop().time() - stuck
+        return [request.url for request, since in self._under_way.items() if since >= limit]
+
+    @property
+    def hanging(self) -> list[str]:
+        """The URLs of all requests under way, however old."""
+        return [request.url for request in self._under_way]
+
+    async def idle(self, stuck: float, seconds: float) -> bool:
+        """Wait until no request is under way, at most `seconds`. Return False if the time is up.
+
+        Requests older than `stuck` seconds do not count.
+        """
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self.under_way(stuck):
+            self._changed.clear()
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._changed.wait(), min(left, 0.25))
+            except TimeoutError:
+                continue
+        return True
+
+
+LISTENINGS = 6  # times that streams are listened to for silence, at most
+BARE = 50  # characters of text up to which a page with streams may still wait for its content
+_TEXT = """() => {
+  const roots = [document];
+  for (const root of roots) for (const e of root.querySelectorAll("*")) if (e.shadowRoot) roots.push(e.shadowRoot);
+  if (roots.some((root) => root.querySelector("iframe,frame,canvas,video,object,embed"))) return null;
+  const parts = roots.flatMap((root) => root === document ? [document.body] : [...root.children]);
+  return parts.reduce((sum, e) => sum + (e && e.checkVisibility() ? e.innerText || "" : "").trim().length, 0);
+}"""
+
+
+class Listening:
+    """The streams of a page during one settling, which ends at the loop's time `deadline`."""
+
+    def __init__(self, page: Page, traffic: Traffic, patience: Patience, deadline: float) -> None:
+        self._page = page
+        self._traffic = traffic
+        self._patience = patience
+        self._deadline = deadline
+        self._signs = traffic.signs(patience.vain)
+        self._count = 0
+        self._until = 0.0  # when a page that is nearly empty, or has asked in vain, is accepted as it is
+        self.busy: list[str] = []  # signs that the page is at work, though nothing came of it
+
+    async def bring(self, state: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]) -> bool:
+        """Return True if the streams send something to a page in that `state`.
+
+        How long they are listened to depends on what the page shows.
+        """
+        if self._count >= LISTENINGS:
+            return False
+        self._count += 1
+        silence, loop = self._traffic.silence, asyncio.get_running_loop()
+        if not await silence.kept(state, ask):
+            return True
+        # its content comes by the stream, from a server that is still at work
+        if state["silent"] or await _bare(self._page):
+            self._until = self._until or loop.time() + self._patience.stuck
+            if await silence.broken(state, ask, min(self._until, self._deadline)):
+                return True
+        self.busy = await self._signs.of(self._page)
+        if self.busy and await silence.broken(
+            state, ask, min(loop.time() + self._patience.busy, self._deadline)
+        ):
+            self._count = 0  # as often as the server has news of its work
+            return True
+        return False
+
+    async def over(self) -> str:
+        """Note that the page is accepted as it is. Return its sign of being at work, "" without one."""
+        await self._signs.rested(self._page, self.busy)
+        return f"says that it is still at work: {self.busy[0].partition(' ')[2]}" if self.busy else ""
+
+
+async def _bare(page: Page) -> bool:
+    """Return True if a page shows no more than the names of a few buttons."""
+    try:
+        length = await answered(page.evaluate(_TEXT))
+    except PlaywrightError:
+        return False  # it goes away
+    return length is not None and length < BARE

@@ -1,0 +1,484 @@
+"""From a request in a session to the reply and its ledger line. Knows no sockets.
+
+Requested captures stay in memory, ready to send, and so do whole requests whose answer no state and no
+sequence can change (`stillweb.proxy.replay.kept`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stillweb.proxy.net.addresses import host_of
+from stillweb.proxy.replay import codings, responses
+from stillweb.proxy.replay.cookies import AGED, with_ages
+from stillweb.proxy.replay.failing import fails
+from stillweb.proxy.replay.hosting import VirtualHost, reset_in
+from stillweb.proxy.replay.kept import Kept
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.lines import Lines
+from stillweb.proxy.replay.long_polls import hanging, unanswered
+from stillweb.proxy.replay.misses import Missed, body_entry, masked_url, missed_of, near_entry, unsure
+from stillweb.proxy.replay.own_ids import with_ids
+from stillweb.proxy.replay.permissions import is_preflight, permission
+from stillweb.proxy.replay.pieces import cut, read_head, stored_pieces
+from stillweb.proxy.replay.replies import Hot, Line, Memo, Reply, failure, flagged
+from stillweb.proxy.replay.tails import Tails
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.contents.failures import TUNNEL
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
+from stillweb.snapshots.identity.keys import opens_socket
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.matching.confidence import Confidence
+from stillweb.snapshots.matching.lookup import HANGS
+from stillweb.snapshots.matching.polling import TRANSPORT
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.matching.ladder import Matcher
+    from stillweb.snapshots.matching.lookup import Lookup
+    from stillweb.snapshots.snapshot import Snapshot
+
+STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
+CACHE_BYTES = 64 << 20
+MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
+LAST_FAILURES = 100
+NEAREST = 3  # captures named in a miss
+
+
+class Answerer:
+    """A source of replies from a snapshot. Not thread-safe: one event loop uses it."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        *,
+        accept: str = "rule",
+        min_confidence: float = SERVED,
+        virtual_hosts: Mapping[str, VirtualHost] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.snapshot = snapshot
+        self.matcher: Matcher = snapshot.matcher()
+        self.ledger = ledger
+        self.virtual_hosts = {host.lower(): answer for host, answer in (virtual_hosts or {}).items()}
+        self.accept = accept
+        self.min_confidence = min_confidence
+        self.requests = 0
+        self.misses = 0
+        self.doubts = Confidence()  # in all answers so far
+        self.failed = 0  # requests that failed as they did while recording
+        self.failures: list[str] = []  # errors while answering, for the status page
+        self.forgotten = 0  # errors dropped from that list, counted only
+        self.kept = Kept(snapshot, cache_bytes)
+        self.lines = Lines(self.matcher.session, self.kept.forget_line)
+        self.line = self.lines.line
+        self.tail = Tails().of
+
+    # Sessions
+
+    def reset(self, name: str) -> None:
+        """Reset a session to its start. Its request count goes on."""
+        if self.lines.known(name) is not None:
+            line = self.line(name)
+            line.begin_anew(self.matcher.session(name))
+            reset_in(self.virtual_hosts.values(), line.name)
+
+    def missed(self, name: str) -> list[Missed]:
+        """Return the requests that a session missed, in the order in which they were answered."""
+        line = self.lines.known(name)
+        return list(line.missed) if line is not None else []
+
+    @property
+    def sessions(self) -> dict[str, int]:
+        """The number of requests by session."""
+        return self.lines.counts()
+
+    # Answers
+
+    def remembered(self, memo: Memo, line: Line) -> bytes:
+        """Replay a memoized request: advance the session, write the ledger line, return the bytes to send.
+
+        Returns b"" if the memo does not hold for the session, or if the session's ledger line needs more
+        members. Most requests of a long run take only this path, so `note` is inlined.
+        """
+        session, site = line.session, memo.site
+        if (
+            site in session.sites
+            or line.again
+            or session.drawn
+            or (memo.signed and site not in session.given)
+        ):
+            return b""
+        session.repeated(site, memo.capture, memo.followed, memo.visit)
+        seq = line.seq
+        line.seq = seq + 1
+        self.requests += 1
+        if memo.confidence is not None:
+            self.doubts += memo.confidence
+        self.ledger.write_timed(line.prefix, seq, memo.tail)
+        return memo.wire
+
+    def waits(self, request: Request, line: Line) -> bool:
+        """Return True while the answer of an Engine.IO poll is not due yet.
+
+        It was recorded after events that are still to come.
+        """
+        return (
+            TRANSPORT in request.url
+            and self.accept.startswith("rule")
+            and self.matcher.polling.waits(request, line.session)
+        )
+
+    async def due(self, request: Request, line: Line) -> None:
+        """Wait until `waits` is false.
+
+        If the client leaves before, the ledger line of an unanswered poll is written.
+        """
+        try:
+            await line.until(lambda: not self.waits(request, line))
+        except asyncio.CancelledError:
+            unanswered(self, request, line, "rule:engine-io")
+            raise
+
+    def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
+        """Return the reply to a request.
+
+        `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
+        """
+        try:
+            reply = self._answer(request, line, memo_key)
+            hangs = reply.held is not None and reply.held.until is not None
+            if (
+                line.talks
+                and request.method not in SAFE_METHODS
+                and not hangs
+                and not irrelevant_url(request.url.partition("?")[0])
+            ):
+                line.wrote(reply.capture)
+            return reply
+        except DamagedInput as error:  # of a capture that was read only to choose
+            return self._damaged(request, line, None, error)
+        except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
+            return self._failed(request, line, error)
+
+    def lookup(self, request: Request, line: Line, *, patient: bool = False) -> Lookup:
+        """Look up a request of a session at the accepted levels."""
+        return self.matcher.lookup(
+            request,
+            line.session,
+            accept=self.accept,
+            patient=patient,
+            min_confidence=self.min_confidence,
+        )
+
+    def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
+        lookup = self.lookup(request, line, patient=True)
+        if lookup.verdict == HANGS:
+            return hanging(self, request, line)
+        if lookup.capture is None and lookup.failed is None and opens_socket(request):
+            return self.miss(request, line, None, "no web socket was recorded there")
+        if lookup.capture is None:
+            return self._derived(request, line, lookup)
+        try:
+            ids = {**line.session.drawn, **lookup.ids}
+            reply, derived, hot = self._reply(request, lookup, lookup.verdict, "", ids)
+        except responses.Refusal as refusal:
+            return self.miss(request, line, lookup, str(refusal))
+        except DamagedInput as error:
+            return self._damaged(request, line, lookup, error)
+        line.session.answered(lookup)
+        if line.waiting:
+            line.moved()
+        if reply.pieces is not None:
+            reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
+        tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
+        self.note(line, tail, lookup)
+        if memo_key is not None and lookup.inert and not derived:
+            site = site_of(request.url)  # only the request decided, in a session without changes here
+            if site not in line.session.sites and hot is not None:
+                if reply.whole is None:
+                    self.kept.grow(hot, len(reply.wire()))
+                named = None if memo_key[0] else line
+                made = Memo(reply.wire(), tail, named, lookup.capture, site, request, _doubted(lookup))
+                self.kept.remember(memo_key, made, hot)
+        return reply
+
+    def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
+        """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
+        # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
+        if request.method == "HEAD" and request.header("range") is None:
+            get = Request("GET", request.url, request.headers)
+            lookup = self.lookup(get, line)
+            if lookup.capture is not None:
+                try:
+                    reply, derived, _ = self._reply(
+                        request, lookup, lookup.verdict, "head", line.session.drawn
+                    )
+                except responses.Refusal as refusal:
+                    return self.miss(request, line, missed, str(refusal))
+                except DamagedInput as error:
+                    return self._damaged(request, line, missed, error)
+                tail = self.tail(request, lookup, lookup.verdict, derived, reply.status, missed)
+                self.note(line, tail, lookup)
+                return reply
+        elif is_preflight(request):
+            found = permission(self.snapshot, request)
+            if isinstance(found, str):
+                return self.miss(request, line, missed, found)
+            made, capture = found
+            reply = self._made(made, "synthetic", capture)
+            self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
+            return reply
+        return self.miss(request, line, missed, "")
+
+    def _reply(
+        self, request: Request, lookup: Lookup, verdict: str, derived: str, ids: Mapping[str, str]
+    ) -> tuple[Reply, str, Hot | None]:
+        capture = lookup.capture
+        assert capture is not None
+        if (capture.original[2] if capture.original else capture.length) > STREAMED:
+            reply, how = self._large(request, lookup, capture, verdict, derived)
+            return reply, how, None
+        try:
+            hot = self.kept.load(capture)
+        except TooLarge:
+            reply, how = self._large(request, lookup, capture, verdict, derived)
+            return reply, how, None
+        own = with_ids(hot.response, ids) if ids else None
+        if own is not None:
+            hot = Hot(own, hot.aged)
+        stored = hot.response
+        decoded = codings.must_decode(self.snapshot, capture, stored, request)
+        conditional = bool(request.conditional())
+        plain_get = request.method == "GET" and not conditional
+        if plain_get:
+            ready = hot.replies.get((verdict, decoded, lookup.ambiguous, lookup.told))
+            if ready is not None:
+                return ready, _joined(derived, hot.aged), hot
+        if (conditional or request.method == "HEAD") and hot.recorded is None and capture.request_offset >= 0:
+            hot.recorded = self.snapshot.read_request(capture)
+        body = stored.body
+        if decoded:
+            if hot.plain is None:
+                try:
+                    hot.plain = encodings.decode(body, codings.coding(stored))
+                except encodings.LongBody:
+                    reply, how = self._large(request, lookup, capture, verdict, derived)
+                    return reply, how, None
+                except encodings.EncodingProblem:
+                    hot.plain = body  # already damaged at the origin: served as recorded
+                self.kept.grow(hot, len(hot.plain))
+            if hot.plain is body:
+                decoded = False
+            else:
+                body = hot.plain
+        recorded = hot.recorded or Request(capture.method, capture.url)
+        made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
+        how = _joined(made.derived or derived, hot.aged, own is not None)
+        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
+        reply = Reply.of(made, fields, capture, responses.join(made.parts, body))
+        if not made.derived and not derived and plain_get:
+            hot.replies[verdict, decoded, lookup.ambiguous, lookup.told] = reply
+            self.kept.grow(hot, len(reply.body) if decoded else 0)
+        return reply, how, hot
+
+    def _large(
+        self, request: Request, lookup: Lookup, capture: Capture, verdict: str, derived: str
+    ) -> tuple[Reply, str]:
+        """Plan a reply whose body is read and sent piece by piece. Return it with its derivation."""
+        stored, found = read_head(self.snapshot, capture)
+        headers = with_ages(stored.headers, capture.timestamp)
+        aged = headers is not stored.headers
+        stored = replace(stored, headers=headers) if aged else stored
+        size: int | None = found
+        decoded = codings.must_decode(self.snapshot, capture, stored, request)
+        recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
+        encoding = codings.coding(stored) if decoded else None
+        if decoded:
+            try:  # only decoding to the end shows whether the size is within bounds
+                size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
+            except encodings.EncodingProblem:
+                # already damaged at the origin, or a decompression bomb: served as recorded
+                decoded, encoding, size = False, None, found
+        made = responses.plan(stored, size, request, recorded, decoded=decoded)
+        how = _joined(made.derived or derived, aged)
+        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
+
+        def pieces() -> Iterator[bytes]:
+            for part in made.parts:
+                if isinstance(part, bytes):
+                    yield part
+                else:
+                    yield from cut(stored_pieces(self.snapshot, capture, encoding), *part)
+
+        if not made.parts:
+            return Reply.of(made, fields, capture), how
+        return Reply.of(made, fields, capture, pieces=pieces), how
+
+    # Flags and ledger
+
+    def _made(
+        self,
+        response: Response,
+        verdict: str,
+        capture: Capture | None = None,
+        *,
+        doubted: bool = False,
+        confidence: Confidence | None = None,
+    ) -> Reply:
+        """Build a reply from a generated response."""
+        fields = responses.clean(response.headers)
+        names = {n.lower() for n, _ in fields}
+        if "content-length" not in names and response.status not in responses.BODILESS:
+            fields = (*fields, ("Content-Length", str(len(response.body))))
+        fields = flagged(fields, verdict, capture, doubted=doubted, confidence=confidence)
+        return Reply(response.status, response.reason, fields, response.body, capture=capture)
+
+    def virtual(self, request: Request, line: Line, response: Response) -> Reply:
+        """Return the reply for a virtual host's response, and write its ledger line."""
+        verdict = response.header("stillweb-verdict") or "synthetic"
+        doubted = response.header("stillweb-ambiguous") is not None
+        confidence = Confidence.parse(response.header("stillweb-confidence"))
+        if request.method == "HEAD":
+            response = Response(response.status, response.reason, response.headers, b"")
+        reply = self._made(response, verdict, doubted=doubted, confidence=confidence)
+        if verdict == "miss":
+            self.count(request, line, None)
+        more: dict[str, Any] = {"ambiguous": True} if doubted else {}
+        if confidence is not None:
+            self.doubts += confidence
+            more |= confidence.members()
+        self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more or None))
+        return reply
+
+    def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
+        """Count a miss and remember it for the session."""
+        self.misses += 1
+        if line.weight < MISSES_KEPT:
+            missed = missed_of(request, bool(lookup is not None and lookup.irrelevant))
+            line.weight += len(missed.url) + 100
+            line.missed.append(missed)
+
+    def tunnel(self, authority: str, line: Line) -> Reply | None:
+        """Return the refusal of a CONNECT that failed while recording; None if the tunnel may be opened."""
+        url = f"https://{authority}/"
+        if host_of(url) in self.virtual_hosts:
+            return None
+        request = Request(TUNNEL, url)
+        try:
+            failed = self.matcher.failing.tunnel(url)
+        except DamagedInput as error:
+            return self._damaged(request, line, None, error)
+        return fails(self, request, line, None, failed) if failed is not None else None
+
+    def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
+        """Reply to a request that the snapshot lacks (504), or that failed while recording."""
+        if lookup is not None and lookup.failed is not None:
+            return fails(self, request, line, lookup, lookup.failed)
+        self.count(request, line, lookup)
+        url = masked_url(request.url)
+        text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
+        if why:
+            text += f" ({why})"
+        entry: dict[str, Any] = {}
+        near: list[dict[str, Any]] = []
+        if lookup is not None and not why and "confidence" in lookup.why:
+            why, likeliest = unsure(lookup, self.min_confidence)
+            text += f" ({why})"
+            entry["likeliest"] = likeliest
+        if lookup is not None:
+            near = [near_entry(n) for n in lookup.explain()[:NEAREST]]
+            if near and not why:
+                text += f"; nearest is {near[0]['method']} {near[0]['url']}, which differs in " + "; ".join(
+                    near[0]["differs"]
+                )
+                if near[0]["rule"]:
+                    text += f" (rule {near[0]['rule']} would join them)"
+        if why:
+            entry["why"] = why
+        entry["nearest"] = near
+        entry |= body_entry(request)
+        self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
+        body = (" ".join(text.split()) + "\n").encode("utf-8", "replace")
+        fields = (
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("Stillweb-Verdict", "miss"),
+        )
+        return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
+
+    def _damaged(self, request: Request, line: Line, lookup: Lookup | None, error: DamagedInput) -> Reply:
+        """Reply with 502 to a request whose capture can't be read, and count a miss."""
+        self.count(request, line, lookup)
+        line.unanswered(request, "damaged")
+        why = f"its capture can't be read: {error}"
+        self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
+        return failure(request, 502, "Damaged Capture", why)
+
+    def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
+        """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
+        self.count(request, line, None)
+        why = f"answering failed: {type(error).__name__}: {error}"
+        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        line.unanswered(request, "failed")
+        self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
+        return failure(request, 500, "Failed", why)
+
+    def fail(self, what: str) -> None:
+        """Record an error that broke off an answer, for the status page."""
+        self.failures.append(what)
+        self.forgotten += max(0, len(self.failures) - LAST_FAILURES)
+        del self.failures[:-LAST_FAILURES]
+
+    def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
+        """Write a second ledger line, a miss, for a large answer that broke off while being sent."""
+        self.count(request, line, lookup)
+        why = f"the answer broke off after {counted(sent, 'byte')}: {error}"
+        self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
+
+    def tunnel_failed(self, authority: str, line: Line, why: str, browser: bytes = b"") -> None:
+        """Write the ledger line of a tunnel in which TLS failed, so that its requests are unknown.
+
+        `browser` is the client's fingerprint (`tls.browser`).
+        """
+        known = (authority, browser) in line.trusting
+        if not known:
+            self.misses += 1
+            if browser:
+                line.broken.setdefault((authority, browser), []).append(line.seq)
+        url = f"https://{authority}/"
+        apart = known or irrelevant_url(url) or errand(url)
+        more: dict[str, Any] = {"irrelevant": apart, "why": why, "nearest": []}
+        self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
+
+    def note(self, line: Line, tail: str, lookup: Lookup | None = None) -> None:
+        """Write a ledger line and count the request, and the doubt in the answer of its lookup."""
+        if lookup is not None and (doubted := _doubted(lookup)) is not None:
+            self.doubts += doubted
+        seq = line.seq
+        line.seq = seq + 1
+        self.requests += 1
+        if line.again:
+            tail = line.told_again(tail)
+        self.ledger.write_timed(line.prefix, seq, tail)
+
+
+def _doubted(lookup: Lookup) -> Confidence | None:
+    """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
+    told = lookup.told
+    return told if told is not None and told.millionths and not lookup.irrelevant else None
+
+
+def _joined(derived: str, aged: bool, own: bool = False) -> str:
+    return "+".join(filter(None, (derived, AGED if aged else "", "ids" if own else "")))

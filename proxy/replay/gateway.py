@@ -1,0 +1,203 @@
+"""The replay gateway: a forward proxy that answers from a snapshot and never connects to anything.
+
+Neither this module nor what it imports from `proxy` opens an outgoing connection; a test checks that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from stillweb.proxy.net.addresses import DEFAULT_SESSION, with_session
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.open_files import allow_many_open_files
+from stillweb.proxy.net.proxied import Proxied
+from stillweb.proxy.replay.answering import CACHE_BYTES, Answerer
+from stillweb.proxy.replay.entrance import Entrance
+from stillweb.proxy.replay.hosting import VirtualHost
+from stillweb.proxy.replay.hub import GatewayStats, Hub, sweep
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.listening import BACKLOG, flush_at_sigterm, listen, new_loop
+from stillweb.proxy.replay.misses import Missed
+from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.matching.accepting import check_accept
+from stillweb.snapshots.matching.confidence import read_confidence
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.snapshot import Snapshot
+
+
+class Gateway(Proxied):
+    """A proxy that serves a snapshot. A context manager with its own thread and event loop.
+
+    `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
+    "+unambiguous" to refuse guesses; `min_confidence` is the lowest confidence served. `virtual_hosts` maps hosts to functions that answer for them, on a
+    thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
+    gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
+    `cache_bytes` bounds the captures kept in memory. Without `own_pages` the gateway hides its status and
+    ledger, which tell of all sessions and of this machine.
+
+    Raises MissingCapability (port in use, ledger not writable) and UsageError.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        accept: str = "rule",
+        min_confidence: float | Literal["sure"] = SERVED,
+        ledger: Ledger | None = None,
+        authority: Authority | None = None,
+        virtual_hosts: Mapping[str, VirtualHost] | None = None,
+        challenge: bool | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        own_pages: bool = True,
+    ) -> None:
+        check_accept(accept)
+        super().__init__(authority, host, port, challenge)
+        self.snapshot = snapshot
+        self.ledger = ledger if ledger is not None else Ledger()
+        self._accept = accept
+        answerer = Answerer(
+            snapshot,
+            self.ledger,
+            accept=accept,
+            min_confidence=read_confidence(min_confidence),
+            virtual_hosts=virtual_hosts,
+            cache_bytes=cache_bytes,
+        )
+        self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
+        self._hub.own_pages = own_pages
+        self._socket: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._broken: OSError | None = None
+
+    # Life
+
+    def start(self) -> Gateway:
+        """Start to listen and answer. The gateway is ready on return."""
+        allow_many_open_files()
+        self._socket = listen(self._host, self._port)
+        self._port = self._socket.getsockname()[1]
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="stillweb-gateway", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+        if self._broken is not None:
+            self._thread.join()
+            self._thread = None
+            self._socket.close()
+            raise MissingCapability(f"the gateway can't start: {self._broken.strerror}") from self._broken
+        flush_at_sigterm(self.ledger)
+        atexit.register(self.close)
+        return self
+
+    def close(self) -> None:
+        """Stop answering and write the ledger. Raises the error that kept it from being written."""
+        thread = self._thread
+        if thread is None:
+            return
+        self._thread = None
+        atexit.unregister(self.close)
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        thread.join()
+        self.ledger.flush()
+        if self.ledger.error is not None:
+            raise self.ledger.error
+
+    def __enter__(self) -> Gateway:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except MissingCapability:
+            if kind is None:  # an exception already under way takes precedence
+                raise
+
+    def _run(self, started: threading.Event) -> None:
+        try:
+            loop = new_loop()
+            try:
+                loop.run_until_complete(self._serve(started))
+            finally:
+                loop.close()
+        except OSError as error:
+            if started.is_set():
+                raise
+            self._broken = error  # mostly too many open files; `start` reports it
+            started.set()
+
+    async def _serve(self, started: threading.Event) -> None:
+        loop = self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        hub = self._hub
+        assert self._socket is not None
+        sweeper = loop.create_task(sweep(hub))
+        server = await loop.create_server(lambda: Entrance(hub), sock=self._socket, backlog=BACKLOG)
+        started.set()
+        await self._stop.wait()
+        sweeper.cancel()
+        server.close()
+        self._socket.close()
+        await hub.close()
+
+    def _ask_for_names(self) -> None:
+        if not self._hub.challenge:
+            self._on_loop(self._hub.challenge_all)
+
+    def nameless_are(self, session: str) -> None:
+        with_session(self.url, session)  # raises for what can't be a name
+        self._challenge = False
+        if session != DEFAULT_SESSION:
+            self.rename(DEFAULT_SESSION, session)
+
+    # What goes on
+
+    @property
+    def stats(self) -> GatewayStats:
+        """The counts so far; after closing, the final ones."""
+        return self._hub.stats()
+
+    def missed(self, session: str = DEFAULT_SESSION) -> list[Missed]:
+        """Return the requests that a session missed so far, also those that no browser reports."""
+        return self._hub.answerer.missed(session)
+
+    def rename(self, name: str, session: str) -> None:
+        """Assign requests that come under `name`, unused so far, to `session` from now on."""
+        self._on_loop(lambda: self._hub.answerer.lines.rename(name, session))
+
+    def reset(self, session: str = DEFAULT_SESSION) -> None:
+        """Reset a session's state and cursors to their start."""
+        self._on_loop(lambda: self._hub.answerer.reset(session))
+
+    def _on_loop(self, action: Callable[[], None]) -> None:
+        """Run `action` on the event loop, where the connections live, and wait until it is done."""
+        loop = self._loop
+        if self._thread is None or loop is None:
+            action()
+            return
+        done = threading.Event()
+
+        def run() -> None:
+            action()
+            done.set()
+
+        loop.call_soon_threadsafe(run)
+        done.wait()

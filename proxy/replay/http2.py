@@ -1,0 +1,368 @@
+"""HTTP/2 inside a tunnel, for hosts that were recorded with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+from hyperframe.frame import Frame, GoAwayFrame
+
+from stillweb.proxy.net.addresses import target_text
+from stillweb.proxy.replay import refusing
+from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
+from stillweb.proxy.replay.hub import Hub
+from stillweb.proxy.replay.replies import Held, Line, Reply
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.words import counted
+
+MAX_STREAMS = 128
+WINDOW = 1 << 20
+PREFACE = 24  # bytes of a client's connection preface (RFC 9113, 3.4)
+FRAME_HEAD = 9  # bytes; the first three hold the payload's length (4.1)
+_OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+# The exceptions of h2 for a stream that the client has reset, perhaps in the same packet: h2 closes the
+# stream, and forgets it once a later one is opened.
+_GONE = (
+    h2.exceptions.StreamClosedError,
+    h2.exceptions.NoSuchStreamError,
+    h2.exceptions.StreamIDTooLowError,
+)
+
+
+Fields = list[tuple[bytes, bytes]]
+
+
+class Wire(Protocol):
+    """The connection that carries the HTTP/2 bytes."""
+
+    hub: Hub
+
+    @property
+    def paused(self) -> bool: ...
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class _Incoming:
+    """A request that is still arriving."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self.fields = fields
+        self.parts: list[bytes] = []
+        self.size = 0
+
+
+class _Outgoing:
+    """A response that is being sent: the rest of its body, and its trailers."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.data = memoryview(reply.body)
+        self.pieces = reply.pieces() if reply.pieces is not None else None
+        self.length = reply.length
+        self.broke = reply.broke
+        self.trailers = _spelled(reply.trailers)
+        self.sent = 0  # bytes of the pieces
+        self.fetching = False
+
+
+class _Goodbye(h2.events.Event):
+    """A graceful GOAWAY: no new requests, but the pending ones are still answered (RFC 9113, 6.8)."""
+
+
+class _Connection(h2.connection.H2Connection):
+    """An h2 connection that survives a graceful GOAWAY; h2 takes every GOAWAY for the end."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        ended: tuple[list[Frame], list[h2.events.Event]] = ([], [_Goodbye()])
+        return super()._receive_goaway_frame(frame) if frame.error_code else ended
+
+
+class Http2:
+    """The server side of one HTTP/2 connection."""
+
+    def __init__(self, connection: Wire, line: Line, authority: str) -> None:
+        self._connection = connection
+        self._hub = connection.hub
+        self._line = line
+        self._authority = authority
+        config = h2.config.H2Configuration(client_side=False, header_encoding=None)
+        self._h2 = _Connection(config)
+        self._h2.local_settings = h2.settings.Settings(
+            client=False,
+            initial_values={
+                h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: WINDOW,
+                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD,
+            },
+        )
+        # h2 takes this limit over only when the settings change later
+        self._h2.decoder.max_header_list_size = MAX_HEAD
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(16 * WINDOW)
+        self._incoming: dict[int, _Incoming] = {}
+        self._outgoing: dict[int, _Outgoing] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # tasks of streams whose reply is withheld: their clients are expected to leave, or poll for news
+        self._held: dict[int, asyncio.Task[None]] = {}
+        self._goodbye = False
+        self._rest = PREFACE  # bytes missing of the current frame
+        self._head = b""
+        self._flush()
+
+    def lost(self) -> None:
+        """Cancel all work after the connection is lost."""
+        for task in self._tasks:
+            task.cancel()
+        self._outgoing.clear()
+
+    def feed(self, data: bytes) -> None:
+        """Process decrypted bytes from the client."""
+        for piece in self._cut(data):  # h2 returns no events for bytes that contain an error
+            try:
+                events = self._h2.receive_data(piece)
+            except h2.exceptions.ProtocolError as error:
+                self._hub.malformed += 1
+                self._hub.answerer.tunnel_failed(
+                    self._authority, self._line, f"HTTP/2 with the client failed: {error}"
+                )
+                self._flush()
+                self._connection.close()
+                return
+            try:
+                for event in events:
+                    self._event(event)
+                if any(isinstance(event, h2.events.StreamEnded) for event in events):
+                    self.pump()  # after an error or a GOAWAY nothing can be sent any more
+            except h2.exceptions.ProtocolError as error:  # ours: the client's errors were caught above
+                self._hub.failed(error)
+                self._connection.abort()
+                return
+        self.pump()
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        """Yield the bytes cut at frame ends. Keep an incomplete frame head for the next call."""
+        data, self._head = self._head + data, b""
+        at = 0
+        while at < len(data):
+            if not self._rest:
+                if len(data) - at < FRAME_HEAD:
+                    self._head = data[at:]
+                    return
+                self._rest = FRAME_HEAD + int.from_bytes(data[at : at + 3])
+            end = min(len(data), at + self._rest)
+            self._rest -= end - at
+            yield data[at:end]
+            at = end
+
+    def _event(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.RequestReceived():
+                fields = [
+                    (_text(n), target_text(v) if n == b":path" else _text(v)) for n, v in event.headers or []
+                ]
+                self._incoming[_stream(event)] = _Incoming(fields)
+                if event.stream_ended is None and dict(fields).get("expect", "").lower() == "100-continue":
+                    with contextlib.suppress(*_GONE):
+                        self._h2.send_headers(_stream(event), [(b":status", b"100")])
+            case h2.events.DataReceived():
+                stream, data = _stream(event), event.data or b""
+                self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+                request = self._incoming.get(stream)
+                if request is not None:
+                    request.size += len(data)
+                    request.parts.append(data)
+                    # the limit is for all requests that arrive at once
+                    if sum(one.size for one in self._incoming.values()) > MAX_BODY:
+                        del self._incoming[stream]
+                        self._too_long(request)
+                        self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+            case h2.events.StreamEnded():
+                self._ended(_stream(event))
+            case h2.events.StreamReset():
+                self._incoming.pop(_stream(event), None)
+                self._outgoing.pop(_stream(event), None)
+                if (held := self._held.pop(_stream(event), None)) is not None:
+                    held.cancel()
+            case _Goodbye():
+                self._goodbye = True
+            case h2.events.ConnectionTerminated():
+                if not self._outgoing and not self._tasks:
+                    self._connection.close()
+
+    def _too_long(self, incoming: _Incoming) -> None:
+        named = dict(incoming.fields)
+        target = f"https://{named.get(':authority') or self._authority}{named.get(':path', '/')}"
+        bad = BadRequest("the body of the request is too long", 413)
+        self._hub.malformed += 1
+        refusing.note(self._hub.answerer, self._line, named.get(":method", ""), target, bad, incoming.size, 0)
+
+    def _ended(self, stream: int) -> None:
+        incoming = self._incoming.pop(stream, None)
+        if incoming is None:
+            return
+        pseudo = {n: v for n, v in incoming.fields if n.startswith(":")}
+        headers = [(n, v) for n, v in incoming.fields if not n.startswith(":")]
+        cookies = [v for n, v in headers if n == "cookie"]
+        if len(cookies) > 1:  # RFC 9113, 8.2.3: cookie crumbs are one field in HTTP/1.1
+            headers = [(n, v) for n, v in headers if n != "cookie"] + [("cookie", "; ".join(cookies))]
+        host = pseudo.get(":authority") or next((v for n, v in headers if n == "host"), self._authority)
+        path = pseudo.get(":path", "/").partition("#")[0]
+        url = f"{pseudo.get(':scheme', 'https')}://{host}{path if path.startswith('/') else '/' + path}"
+        if not any(n == "host" for n, _ in headers):
+            headers.insert(0, ("Host", host))
+        request = Request(pseudo.get(":method", "GET"), url, tuple(headers), b"".join(incoming.parts))
+        hub = self._hub
+        name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
+        if name == hub.own_host:
+            self._send(stream, hub.own_page(request))
+        elif name in hub.answerer.virtual_hosts:
+            self._start(self._virtual(stream, request, name))
+        elif hub.answerer.waits(request, self._line):
+            self._held[stream] = self._start(self._later(stream, request))
+        else:
+            self._reply(stream, hub.answerer.answer(request, self._line))
+
+    def _reply(self, stream: int, reply: Reply) -> None:
+        if reply.held is not None:
+            self._held[stream] = self._start(self._hold(stream, reply.held))
+        else:
+            self._send(stream, reply)
+
+    async def _hold(self, stream: int, held: Held) -> None:
+        await held.over()
+        del self._held[stream]
+        late = held.late()
+        if late is None:
+            self._reset(stream, h2.errors.ErrorCodes.CANCEL)
+        else:
+            self._reply(stream, late)
+        self.pump()
+
+    async def _later(self, stream: int, request: Request) -> None:
+        await self._hub.answerer.due(request, self._line)
+        del self._held[stream]
+        self._reply(stream, self._hub.answerer.answer(request, self._line))
+        self.pump()
+
+    async def _virtual(self, stream: int, request: Request, name: str) -> None:
+        self._send(stream, await self._hub.virtual(request, self._line, name))
+        self.pump()
+
+    def _start(self, coroutine: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._leave()
+        if not task.cancelled() and task.exception() is not None:
+            self._hub.failed(task.exception())
+            self._connection.abort()
+
+    def _send(self, stream: int, reply: Reply) -> None:
+        status = (b":status", str(reply.status).encode())
+        empty = reply.pieces is None and not reply.body and not reply.trailers
+        try:
+            self._h2.send_headers(stream, [status, *_spelled(reply.fields)], end_stream=empty)
+        except _GONE:
+            return  # the client has reset the stream
+        if not empty:
+            self._outgoing[stream] = _Outgoing(reply)
+
+    def pump(self) -> None:
+        """Send as much as the flow-control windows and the transport allow."""
+        for stream in list(self._outgoing):
+            try:
+                self._pump_stream(stream, self._outgoing[stream])
+            except _GONE:
+                self._outgoing.pop(stream, None)
+        self._flush()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Close the connection once a client that sent a graceful GOAWAY has all its answers."""
+        if self._goodbye and not (self._incoming or self._outgoing or self._tasks):
+            self._connection.close()
+
+    def _pump_stream(self, stream: int, out: _Outgoing) -> None:
+        while not self._connection.paused:
+            if not out.data:
+                if out.pieces is None:
+                    if out.trailers:
+                        self._h2.send_headers(stream, out.trailers, end_stream=True)
+                    else:
+                        self._h2.end_stream(stream)
+                    self._outgoing.pop(stream, None)
+                elif not out.fetching:
+                    out.fetching = True
+                    self._start(self._fetch(stream, out, out.pieces))
+                return
+            room = min(
+                self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(out.data)
+            )
+            if room <= 0:
+                return
+            piece, out.data = out.data[:room], out.data[room:]
+            last = not out.data and out.pieces is None and not out.trailers
+            self._h2.send_data(stream, piece.tobytes(), end_stream=last)
+            if last:
+                self._outgoing.pop(stream, None)
+                return
+
+    async def _fetch(self, stream: int, out: _Outgoing, pieces: Iterator[bytes]) -> None:
+        """Fetch the next piece of a large body."""
+        try:
+            piece = await self._hub.next_piece(pieces)
+            out.sent += len(piece or b"")
+            if piece is None and out.length is not None and out.sent != out.length:
+                raise ValueError(f"a body of {counted(out.length, 'byte')} ended after {out.sent}")
+        except (StillwebError, ValueError, OSError) as error:
+            self._hub.failed(error)
+            if out.broke is not None:
+                out.broke(error, out.sent)
+            self._outgoing.pop(stream, None)
+            self._reset(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
+            self._flush()
+            return
+        out.fetching = False
+        if piece is None:
+            out.pieces = None
+        else:
+            out.data = memoryview(piece)
+        self.pump()
+
+    def _reset(self, stream: int, code: h2.errors.ErrorCodes) -> None:
+        with contextlib.suppress(*_GONE):
+            self._h2.reset_stream(stream, code)
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data:
+            self._connection.write(data)
+
+
+def _stream(event: h2.events.Event) -> int:
+    stream = getattr(event, "stream_id", None)
+    assert isinstance(stream, int)
+    return stream
+
+
+def _spelled(fields: Headers) -> Fields:
+    """Return fields as HTTP/2 has them: in lower case, without connection-specific ones."""
+    return [(field_bytes(n.lower()), field_bytes(v.strip(" \t"))) for n, v in fields if n.lower() not in _OWN]
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")  # as the recorder decodes fields

@@ -1,0 +1,221 @@
+"""The state that a gateway's connections share, on its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sqlite3
+import time
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stillweb.proxy.net.addresses import OWN_HOST
+from stillweb.proxy.net.certificates import CACHED_CONTEXTS, Authority, normal_host
+from stillweb.proxy.replay import status
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.replies import Line, Reply, failure
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.request import Request
+
+if TYPE_CHECKING:
+    import ssl
+
+    from stillweb.snapshots.snapshot import Snapshot
+
+
+class Open(Protocol):
+    """A connection that the hub can end."""
+
+    def abort(self) -> None: ...
+    def overdue(self, now: float, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayStats:
+    """The counts since the gateway's start."""
+
+    requests: int
+    misses: int
+    sessions: dict[str, int]  # requests by session
+    connections: int  # open now
+    malformed: int
+    failures: int  # answers that broke off
+    failed: int  # requests that failed as they did while recording
+    presumed: int  # answers less sure than 0.99
+    expected_wrong: float
+
+
+LAST_FAILURES = 5
+
+
+class Hub:
+    """The shared state of a gateway's connections. Used on the gateway's event loop only."""
+
+    own_host = OWN_HOST
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        authority: Authority,
+        answerer: Answerer,
+        *,
+        challenge: bool,
+    ) -> None:
+        self.snapshot = snapshot
+        self.ledger = ledger
+        self.authority = authority
+        self.answerer = answerer
+        self.challenge = challenge
+        self.own_pages = True
+        self.connections: set[Open] = set()
+        self.malformed = 0
+        self.failures = answerer.failures
+        self.started = time.monotonic()
+        self._protocols: dict[str, tuple[str, ...]] = {}
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
+
+    def challenge_all(self) -> None:
+        """Ask clients that don't name their session for a name from now on."""
+        if not self.challenge:
+            self.challenge = True
+            self.answerer.kept.forget_memos()  # some belong to clients without a name
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """Return the TLS context for a host, offering the protocols that it was recorded with."""
+        return self.authority.context_for(host, self.protocols(normal_host(host)))
+
+    def protocols(self, host: str) -> tuple[str, ...]:
+        """Return a host's ALPN protocols, with h2 if any of its captures used it.
+
+        So pages behave as they did while recording.
+        """
+        known = self._protocols.get(host)
+        if known is None:
+            if len(self._protocols) >= CACHED_CONTEXTS:
+                self._protocols.clear()
+            known = self._protocols[host] = recorded_protocols(self.snapshot, host)
+        return known
+
+    def own_page(self, request: Request, names: Collection[str] = (OWN_HOST,)) -> Reply:
+        """Return one of the gateway's own pages, or 404 if they are switched off."""
+        if not self.own_pages:
+            return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
+        return status.own_page(self, request, names)
+
+    def ask_for_name(self) -> Reply:
+        """Return the 407 answer to a client that named no session."""
+        body = b"stillweb: give a session's name as proxy user (any password)\n"
+        fields = (
+            ("Proxy-Authenticate", 'Basic realm="stillweb session"'),
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+        )
+        return Reply(407, "Proxy Authentication Required", fields, body)
+
+    async def virtual(self, request: Request, line: Line, host: str) -> Reply:
+        """Call a virtual host on a thread and return its reply."""
+        handler = self.answerer.virtual_hosts[host]
+        try:
+            made = await self.run(handler, request, line.name)
+        except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
+            self.failed(error)
+            made = broken_host(host, error)
+        return self.answerer.virtual(request, line, made)
+
+    async def run(self, function: Any, *arguments: Any) -> Any:
+        """Run a function on a thread of the pool."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def next_piece(self, pieces: Iterator[bytes]) -> bytes | None:
+        """Return the next piece of a large body, read on a thread; None at its end."""
+        piece: bytes | None = await self.run(next, pieces, None)
+        return piece
+
+    def failed(self, error: BaseException | None) -> None:
+        """Record an error that broke off an answer, for the status page."""
+        self.answerer.fail(f"{type(error).__name__}: {error}")
+
+    def stats(self) -> GatewayStats:
+        """Return the counts so far."""
+        answerer = self.answerer
+        return GatewayStats(
+            answerer.requests,
+            answerer.misses,
+            answerer.sessions,
+            len(self.connections),
+            self.malformed,
+            answerer.forgotten + len(self.failures),
+            answerer.failed,
+            answerer.doubts.presumed,
+            answerer.doubts.doubt,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """Return the data of the status page."""
+        stats, error = self.stats(), self.ledger.error
+        return {
+            "replaying": True,
+            "snapshot": self.snapshot.id,
+            "paths": list(self.snapshot.paths),
+            "accept": self.answerer.accept,
+            "min_confidence": self.answerer.min_confidence,
+            "requests": stats.requests,
+            "misses": stats.misses,
+            "failed": stats.failed,
+            "presumed": stats.presumed,
+            "expected_wrong": stats.expected_wrong,
+            "sessions": stats.sessions,
+            "connections": stats.connections,
+            "malformed": stats.malformed,
+            "failures": self.failures[-LAST_FAILURES:],
+            "ledger": str(self.ledger.path) if self.ledger.path else None,
+            "ledger_error": str(error) if error else None,
+            "seconds": int(time.monotonic() - self.started),
+        }
+
+    async def close(self) -> None:
+        """End all connections and cancel all tasks on the event loop."""
+        for connection in list(self.connections):
+            connection.abort()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.sleep(0)  # the connections notice that they are gone
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
+    """Return the ALPN protocols to offer for a host, best first."""
+    url = f"https://{f'[{host}]' if ':' in host else host}/"
+    start = request_key(Request("GET", url)).urlkey
+    if snapshot.speaks("h2", start.rpartition(")")[0] or start):
+        return ("h2", "http/1.1")
+    return ("http/1.1",)
+
+
+async def sweep(hub: Hub) -> None:
+    """End connections without progress and move idle sessions to disk, once a second."""
+    while True:
+        await asyncio.sleep(1.0)
+        now = time.monotonic()
+        for connection in list(hub.connections):
+            connection.overdue(now)
+        hub.answerer.kept.tidy()
+        try:
+            for _ in hub.answerer.lines.rest():
+                await asyncio.sleep(0)
+        except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
+            hub.failed(error)
+
+
+def broken_host(host: str, error: Exception) -> Response:
+    """Return the 500 answer for a virtual host that raised."""
+    text = f"stillweb: the virtual host {host} failed: {type(error).__name__}: {error}\n"
+    fields = (("Content-Type", "text/plain; charset=utf-8"), ("Stillweb-Verdict", "miss"))
+    return Response(500, "Internal Server Error", fields, text.encode("utf-8", "replace"))

@@ -1,0 +1,135 @@
+"""Missed requests in the ledger, without their secrets."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stillweb.snapshots.dates import iso_date
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
+from stillweb.snapshots.matching.confidence import Confidence
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import mask
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.matching.lookup import Lookup, Near
+
+# How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
+MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
+KEPT_BODY = 1 << 16  # bytes of a missed request's body that are kept, to record it later
+
+_KINDS = {  # Sec-Fetch-Dest (Fetch Metadata) -> the browser's name of the kind
+    "": "other", "empty": "fetch", "style": "stylesheet", "iframe": "document", "frame": "document", "embed": "document",
+    "object": "document", "worker": "script", "sharedworker": "script", "video": "media", "audio": "media", "track": "media",
+}  # fmt: skip
+
+
+class Missed(NamedTuple):
+    """A missed request: its URL without secrets, its kind, and whether it could matter.
+
+    `kind` is a browser's name of it, "other" if unknown. `matters` is false for a prefetch and for a request
+    that rules call irrelevant.
+    """
+
+    url: str
+    kind: str
+    matters: bool
+
+
+def missed_of(request: Request, irrelevant: bool) -> Missed:
+    """Return the record of a miss that a session keeps."""
+    to = request.header("sec-fetch-dest") or ""
+    ahead = "prefetch" in (request.header("sec-purpose") or request.header("purpose") or "")
+    return Missed(masked_url(request.url), _KINDS.get(to, to), not irrelevant and not ahead)
+
+
+def masked_url(url: str) -> str:
+    """Return a URL without the secrets in it, for the ledger and messages."""
+    return _masked(url) if len(url) <= LONGEST_KEPT else mask(Request("GET", url)).url
+
+
+@lru_cache(maxsize=4096)
+def _masked(url: str) -> str:
+    return mask(Request("GET", url)).url
+
+
+def masked_key(request: Request) -> str | None:
+    """Return the key of a request with its secrets masked; None if it has no secrets.
+
+    A hash that includes secrets would let them be guessed.
+    """
+    masked = mask(request)
+    return None if masked is request else request_key(masked).canonical
+
+
+def unseen(seen: Iterable[str], missed: Iterable[Missed]) -> list[Missed]:
+    """Return the misses whose URLs a browser did not report.
+
+    A browser does not report answers that another origin may not read, nor those to shared workers.
+    """
+    known = {one_name(url) for url in seen}
+    return [one._replace(url=_plain(one.url)) for one in missed if one_name(one.url) not in known]
+
+
+def one_name(url: str) -> str:
+    """Return a missed URL in the form that a browser's and the gateway's reports share."""
+    return masked_url(_plain(url))
+
+
+def _plain(url: str) -> str:
+    """Strip the mark of frozen pages from a stream's or worker's URL; turn ws: into http:."""
+    return MARKED.sub("", re.sub(r"^ws(?=s?:)", "http", url))
+
+
+def near_entry(near: Near) -> dict[str, Any]:
+    """Return the ledger's form of a capture that comes near."""
+    capture, differs = near.capture, list(near.differs)
+    if not differs:
+        differs = [
+            f"what was recorded: a ({capture.status}) answer to a condition or range"
+            if capture.status in (206, 304, 412, 416)
+            else "the situation: the same request was recorded in another"
+        ]
+    return {"method": capture.method, "url": capture.url, "differs": differs, "rule": near.rule}
+
+
+def unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:
+    """Return why the likeliest answer to a request is not served, and the ledger's form of the likeliest answers."""
+    rivals = lookup.rivals() if lookup.rivals is not None else []
+    told, entries = [], []
+    for rival in rivals:
+        capture, confidence = rival.capture, Confidence.of(rival.confidence)
+        place = {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}
+        entries.append(
+            {
+                "confidence": confidence.value,
+                "capture": place,
+                "timestamp": capture.timestamp,
+                "status": capture.status,
+                "grounds": rival.grounds,
+            }
+        )
+        told.append(
+            f"the {capture.status} of {iso_date(capture.timestamp)}, {confidence} ({'; '.join(rival.grounds)})"
+        )
+    likeliest = " or ".join(told) or f"{Confidence.of(lookup.confidence)}"
+    return f"the likeliest answer is less sure than --min-confidence {threshold:g}: {likeliest}", entries
+
+
+def body_entry(request: Request) -> dict[str, Any]:
+    """Return what is needed to resend a missed request: its body's type and bytes, secrets masked."""
+    if not request.body:
+        return {}
+    masked = mask(request)
+    body = masked.body
+    entry: dict[str, Any] = {"type": masked.header("content-type") or ""}
+    if len(body) > KEPT_BODY:
+        return entry | {"body_size": len(body)}
+    try:
+        return entry | {"body": body.decode()}
+    except UnicodeDecodeError:
+        return entry | {"body_base64": base64.b64encode(body).decode("ascii")}

@@ -1,0 +1,477 @@
+"""The public interface of Stillweb: record, open, replay, run, compare and call tools.
+
+Importing this module loads no browser, no mitmproxy and no model client: each function loads what it needs, and
+raises MissingCapability with the command that installs it where an extra is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.compare.compare import RunComparison
+    from stillweb.harness.results.summary import Mean, Summary
+    from stillweb.harness.runs.display import Display
+    from stillweb.harness.task import Task
+    from stillweb.harness.tools.contract import ToolResult, ToolSpec
+    from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
+    from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.replay.gateway import Gateway
+    from stillweb.proxy.replay.ledger import Ledger
+    from stillweb.snapshots.view import Step
+    from stillweb.snapshots.writer import Writer
+
+StrPath = str | os.PathLike[str]
+T = TypeVar("T")
+
+
+def open(*paths: StrPath) -> Snapshot:
+    """Open a snapshot for reading: a `.wacz`, an open snapshot directory, a WARC, ARC, HAR or mitmproxy flow file.
+
+    Several paths (or fsspec URLs) are layers; later ones lie over earlier ones. The snapshot is a context manager.
+    Raises UsageError for a missing path and DamagedInput for an unreadable one.
+    """
+    return Snapshot.open(*paths)
+
+
+# --- recording
+
+
+class Recording:
+    """A snapshot being recorded. Made by `record`."""
+
+    def __init__(self, writer: Writer, recorder: Recorder) -> None:
+        self.writer = writer
+        self.recorder = recorder
+
+    @property
+    def failures(self) -> list[tuple[str, str]]:
+        """(URL, reason) of each request that was not recorded."""
+        return list(self.recorder.failures)
+
+    def visit(
+        self, url: str, *, steps: Sequence[Step] | Sequence[Flow] = (), pdfs: bool = False
+    ) -> FetchResult:
+        """Load `url` in Chromium, do the `steps`, and record every exchange and a view of each state.
+
+        `pdfs` fetches linked PDFs too. The result's `ok` is False, with `error`, where the page could not be
+        recorded as it should be. Raises MissingCapability without a browser.
+        """
+        return self._fetcher.fetch([url], steps, pdfs)[0]
+
+    def run(self, command: Sequence[str], *, session: str = "default") -> int:
+        """Run a program, record whatever it fetches, and return its exit code.
+
+        The program gets the proxy and the certificate by its environment variables. Programs of one `session`
+        count as one client that goes on. Raises UsageError if the program can't be started.
+        """
+        from stillweb.proxy.record.recorder import record_command
+
+        return record_command(command, self.recorder, session)
+
+    @cached_property
+    def _fetcher(self) -> Fetcher:
+        from stillweb.proxy.browser.browser import complete
+        from stillweb.proxy.browser.capture_view import Fetcher
+        from stillweb.snapshots.profile import Profile
+
+        if self.writer.profile is None:
+            self.writer.adopt(complete(Profile()))
+        return Fetcher(self.recorder, self.writer, self.writer.profile)
+
+
+@contextmanager
+def record(
+    out: StrPath,
+    *,
+    ca_file: StrPath | None = None,
+    insecure: bool = False,
+    private: bool = True,
+    resolve: Mapping[str, tuple[str, int]] | None = None,
+) -> Iterator[Recording]:
+    """Record into the snapshot directory `out`, which is made, or continued if it is one.
+
+    `ca_file` is a PEM file of authorities to trust besides the usual ones; `insecure` accepts any certificate.
+    Unless `private`, addresses that are not public are refused. `resolve` maps a host to the (address, port) to
+    connect to. Secrets are replaced by pseudonyms. On leaving, everything is on disk; GateFailed is raised if a
+    secret was learned too late to replace it.
+    """
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.errors import GateFailed
+    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.writer import Writer
+
+    with Writer.open(out) as writer:
+        recorder = Recorder(
+            writer,
+            upstream_ca=Path(ca_file) if ca_file is not None else None,
+            insecure=insecure,
+            private=private,
+            resolve=resolve,
+        )
+        try:
+            with recorder:
+                yield Recording(writer, recorder)
+        finally:
+            found = late.look_through(writer.path, recorder.redactor) if recorder.redactor else []
+    if found:
+        raise GateFailed(
+            f"{out}: {len(found)} records hold secrets that were learned too late to replace. "
+            f"Don't publish it unless the account is disposable; see {writer.path / late.FILE}"
+        )
+
+
+# --- replay
+
+
+class Replay:
+    """A running replay of a snapshot: settings for clients, and the ledger of what they asked. Made by `replay`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    @property
+    def ledger(self) -> Ledger:
+        """The entries so far, one mapping a request (docs/ledger.md)."""
+        return self.gateway.ledger
+
+    def httpx(self, session: str = "default") -> dict[str, Any]:
+        """Return keyword arguments for `httpx.Client` or `httpx.AsyncClient`."""
+        verify = ssl.create_default_context(cafile=str(self.gateway.ca_path))
+        return {"proxy": self.gateway.proxy_url(session), "verify": verify, "trust_env": False}
+
+    def playwright(self, session: str = "default") -> dict[str, Any]:
+        """Return keyword arguments for Playwright's `browser.new_context`. Loopback goes through the proxy, too."""
+        from stillweb.proxy.browser.browser import proxy_settings
+
+        return {"proxy": proxy_settings(self.gateway.proxy_url(session)), "ignore_https_errors": True}
+
+    def env(self, session: str = "default", base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the environment for a child process: `base` (default: ours) with proxy and certificate variables."""
+        from stillweb.proxy.clients import client_environment
+
+        return client_environment(self.gateway.proxy_url(session), self.gateway.ca_path, base)
+
+
+@contextmanager
+def replay(
+    snapshot: Snapshot | StrPath,
+    *,
+    port: int = 0,
+    accept: str = "rule",
+    ledger: StrPath | None = None,
+    synthetic_search: bool = False,
+) -> Iterator[Replay]:
+    """Serve a snapshot as a proxy on loopback that never connects to anything.
+
+    `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule. `ledger` is
+    a file for the ledger's JSON lines. `synthetic_search` answers searches that were never recorded from the
+    frozen texts. A request that was not recorded is answered with status 504 and noted as a miss in the ledger. Raises
+    MissingCapability if the port is in use.
+    """
+    from stillweb.harness.servers.replaying import make_hosts
+    from stillweb.proxy import Gateway, Ledger
+
+    with ExitStack() as stack:
+        opened = _opened(snapshot, stack)
+        hosts = make_hosts(opened, accept=accept, synthetic_search=synthetic_search)
+        book = Ledger(Path(ledger) if ledger is not None else None)
+        gateway = Gateway(opened, port=port, accept=accept, ledger=book, virtual_hosts=hosts)
+        yield Replay(stack.enter_context(gateway))
+
+
+# --- tools
+
+
+class Tools:
+    """The frozen tools of one client, called without an event loop. Made by `tools`; a context manager.
+
+    Each call runs on a thread of its own event loop, so that this works where another loop runs (a notebook).
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, contracts: Sequence[str], session: str, options: Mapping[str, Any]
+    ):
+        from stillweb.harness.tools.toolset import Toolset
+
+        toolset = Toolset(snapshot, contracts, **options)
+        self.session = toolset.session(session)
+        self._loop = loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="stillweb-tools", daemon=True)
+        thread.start()
+        own = self.session
+
+        async def end() -> None:
+            await own.close()
+            await toolset.close()
+
+        def close() -> None:
+            try:
+                asyncio.run_coroutine_threadsafe(end(), loop).result()
+            finally:
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join()
+                loop.close()
+
+        self._close = weakref.finalize(self, close)
+
+    def list(self) -> list[ToolSpec]:
+        """Return the tools, each with `name`, `description`, `input_schema` and `contract`."""
+        return self.session.list()
+
+    def call(self, tool: str, /, **arguments: Any) -> ToolResult:
+        """Call a tool with the arguments of its contract.
+
+        The result has `text`, `content` (MCP parts), `is_error` and `meta` (verdict, captures). A miss, an unknown
+        tool and wrong arguments give the real tool's error with `is_error`; they raise nothing.
+        """
+        return self._run(self.session.call(tool, arguments))
+
+    def close(self) -> None:
+        """End the session: browser, store and thread. The snapshot stays open."""
+        self._close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if not self._close.alive:
+            work.close()
+            raise UsageError("these tools are closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def tools(
+    snapshot: Snapshot, *contracts: str, session: str = "default", accept: str = "rule", **options: Any
+) -> Tools:
+    """Return the tools of some contracts ("fetch", "serper-mcp", "pdf-reader", "playwright-mcp"), answered offline.
+
+    Without contracts these are the fetch tool's. `options` are those of `stillweb.harness.tools.Toolset`. Raises
+    UsageError for an unknown contract.
+    """
+    return Tools(snapshot, contracts or ("fetch",), session, {"accept": accept, **options})
+
+
+# --- runs
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A run's figure of one metric. `mean` is over the attempts with a value, None if there are none.
+
+    `mean_of_all` counts the `of - scored` attempts without a value as 0.
+    """
+
+    mean: float | None
+    mean_of_all: float | None
+    scored: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its directory, how many attempts were `made` now, and what it comes to."""
+
+    path: Path
+    certificate: dict[str, Any]
+    made: int = 0
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Counts of attempts by status and end, means, tool calls, misses, tokens and cost."""
+        from stillweb.harness.results.summary import summarise
+
+        return summarise(self.path)
+
+    @cached_property
+    def scores(self) -> dict[str, Score]:
+        """Metric -> Score."""
+
+        def score(mean: Mean) -> Score:
+            return Score(mean.value, mean.all, mean.scored, mean.of)
+
+        return {name: score(mean) for name, mean in self.summary.means.items()}
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def run(
+    *,
+    tasks: StrPath | Iterable[Task],
+    agent: str | Callable[..., Any],
+    snapshot: Snapshot | StrPath | Sequence[StrPath] | None = None,
+    out: StrPath,
+    contracts: Sequence[str] = ("fetch",),
+    split: str | None = None,
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    epochs: int = 1,
+    parallel: int = 2,
+    accept: str = "rule",
+    synthetic_search: bool = False,
+    limits: Limits | None = None,
+    prices: Mapping[str, Mapping[str, float]] | None = None,
+    tape: Literal["record", "replay", "auto", "none"] = "auto",
+    tape_path: StrPath | None = None,
+    rubrics: StrPath | None = None,
+    uploads: StrPath | None = None,
+    mode: Literal["faithful", "fixed"] = "faithful",
+    ignore_case: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    retry_failed: bool = False,
+    allow_unconfined: bool = False,
+    display: Display | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Run:
+    """Run an agent on tasks against a frozen snapshot, score it and certify it. An unfinished run is continued.
+
+    `tasks` is a task set (a file, a folder, `hub:OWNER/NAME`) or Task objects. `agent` is a name as on the command
+    line (`openai:MODEL`, `command:PROGRAM`, `script:FILE`, `module:object`, a YAML file) or a function
+    `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). `snapshot` may be
+    several layers; without one there are no tools. `out` is the run's directory.
+
+    `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `limits` are
+    those of an attempt, by default 50 model calls, 200 tool calls and 1800 seconds. `prices` maps a model to money
+    per million tokens. `mode` and `ignore_case` decide how answers are scored. `note` is called with each remark.
+
+    Raises UsageError for wrong settings, DamagedInput for damaged files and MissingCapability for what the machine
+    lacks. Attempts that fail raise nothing: see `summary.failed`.
+    """
+    from stillweb.harness.agents import load_agent, name_of
+    from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.datasets import load_tasks
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.rubric import compile_rubrics, load_rubrics
+    from stillweb.harness.runs.cluster import make_engine
+    from stillweb.harness.runs.run_files import Settings, scoring_variables
+    from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.snapshots.matching.accepting import check_accept
+
+    tell = note or (lambda text: None)
+    path = Path(out)
+    task_set: Sequence[Task]
+    if isinstance(tasks, str | os.PathLike):
+        source: str | None = os.fspath(tasks)
+        loaded = task_set = load_tasks(os.fspath(tasks), split=split)
+        problems, notices = loaded.problems, loaded.notices
+    else:
+        source, task_set, problems, notices = None, tuple(tasks), (), ()
+        if split is not None:
+            raise UsageError("split is for a task set that is named, not for Task objects")
+    for problem in problems:
+        tell(f"left out: {problem}")
+    for notice in notices:
+        tell(f"not read: {notice}")
+    spec = name_of(agent)
+    made_agent = load_agent(spec)  # report its errors before a directory is made
+    paths = _paths(snapshot)
+    for sentence in _remarks(spec, made_agent, task_set, paths):
+        tell(sentence)
+    tables = [task for task in task_set if task.scorer == "table"]
+    compiled = load_rubrics(os.fspath(rubrics)) if rubrics is not None else compile_rubrics(tables)
+    lacking = [t for t in tables if "rubric" not in t.options and not {t.id, t.base} & compiled.keys()]
+    for base in dict.fromkeys(task.base or task.id for task in lacking):
+        tell(f"no side-car for {base} in {rubrics}; it is compiled by rule")
+    settings = Settings(
+        agent=spec,
+        snapshots=tuple(os.path.abspath(one) if "://" not in one else one for one in paths),
+        contracts=tuple(contracts) if paths else (),
+        accept=check_accept(accept),
+        epochs=epochs,
+        limits=limits or Limits(seconds=1800),
+        synthetic_search=synthetic_search,
+        tape=tape,
+        tape_path=os.path.abspath(tape_path) if tape_path is not None else None,
+        prices=prices or {},
+        mode=mode,
+        fold_case=ignore_case,
+        directory=os.getcwd(),
+        source=os.path.abspath(source) if source is not None and os.path.exists(source) else None,
+        allow_unconfined=allow_unconfined,
+        env=scoring_variables(os.environ),
+    )
+    start_run(
+        path,
+        settings,
+        task_set,
+        rubrics=compiled,
+        limit=limit,
+        only=only,
+        refused=len(problems),
+        uploads=Path(uploads) if uploads is not None else None,
+    )
+    made = run_attempts(
+        path, engine=make_engine(engine, path, parallel), display=display, retry_failed=retry_failed
+    )
+    if not made:
+        tell(f"{path}: every attempt was made before, none now; another directory runs them again")
+    return Run(path, write_certificate(path) if made else check_traces(path), made)
+
+
+def _paths(snapshot: Snapshot | StrPath | Sequence[StrPath] | None) -> tuple[str, ...]:
+    """Return the paths of a snapshot's layers, the lowest first."""
+    if snapshot is None:
+        return ()
+    if isinstance(snapshot, Snapshot):
+        return snapshot.paths
+    if isinstance(snapshot, str | os.PathLike):
+        return (os.fspath(snapshot),)
+    return tuple(os.fspath(path) for path in snapshot)
+
+
+def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str]) -> Iterator[str]:
+    """Yield what a person should know before a run of `agent` begins."""
+    from stillweb.harness.agents.command import unset_notes
+    from stillweb.harness.agents.script import ScriptAgent
+    from stillweb.harness.console import damage_notes
+
+    if isinstance(agent, ScriptAgent):
+        for sentence in agent.not_among([task.id for task in tasks]):
+            yield f"{spec}: {sentence}"
+    if not paths and getattr(agent, "needs_gateway", False):
+        yield "no snapshot: the program has no frozen web, and only network isolation keeps it from the real one"
+    yield from unset_notes(spec, getattr(agent, "pass_env", ()))
+    if paths:
+        with Snapshot.open(*paths) as snapshot:
+            yield from damage_notes(snapshot)
+
+
+def compare(
+    a: StrPath | Run, b: StrPath | Run | None = None, *, metric: str | None = None, seed: int = 0
+) -> RunComparison:
+    """Compare run `b` with run `a`, paired by task and clustered by base task; printing it gives the report.
+
+    Of one run, its goal is compared with its constraint forms. `metric` defaults to the one that ranks each task;
+    `seed` is of the resampling. Raises UsageError if the runs share no task or have no such metric.
+    """
+    from stillweb.harness.compare.compare import compare_runs
+
+    return compare_runs(Path(a), Path(b) if b is not None else None, metric=metric, seed=seed)
+
+
+def _opened(snapshot: Snapshot | StrPath, stack: ExitStack) -> Snapshot:
+    if isinstance(snapshot, Snapshot):
+        return snapshot
+    return stack.enter_context(Snapshot.open(snapshot))

@@ -1,0 +1,76 @@
+"""What carries a date says the one that it was given, or the profile's: on no day another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from stillweb.proxy.browser.driver import Driver
+from tests.proxy.browsing import Browsing
+from tests.proxy.sites import Answer, serve
+
+PAGE = """<!DOCTYPE html><script>
+const form = new FormData(); form.append("part", new Blob(["x"])); form.append("given", new File(["x"], "n", {lastModified: 5}));
+const seen = {document: document.lastModified, again: document.lastModified, made: document.implementation.createHTMLDocument("").lastModified,
+  part: form.get("part").lastModified - Date.now(), given: form.get("given").lastModified, file: new File([], "n").lastModified - Date.now(),
+  kind: new File([], "n").constructor === File};
+</script>"""
+HOUR = 3600.0  # s before now; a page that a server made an hour ago
+
+
+def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    html = {"Content-Type": "text/html"}
+    if path == "/now":
+        html["Last-Modified"] = formatdate(time.time(), usegmt=True)
+    if path.startswith("/at/"):
+        html["Last-Modified"] = formatdate(float(path.removeprefix("/at/")), usegmt=True)
+    return 200, html, PAGE.encode()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with serve(handle) as url:
+        yield url
+
+
+def look(browser: Browsing, url: str, *, replay: bool) -> dict[str, Any]:
+    async def go() -> dict[str, Any]:
+        context = await browser.host.context(
+            "dates", browser.proxy.proxy_url("dates"), browser.profile, replay=replay
+        )
+        driver = Driver(context)
+        await driver.open(url)
+        seen: dict[str, Any] = await driver.page.evaluate("seen")
+        await context.close()
+        return seen
+
+    return browser.run(go())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replay", [False, True], ids=["recording", "replay"])
+def test_without_a_date_it_is_the_profiles(browser: Browsing, site: str, replay: bool) -> None:
+    start = "01/01/2025 00:00:00"
+    assert look(browser, f"{site}/", replay=replay) == {
+        "document": start, "again": start, "made": start, "part": 0, "given": 5, "file": 0, "kind": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("replay", [False, True], ids=["recording", "replay"])
+def test_the_date_of_an_answer_is_told_however_new_it_is(browser: Browsing, site: str, replay: bool) -> None:
+    at = int(time.time() - HOUR)
+    said = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime(at))
+    assert look(browser, f"{site}/at/{at}", replay=replay)["document"] == said
+
+
+@pytest.mark.slow
+def test_an_answer_of_this_very_second_is_told_from_none(browser: Browsing, site: str) -> None:
+    before = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime())
+    seen = look(browser, f"{site}/now", replay=False)
+    after = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime())
+    assert before <= seen["document"] <= after
+    assert seen["again"] == seen["document"]

@@ -1,0 +1,45 @@
+"""What the browser itself moves stands still: a picture is the same, whenever it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from stillweb.proxy.browser.page_snapshot import picture
+from tests.proxy.browsing import Browsing
+from tests.proxy.sites import Answer, serve
+
+PAGES = {
+    "marquee": "<marquee>news of today</marquee>",
+    "marquee made later": "<div id=box></div><script>setTimeout(() => { box.innerHTML = '<marquee direction=up>news</marquee>'; }, 50)</script>",
+    "marquee started": "<marquee id=m onmouseout='this.start()'>news</marquee><script>setTimeout(() => { m.start(); }, 50)</script>",
+    "bar": "<progress></progress>",
+    "bar in a shadow": "<p><template shadowrootmode=open><progress></progress></template></p>",
+    "spinner in a shadow": """<p><template shadowrootmode=open><style>@keyframes turn { to { transform: rotate(1turn) } }
+        div { animation: turn 1s linear infinite; width: 50px; height: 50px; background: linear-gradient(red, blue) }</style><div></div></template></p>""",
+}
+
+
+def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    page = PAGES[path.removeprefix("/").replace("%20", " ")]
+    return 200, {"Content-Type": "text/html"}, f"<!DOCTYPE html><title>Moves</title>{page}<p>words".encode()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with serve(handle) as url:
+        yield url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_pictures_are_the_same(browser: Browsing, site: str, page: str) -> None:
+    async def look() -> list[bytes]:
+        driver = await browser.driver()
+        await driver.open(f"{site}/{page}")
+        pictures = [await picture(driver.page) for _ in range(4)]
+        await driver.context.close()
+        return pictures
+
+    assert len({*browser.run(look()), *browser.run(look())}) == 1

@@ -1,0 +1,93 @@
+"""How far a page's clock goes does not hang on when the browser tells of what the page has asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stillweb.proxy.browser.settle import Calm, Patience, Traffic
+from tests.proxy.browsing import Browsing
+from tests.proxy.sites import Answer, serve
+
+LATE = 0.3  # s by which the browser is late, as on a busy machine
+# A page that draws without end rests when three seconds of its time have gone since it asked for something.
+PAGES = {
+    "/fetch": "fetch('/file').then((r) => r.text())",
+    "/xhr": "{ const x = new XMLHttpRequest(); x.open('GET', '/file'); x.send(); }",
+}
+PAGE = """<!DOCTYPE html><title>Draws</title><p>drawing</p><script>
+const draw = () => requestAnimationFrame(draw); draw(); setTimeout(() => { ASK }, 500);</script>"""
+
+
+UNREAD = {
+    "/post": "fetch('/beacon', {method: 'POST', body: 'x'})",
+    "/refused": "fetch('/beacon', {method: 'POST'}).then((r) => { if (!r.ok) throw r.status })",
+    "/looked-at": "fetch('/beacon').then((r) => { document.title = r.status })",
+}
+
+
+def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    if path == "/file":
+        return 200, {"Content-Type": "text/plain"}, b"file"
+    if path == "/beacon":
+        return (
+            200,
+            {"Content-Type": "application/json", "Cache-Control": "no-store"},
+            b'{"seen": true}' * 1000,
+        )
+    if path in UNREAD:
+        return 200, {"Content-Type": "text/html"}, f"<p>page</p><script>{UNREAD[path]}</script>".encode()
+    return 200, {"Content-Type": "text/html"}, PAGE.replace("ASK", PAGES[path]).encode()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with serve(handle) as url:
+        yield url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES)
+def test_a_late_word_of_a_request_gives_a_page_no_more_time(
+    browser: Browsing, site: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def moved() -> float:
+        driver = await browser.driver()
+        _, calm = await driver.open(site + path)
+        await driver.context.close()
+        assert calm.quiet
+        return calm.moved
+
+    real = Traffic._begin
+
+    def late(self: Traffic, request: Any) -> None:
+        if request.url.endswith("/file"):
+            asyncio.get_running_loop().call_later(LATE, counted, self, request)
+        else:
+            real(self, request)
+
+    def counted(self: Traffic, request: Any) -> None:
+        real(self, request)
+        self._end(request)
+
+    soon = browser.run(moved())
+    monkeypatch.setattr(Traffic, "_begin", late)
+    assert browser.run(moved()) == soon
+
+
+@pytest.mark.parametrize("path", UNREAD)
+def test_a_page_does_not_wait_for_a_body_that_no_script_reads(
+    browser: Browsing, site: str, path: str
+) -> None:
+    """Chromium never tells that such a body has ended, if it must not be stored."""
+
+    async def opened() -> Calm:
+        driver = await browser.driver(Patience(stuck=60, real=10))
+        _, calm = await driver.open(site + path)
+        await driver.context.close()
+        return calm
+
+    assert browser.run(opened()).quiet

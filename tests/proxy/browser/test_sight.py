@@ -1,0 +1,66 @@
+"""What a person sees of a page, read from the browser: shadow trees among it."""
+
+from __future__ import annotations
+
+import pytest
+
+from stillweb.proxy.browser.page_snapshot import Sight, look_at
+from tests.proxy.browsing import Browsing
+from tests.proxy.sites import Answer, serve
+
+INNER = "<style>q{color:blue}</style><div>deep <style>k{}</style>down</div>"
+OUTER = (
+    "<style>p{color:red}</style>loose 1<p>para <slot name=n>unused</slot></p><slot></slot>"
+    "<slot name=empty>its own</slot><div style='display:none'>hidden</div><x-inner></x-inner>"
+)
+PAGE = f"""<!doctype html><title>Trees</title><p>page 1</p>
+<x-outer><span>slotted</span><b slot=n>named</b><i slot=none>nobody's</i></x-outer>
+<x-plain style="display:contents"></x-plain><div hidden><x-gone></x-gone></div>
+<script>
+const tree = (host, html) => {{ const r = host.attachShadow({{ mode: "open" }}); r.innerHTML = html; return r; }};
+const find = (root, name) => root.querySelector(name);
+tree(find(tree(find(document, "x-outer"), {OUTER!r}), "x-inner"), {INNER!r});
+tree(find(document, "x-plain"), "<p>1</p>");
+tree(find(document, "x-gone"), "<p>not drawn</p>");
+</script>"""
+
+
+def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    return 200, {"Content-Type": "text/html"}, PAGE.encode()
+
+
+def test_of_shadow_trees_all_that_is_drawn_is_seen_and_nothing_else(browser: Browsing) -> None:
+    async def look(base: str) -> Sight:
+        driver = await browser.driver()
+        await driver.open(f"{base}/")
+        return await look_at(driver.page, with_picture=False)
+
+    with serve(answer) as base:
+        sight = browser.run(look(base))
+    assert " ".join(sight.text.split()) == "page 1 slottednamed loose 1 para its own 1 deep down"
+
+
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90"><title>Mill</title><text y="20">It turns</text></svg>"""
+
+
+@pytest.mark.parametrize(
+    ("media", "page", "text", "aria"),
+    [
+        ("image/svg+xml", SVG, "MillIt turns", '- img "Mill":\n  - generic: It turns'),
+        ("text/html", "<p>here<script>onload = () => document.body.remove()</script>", "", "- document"),
+        ("text/html", "<p>here<script>document.documentElement.remove()</script>", "", ""),
+    ],
+    ids=["a picture", "without a body", "without a root"],
+)
+def test_documents_without_a_body_are_seen(
+    media: str, page: str, text: str, aria: str, browser: Browsing
+) -> None:
+    async def look(base: str) -> Sight:
+        driver = await browser.driver()
+        await driver.open(f"{base}/")
+        return await look_at(driver.page)
+
+    with serve(lambda *_: (200, {"Content-Type": media}, page.encode())) as base:
+        sight = browser.run(look(base))
+    assert (sight.text, sight.aria) == (text, aria)
+    assert sight.png.startswith(b"\x89PNG") == bool(aria)

@@ -1,0 +1,218 @@
+"""Many connections, little memory, another event loop, and nothing left when it ends."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.replay import arrivals
+from stillweb.proxy.replay import gateway as gateway_module
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.snapshots.errors import MissingCapability
+from tests.proxy.frozen import Site
+from tests.proxy.gateways import BIG, client, drained, head
+from tests.support.waiting import HANG, STARTS, until
+
+
+def test_five_hundred_connections(gateway: Gateway) -> None:
+    socks = []
+    try:
+        for _ in range(500):
+            socks.append(socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG))
+        request = b"GET http://site.example/plain?a=1&b=2 HTTP/1.1\r\nHost: site.example\r\n\r\n"
+        for _ in range(2):
+            for sock in socks:
+                sock.sendall(request)
+            for sock in socks:
+                assert head(sock).startswith(b"HTTP/1.1 200 ")
+                assert sock.recv(5, socket.MSG_WAITALL) == b"plain"
+    finally:
+        for sock in socks:
+            sock.close()
+    assert until(lambda: gateway.stats.connections < 50)
+
+
+def test_closing_ends_connections_and_threads(tmp_path: Path, authority: Authority) -> None:
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", b"x")
+    before = threading.active_count()
+    with site.open() as snapshot:
+        with Gateway(snapshot, authority=authority, ledger=Ledger(tmp_path / "l")) as g:
+            idle = socket.create_connection(("127.0.0.1", g.port), timeout=HANG)
+            with client(g) as c:
+                c.get("http://site.example/")
+        assert drained(idle) == b""
+        idle.close()
+        g.ledger.close()
+    assert until(lambda: threading.active_count() <= before)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", g.port), timeout=HANG)
+
+
+def test_it_works_without_uvloop(tmp_path: Path) -> None:
+    site = Site(tmp_path / "snap")
+    site.add("https://site.example/", b"x")
+    site.add("https://site.example/big", BIG)
+    with site.open():
+        pass
+    code = (
+        "import sys; sys.modules['uvloop'] = None\n"
+        "import ssl, httpx\n"
+        "from stillweb.proxy.net.certificates import Authority\n"
+        "from stillweb.proxy.replay.gateway import Gateway\n"
+        "from stillweb.snapshots.snapshot import Snapshot\n"
+        "with Snapshot.open(sys.argv[1]) as s, Gateway(s, authority=Authority.load_or_create()) as g:\n"
+        "    verify = ssl.create_default_context(cafile=g.ca_path)\n"
+        "    with httpx.Client(proxy=g.url, verify=verify, trust_env=False, timeout=60) as c:\n"
+        "        print(c.get('https://site.example/').text, len(c.get('https://site.example/big').content))\n"
+    )
+    env = os.environ | {"STILLWEB_STATE": str(tmp_path / "state")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "snap")], capture_output=True, env=env, timeout=STARTS
+    )
+    assert done.stdout.split() == [b"x", b"3000000"], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
+def test_a_large_body_is_never_whole_in_memory(tmp_path: Path) -> None:
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/huge", os.urandom(1 << 20) * 150)
+    with site.open():
+        pass
+    code = (
+        "import socket, sys\n"
+        "from stillweb.proxy.replay.gateway import Gateway\n"
+        "from stillweb.snapshots.snapshot import Snapshot\n"
+        "with Snapshot.open(sys.argv[1]) as snapshot, Gateway(snapshot) as g:\n"
+        "    s = socket.create_connection(('127.0.0.1', g.port))\n"
+        "    s.sendall(b'GET http://site.example/huge HTTP/1.0\\r\\n\\r\\n')\n"
+        "    n = 0\n"
+        "    while d := s.recv(1 << 18): n += len(d)\n"
+        "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(n, int(peak.split()[1]) >> 10)\n"
+    )
+    env = os.environ | {"STILLWEB_STATE": str(tmp_path / "state")}
+    arguments = [sys.executable, "-c", code, str(tmp_path / "snap")]
+    done = subprocess.run(arguments, capture_output=True, timeout=STARTS, check=True, env=env)
+    size, megabytes = map(int, done.stdout.split())
+    assert size > 150 << 20
+    assert megabytes < 150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_client_that_does_not_read_is_sent_away_and_one_that_reads_slowly_is_not(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    # who reads bit by bit, and longer than that, may be held up itself
+    monkeypatch.setattr(arrivals, "PATIENCE", 3.0 if reads else 1.5)
+    whole = bytes(64 << 20)  # in memory: it is stored in less than is read bit by bit
+    packed = (("Content-Encoding", "gzip"),)
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", gzip.compress(whole, mtime=0), headers=packed)
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        sock.settimeout(HANG)
+        sock.connect(("127.0.0.1", g.port))
+        sock.sendall(b"GET http://site.example/ HTTP/1.1\r\n\r\n")
+        head(sock)
+        end = time.monotonic() + 5.0
+        came = 0
+        while reads and time.monotonic() < end:
+            came += len(sock.recv(1 << 16))
+            time.sleep(0.02)
+        if not reads:
+            assert until(lambda: not g.stats.connections)
+        while came < len(whole) and (piece := drained_piece(sock)):
+            came += len(piece)
+        assert (came == len(whole)) == reads
+
+
+def drained_piece(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(1 << 20)
+    except ConnectionResetError:
+        return b""
+
+
+def test_what_keeps_it_from_starting_is_told(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(gateway_module, "new_loop", none_left)
+    site = Site(tmp_path / "snap")
+    site.add("http://site.example/", b"x")
+    with site.open() as snapshot, pytest.raises(MissingCapability, match="can't start: Too many open files"):
+        Gateway(snapshot, authority=authority).start()
+
+
+def test_closing_under_way_leaves_nothing_pending(tmp_path: Path) -> None:
+    """asyncio says so on stderr, where a task of its own is left behind."""
+    script = (
+        "import gc, os, socket, sys, time\n"
+        "from pathlib import Path\n"
+        "from stillweb.proxy import Authority, Gateway\n"
+        "from tests.proxy.frozen import Site\n"
+        "site = Site(Path(sys.argv[1]) / 'snap')\n"
+        "site.add('http://site.example/', os.urandom(12_000_000))\n"
+        "with site.open() as snapshot:\n"
+        "    gateway = Gateway(snapshot, authority=Authority.load_or_create(Path(sys.argv[1]))).start()\n"
+        "    sock = socket.create_connection(('127.0.0.1', gateway.port))\n"
+        "    sock.sendall(b'GET http://site.example/ HTTP/1.1\\r\\n\\r\\n')\n"
+        "    while not any(c.paused and c._busy for c in gateway._hub.connections):\n"
+        "        time.sleep(0.01)\n"
+        "    gateway.close()\n"
+        "gc.collect()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True, text=True, timeout=STARTS, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_sigterm_in_the_midst_of_writing_the_ledger_still_ends_it(tmp_path: Path) -> None:
+    """The main thread, where Python hears signals, holds the ledger's lock then."""
+    script = (
+        "import os, signal, sys\n"
+        "from stillweb.proxy.replay.ledger import Ledger\n"
+        "from stillweb.proxy.replay.listening import flush_at_sigterm\n"
+        "write = os.write\n"
+        "def struck(fd, data):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return write(fd, data)\n"
+        "ledger = Ledger(sys.argv[1])\n"
+        "flush_at_sigterm(ledger)\n"
+        "ledger._awaited = True\n"  # its own thread does not write
+        "ledger.write_line('{\"first\":1}')\n"
+        "os.write = struck\n"
+        "ledger.flush()\n"
+        "signal.pause()\n"
+    )
+    path = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], timeout=STARTS)
+    assert (done.returncode, path.read_text()) == (-signal.SIGTERM, '{"first":1}\n')
+
+
+def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> None:
+    before = gateway.stats.failures
+    with client(gateway) as c:
+        for _ in range(105):
+            assert c.get("http://made.example/fail").status_code == 500
+    assert gateway.stats.failures == before + 105
+    assert len(gateway._hub.failures) <= 100

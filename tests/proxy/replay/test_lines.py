@@ -1,0 +1,131 @@
+"""Sessions whose clients are gone leave memory, and go on where they stood when they return."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+from stillweb.proxy.replay import lines
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.replies import Line
+from stillweb.snapshots.matching.recognising import Recogniser
+from stillweb.snapshots.request import Headers, Request
+from tests.proxy.frozen import Site
+from tests.proxy.gateways import client
+from tests.support.waiting import HANG
+
+A = "http://a.test"
+FORM: Headers = (("Content-Type", "application/x-www-form-urlencoded"),)
+GIVEN = ("Set-Cookie", "sid=0123456789abcdef0123456789abcdef; HttpOnly")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A site that counts, gives a cookie, and shows what a filter that was posted lets pass."""
+    site = Site(tmp_path / "s")
+    site.add(f"{A}/", b"all", headers=(("Content-Type", "text/html"), GIVEN))
+    for number in range(4):
+        site.add(f"{A}/tick", b"tick %d" % number)
+    for kind in ("toys", "books"):
+        kinds = b"kind=" + kind.encode()
+        site.add(f"{A}/filter", b"set", method="POST", request_headers=FORM, request_body=kinds)
+        site.add(f"{A}/list", f"<p>{kind}".encode())
+    return site
+
+
+ASKED = [
+    Request("GET", f"{A}/"),
+    Request("GET", f"{A}/tick"),
+    Request("GET", f"{A}/tick"),
+    Request("POST", f"{A}/filter", FORM, b"kind=books"),
+    Request("GET", f"{A}/list"),
+    Request("GET", f"{A}/list?none"),
+    Request("POST", f"{A}/none", FORM, b"x=1"),
+    Request("GET", f"{A}/tick"),
+    Request("POST", f"{A}/filter", FORM, b"kind=toys"),
+    Request("GET", f"{A}/list"),
+    Request("GET", f"{A}/tick"),
+]
+
+
+def test_a_session_that_rested_is_answered_as_one_that_did_not(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "REST", -1.0)
+    with site.open() as snapshot:
+        ledger = Ledger()
+        answerer = Answerer(snapshot, ledger)
+        bodies: dict[str, list[bytes]] = {"lively": [], "sleepy": []}
+        for request in ASKED:
+            for name, got in bodies.items():
+                got.append(answerer.answer(request, answerer.line(name)).body)
+                answerer.line("lively").clients = 1
+            for _ in range(2):  # it is seen to have asked, and then to ask no more
+                list(answerer.lines.rest())
+            assert answerer.lines.known("sleepy") is not answerer.lines.known("sleepy"), "not at rest"
+        assert bodies["sleepy"] == bodies["lively"]
+        assert len(set(bodies["sleepy"])) > 6, "nothing hung on what was asked before"
+        assert answerer.missed("sleepy") == answerer.missed("lively") != []
+        assert answerer.sessions == {"sleepy": len(ASKED), "lively": len(ASKED)}
+        told = {
+            name: [
+                {k: v for k, v in e.items() if k not in ("ms", "session")}
+                for e in ledger
+                if e["session"] == name
+            ]
+            for name in bodies
+        }
+        assert told["sleepy"] == told["lively"]
+
+
+def test_what_a_session_has_sent_of_secrets_rests_with_it() -> None:
+    known = Recogniser()
+    known.remember("tell-nobody-" * 2, "secret-0123456789abcdef")
+    again: Recogniser = pickle.loads(pickle.dumps(known))
+    request = Request("GET", f"{A}/?key=" + "tell-nobody-" * 2)
+    assert again.request(request) == known.request(request) != request
+
+
+def lines_in_memory() -> int:
+    return sum(isinstance(one, Line) for one in gc.get_objects())
+
+
+@pytest.mark.slow
+def test_many_sessions_leave_nothing_in_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 sessions took 74 MB for good."""
+    monkeypatch.setattr(lines, "REST", 0.0)
+    gc.collect()  # gateways of other tests
+    before = lines_in_memory()
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
+        for number in range(100):
+            with client(gateway, f"s{number}") as c:
+                assert c.get(f"{A}/tick").text == "tick 0"
+        end = time.monotonic() + HANG
+        while lines_in_memory() > before and time.monotonic() < end:
+            time.sleep(0.05)
+        assert lines_in_memory() == before
+        assert gateway.stats.sessions == {f"s{number}": 1 for number in range(100)}
+        with client(gateway, "s7") as c:
+            assert c.get(f"{A}/tick").text == "tick 1"
+        assert gateway.ledger.entries()[-1]["seq"] == 1
+
+
+@pytest.mark.slow
+def test_a_session_with_an_open_connection_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "REST", 0.0)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "stays") as c:
+        before = lines_in_memory()
+        c.get(f"{A}/")
+        with client(gateway, "goes") as other:
+            other.get(f"{A}/")
+        end = time.monotonic() + HANG
+        while lines_in_memory() > before + 1 and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(2.2)  # the gateway has looked twice more
+        assert lines_in_memory() == before + 1

@@ -1,0 +1,118 @@
+"""Ids that a client draws for what it makes: it is told its own, and never what was said of something that it chose."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stillweb.proxy.replay.gateway import Gateway
+from tests.proxy.frozen import Site
+from tests.proxy.gateways import client
+
+THEIRS, MINE = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"
+MADE, GIVEN = "5102262d-961e-4115-90e4-0ebc268630e1", "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
+HOST = "http://h.example"
+JSON = (("Content-Type", "application/json"),)
+PACKED = (*JSON, ("Content-Encoding", "gzip"))
+
+
+def body(one: str, name: str = "a") -> bytes:
+    return json.dumps({"path": one, "name": name}).encode()
+
+
+def recorded(path: Path, *, method: str = "POST", status: int = 201, shown: str = GIVEN) -> Site:
+    """A list, something that was made under an id, the list after it, and the thing by its id."""
+    site = Site(path)
+    site.add(f"{HOST}/list", json.dumps([shown]).encode(), headers=JSON)
+    made = json.dumps({"id": MADE, "path": THEIRS}).encode()
+    place = (*JSON, ("Location", f"/list/{THEIRS}"))
+    site.add(f"{HOST}/list", made, method=method, status=status, headers=place, request_headers=JSON, request_body=body(THEIRS))  # fmt: skip
+    site.add(f"{HOST}/list", gzip.compress(json.dumps([shown, THEIRS]).encode()), headers=PACKED)
+    site.add(f"{HOST}/list/{THEIRS}", body(THEIRS), headers=JSON)
+    return site
+
+
+def make(c: httpx.Client, sent: bytes, method: str = "POST") -> httpx.Response:
+    return c.request(method, f"{HOST}/list", content=sent, headers={"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_client_is_told_its_own_id(tmp_path: Path, method: str) -> None:
+    site = recorded(tmp_path / "s", method=method, status=200 if method == "PUT" else 201)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.get(f"{HOST}/list").json() == [GIVEN]
+        made = make(c, body(MINE), method)
+        assert (made.json(), made.headers["location"]) == ({"id": MADE, "path": MINE}, f"/list/{MINE}")
+        assert c.get(f"{HOST}/list").json() == [GIVEN, MINE]
+        assert c.get(f"{HOST}/list/{MINE}").content == body(MINE)
+        assert c.head(f"{HOST}/list/{MINE}").headers["content-length"] == str(len(body(MINE)))
+        told = [(e["verdict"], e["ambiguous"], e.get("derived")) for e in gateway.ledger.entries()]
+        assert told == [
+            ("exact", False, None),
+            ("rule:visit-id", True, "ids"),
+            ("exact", True, "ids"),
+            ("rule:visit-id", True, "ids"),
+            ("rule:visit-id", True, "head+ids"),
+        ]
+
+
+def test_who_draws_the_recorded_one_is_answered_as_ever(tmp_path: Path) -> None:
+    with recorded(tmp_path / "s").open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert [c.get(f"{HOST}/list").json(), make(c, body(THEIRS)).json()["path"]] == [[GIVEN], THEIRS]
+        assert not [e for e in gateway.ledger.entries() if e["ambiguous"] or "derived" in e]
+
+
+def test_nor_is_another_session_told_of_it(tmp_path: Path) -> None:
+    with recorded(tmp_path / "s").open() as snapshot, Gateway(snapshot) as gateway:
+        with client(gateway, "p") as c:
+            make(c, body(MINE))
+        with client(gateway, "q") as other:
+            assert other.get(f"{HOST}/list/{MINE}").status_code == 504
+            assert make(other, body(THEIRS)).json()["path"] == THEIRS
+
+
+@pytest.mark.parametrize(
+    ("sent", "how"),
+    [
+        (body(MINE, "b"), {}),  # something else
+        (body("mine"), {}),
+        (body(GIVEN), {}),  # the site gave it: it was chosen
+        (body(MINE), {"shown": THEIRS}),  # and so was the recorded one
+        (body(MINE), {"status": 200}),  # nothing was made: it may be asked about
+    ],
+)
+def test_what_may_have_been_chosen_is_a_miss(tmp_path: Path, sent: bytes, how: dict[str, str | int]) -> None:
+    site = recorded(tmp_path / "s", **how)  # type: ignore[arg-type]
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        c.get(f"{HOST}/list")
+        assert make(c, sent).status_code == 504
+
+
+@pytest.mark.parametrize("where", ["referer", "unseen"])
+def test_so_is_what_the_page_is_about(tmp_path: Path, where: str) -> None:
+    """Named by the page that asks; or, of the recorded one, by an answer that this session was not given."""
+    site = recorded(tmp_path / "s", shown=THEIRS if where == "unseen" else GIVEN)
+    fields = {"Content-Type": "application/json"}
+    if where == "referer":
+        fields["Referer"] = f"{HOST}/of/{MINE}"
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.post(f"{HOST}/list", content=body(MINE), headers=fields).status_code == 504
+
+
+@pytest.mark.parametrize("accept", ["varies", "rule+unambiguous"])
+def test_without_a_rule_ids_count(tmp_path: Path, accept: str) -> None:
+    with (
+        recorded(tmp_path / "s").open() as snapshot,
+        Gateway(snapshot, accept=accept) as gateway,
+        client(gateway, "p") as c,
+    ):
+        assert make(c, body(MINE)).status_code == 504
+
+
+def test_what_was_made_once_is_not_made_twice(tmp_path: Path) -> None:
+    with recorded(tmp_path / "s").open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert [make(c, body(one)).status_code for one in (MINE, GIVEN.replace("2", "3"))] == [201, 504]

@@ -1,0 +1,111 @@
+"""Long polls of a replayed session: what waits, what lets it go, and what becomes of it when its client leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import h2.config
+import h2.connection
+import httpx
+import pytest
+
+from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.replies import Line
+from stillweb.snapshots.request import Request
+from tests.proxy.frozen import Site
+from tests.proxy.gateways import client, tunnel
+from tests.proxy.replay.test_http2 import answers
+from tests.support.waiting import HANG, until
+
+SID = "Vq1xLk4tR8mZp0cJwA3d"
+PATH = "/socket.io/?EIO=4&transport=polling"
+HOSTS = {"http/1.1": "one.example", "h2": "two.example"}
+TEXT = (("Content-Type", "text/plain"),)
+
+
+def at(protocol: str, number: int) -> str:
+    return f"https://{HOSTS[protocol]}{PATH}&t=k{number}&sid={SID}"
+
+
+@pytest.fixture
+def polled(tmp_path: Path) -> Iterator[Gateway]:
+    """A poll that was answered once something was said beside it, and one after that."""
+    site = Site(tmp_path / "s")
+    for protocol in HOSTS:
+        site.add(at(protocol, 1), b"42 said", headers=TEXT, protocol=protocol)
+        site.add(at(protocol, 2), b"ok", method="POST", request_body=b"42", headers=TEXT, protocol=protocol)
+        poll, said = site.exchanges[-2:]
+        poll.end, said.begin, said.end = site.events, site.events - 2, site.events - 1
+        site.add(at(protocol, 3), b"2", headers=TEXT, protocol=protocol)
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize("protocol", HOSTS)
+def test_a_poll_waits_for_what_it_was_recorded_after(polled: Gateway, protocol: str) -> None:
+    more = {"http1": protocol == "http/1.1", "http2": protocol == "h2"}
+    with (
+        client(polled, "p", **more) as one,
+        client(polled, "p", **more) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        poll = pool.submit(one.get, at(protocol, 11))
+        assert until(lambda: polled.stats.connections == 1)
+        said = other.post(at(protocol, 12), content=b"42", headers={"Content-Type": "text/plain"})
+        assert (said.text, poll.result(HANG).text) == ("ok", "42 said")
+        assert one.get(at(protocol, 13)).text == "2"
+    told = [(entry["method"], entry["verdict"], entry["ambiguous"]) for entry in polled.ledger.entries()]
+    assert told == [(method, "rule:engine-io", False) for method in ("POST", "GET", "GET")]
+
+
+def test_a_client_that_leaves_takes_no_answer_along(polled: Gateway) -> None:
+    with client(polled, "p") as c:
+        with pytest.raises(httpx.ReadTimeout):
+            c.get(at("http/1.1", 11), timeout=0.3)
+        assert until(lambda: not polled.stats.connections)
+        assert c.post(at("http/1.1", 12), content=b"42", headers={"Content-Type": "text/plain"}).text == "ok"
+        assert c.get(at("http/1.1", 13)).text == "42 said"
+
+
+def test_nor_does_one_that_takes_its_stream_back(polled: Gateway) -> None:
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+    fields = [(":authority", HOSTS["h2"]), (":scheme", "https")]
+    path = f"{PATH}&t=k{{}}&sid={SID}"
+    with tunnel(polled, HOSTS["h2"], ("h2",), "p") as sock:
+        connection.initiate_connection()
+        connection.send_headers(1, [(":method", "GET"), *fields, (":path", path.format(11))], end_stream=True)
+        connection.reset_stream(1)
+        connection.send_headers(
+            3, [(":method", "POST"), *fields, (":path", path.format(12)), ("content-type", "text/plain")]
+        )
+        connection.send_data(3, b"42", end_stream=True)
+        sock.sendall(connection.data_to_send())
+        assert answers(sock, connection, 3) == b"ok"
+        connection.send_headers(5, [(":method", "GET"), *fields, (":path", path.format(13))], end_stream=True)
+        sock.sendall(connection.data_to_send())
+        assert answers(sock, connection, 5) == b"42 said"
+
+
+def test_the_last_poll_stays_open_and_ends_with_the_gateway(
+    polled: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived, due = Event(), Answerer.due
+
+    async def noted(self: Answerer, request: Request, line: Line) -> None:
+        arrived.set()
+        await due(self, request, line)
+
+    with client(polled, "p") as c, ThreadPoolExecutor(1) as pool:
+        c.post(at("http/1.1", 12), content=b"42", headers={"Content-Type": "text/plain"})
+        assert [c.get(at("http/1.1", number)).text for number in (13, 14)] == ["42 said", "2"]
+        monkeypatch.setattr(Answerer, "due", noted)
+        last = pool.submit(c.get, at("http/1.1", 15))
+        assert arrived.wait(HANG)
+        polled.close()
+        assert isinstance(last.exception(HANG), httpx.TransportError)
+    assert [entry["status"] for entry in polled.ledger.entries()] == [200, 200, 200, 0]
+    assert polled.ledger.entries()[-1]["verdict"] == "rule:engine-io"

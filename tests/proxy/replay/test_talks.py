@@ -1,0 +1,229 @@
+"""Web sockets beside HTTP: what a server says after something was written waits for that, and what a client says counts."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wsproto
+from wsproto.events import CloseConnection, Message, Request, TextMessage
+
+from stillweb.proxy.net.conversations import Conversation, Player
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request as Asked
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
+from tests.support.waiting import HANG
+
+HOST = "h.example"
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+OWN = ("0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f")
+GIVEN = "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
+JSON = (("Content-Type", "application/json"),)
+
+
+def conversation(*messages: tuple[str, int]) -> Conversation:
+    """Words with the event before each; those that begin with > are the client's."""
+    said = tuple((word.startswith(">"), word.lstrip(">")) for word, _ in messages)
+    return Conversation("http://h/", "s", 1, said, events=tuple(event for _, event in messages))
+
+
+def player(*messages: tuple[str, int], written: list[tuple[int, str]]) -> Player:
+    return Player([conversation(*messages)], 0, lambda one: written)
+
+
+def test_what_followed_a_request_waits_for_it() -> None:
+    one = player(("[]", 1), ("[tea]", 4), ("[tea, rum]", 8), written=[(3, "tea"), (7, "rum")])
+    assert one.opened() == ["[]"]
+    assert one.made("tea") == ["[tea]"]
+    assert one.made("rum") == ["[tea, rum]"]
+    assert not one.ambiguous
+
+
+def test_what_was_written_twice_is_waited_for_twice() -> None:
+    one = player(("1", 4), ("2", 8), written=[(3, "x"), (7, "x")])
+    assert [one.opened(), one.made("x"), one.made("x")] == [[], ["1"], ["2"]]
+    assert not one.ambiguous
+
+
+def test_what_was_written_before_the_socket_or_before_the_clients_word_is_not_waited_for() -> None:
+    one = player(("a", 4), (">go", 8), ("b", 8), ("c", 10), written=[(0, "old"), (7, "x"), (9, "y")])
+    assert one.opened() == ["a"]
+    assert one.client("http://h/", "go") == ["b"]
+    assert one.made("y") == ["c"]
+
+
+def test_a_word_before_what_was_written_is_unsure() -> None:
+    one = player(("a", 4), (">go", 8), ("b", 8), written=[(3, "x")])
+    assert one.opened() == []
+    assert one.client("http://h/", "go") == ["a", "b"]
+    assert one.ambiguous
+
+
+def test_another_request_than_the_recorded_one_is_unsure() -> None:
+    for made in (None, "rum"):  # recorded nowhere, or after something else
+        one = player(("[]", 1), ("[tea]", 4), ("[tea, rum]", 8), written=[(3, "tea"), (7, "rum")])
+        assert (one.opened(), one.made(made)) == (["[]"], [])
+        assert one.ambiguous
+
+
+def test_what_no_word_followed_is_sure() -> None:
+    one = player(("[]", 1), ("[tea]", 4), written=[(3, "tea"), (7, "log")])
+    one.opened()
+    assert one.made("log") == []
+    assert not one.ambiguous
+
+
+def test_nothing_that_waits_is_doubted_by_what_nobody_recorded() -> None:
+    one = player(("[]", 1), written=[])
+    assert (one.opened(), one.made(None), one.ambiguous) == (["[]"], [], False)
+
+
+def test_more_than_was_recorded_is_not_answered() -> None:
+    one = player((">go", 1), ("gone", 1), written=[])
+    assert (one.opened(), one.client("http://h/", "go")) == ([], ["gone"])
+    assert (one.expected(), one.client("http://h/", "go")) == (None, None)
+
+
+@pytest.mark.parametrize("second", ["the same", "another"])
+def test_what_recorded_sockets_did_not_all_say_is_unsure(second: str) -> None:
+    told = second == "another"
+    known = [conversation((word, 1), (">go", 2)) for word in ("the same", second)]
+    first = Player(known, 0)
+    assert (first.opened(), first.ambiguous) == (["the same"], told)
+    # what time brought after the view that was seen
+    late = [
+        replace(conversation(("hello", 1), (word, 2), (">go", 3)), looks=((0, 1),))
+        for word in ("the same", second)
+    ]
+    later = Player(late, 0)
+    assert (later.opened(), later.ambiguous) == (["hello"], False)
+    assert (later.client("http://h/", "go"), later.ambiguous) == (["the same"], told)
+
+
+@contextmanager
+def replayed(
+    path: Path, *, accept: str = "rule"
+) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
+    """A gateway over a list that was added to over a socket and by POST, and a client of that socket."""
+    with Writer.open(path) as writer:
+
+        def exchange(method: str, body: bytes, answer: bytes) -> None:
+            asked = Asked(method, f"http://{HOST}/items", JSON if body else (), body)
+            begin = writer.event("s")
+            end = writer.event("s")
+            writer.exchange(Exchange(asked, 200, "OK", JSON, answer, MOMENT, "s", begin, end))
+
+        begin = writer.event("s")
+        exchange("GET", b"", b"[]")
+        exchange("GET", b"", b'["tea"]')
+        exchange("POST", b'{"add":"rum"}', json.dumps(GIVEN).encode())
+        said: list[dict[str, Any]] = [
+            {"from": "server", "text": "[]"},
+            {"from": "client", "text": '{"add":"tea"}'},
+            {"from": "server", "text": '["tea"]'},
+            {"from": "server", "text": '["tea","rum"]'},
+            {"from": "client", "text": f"ask {OWN[0]}"},
+            {"from": "server", "text": f"to {OWN[0]}: yes"},
+        ]
+        content = {
+            "url": f"http://{HOST}/ws",
+            "session": "s",
+            "begin": begin,
+            "messages": said,
+            "events": [1, 3, 3, 7, 7, 7],
+        }
+        writer.metadata(f"http://{HOST}/ws", content)
+    with (
+        Snapshot.open(path) as snapshot,
+        Gateway(snapshot, accept=accept) as gateway,
+        socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer,
+    ):
+        peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        assert b" 200 " in peer.recv(4096)
+        client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        peer.sendall(client.send(Request(host=HOST, target="/ws")))
+        yield gateway, peer, client
+
+
+def hear(peer: socket.socket, client: wsproto.WSConnection) -> str:
+    """The next message, or how the socket is closed."""
+    while True:
+        for event in client.events():
+            if isinstance(event, Message):
+                return str(event.data)
+            if isinstance(event, CloseConnection):
+                return f"{event.code} {event.reason}"
+        client.receive_data(peer.recv(4096))
+
+
+def ask(gateway: Gateway, method: str, body: str = "") -> str:
+    """The body of an answer."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer:
+        more = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        head = f"{method} http://{HOST}/items HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{more}\r\n"
+        peer.sendall((head + body).encode())
+        data = b""
+        while part := peer.recv(4096):
+            data += part
+        return data.partition(b"\r\n\r\n")[2].decode()
+
+
+def test_a_list_that_is_added_to_by_socket_and_by_post_is_as_it_was(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        assert hear(peer, client) == "[]"
+        assert ask(gateway, "GET") == "[]"
+        assert ask(gateway, "GET") == "[]"  # nothing was said yet
+        peer.sendall(client.send(TextMessage('{"add":"tea"}')))
+        assert hear(peer, client) == '["tea"]'
+        assert ask(gateway, "GET") == '["tea"]'
+        assert ask(gateway, "POST", '{"add":"rum"}') == json.dumps(GIVEN)
+        assert hear(peer, client) == '["tea","rum"]'
+        assert not [e for e in gateway.ledger.entries() if e["ambiguous"] or e["verdict"] == "miss"]
+
+
+def test_another_order_is_said_to_be_unsure(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        assert hear(peer, client) == "[]"
+        ask(gateway, "POST", '{"add":"rum"}')
+        entries = list(gateway.ledger.entries())
+        assert [e["ambiguous"] for e in entries if e["url"].endswith("/ws")] == [False, True]
+
+
+def add_all(gateway: Gateway, peer: socket.socket, client: wsproto.WSConnection) -> None:
+    """All that was said before the last question."""
+    hear(peer, client)
+    peer.sendall(client.send(TextMessage('{"add":"tea"}')))
+    hear(peer, client)
+    ask(gateway, "POST", '{"add":"rum"}')
+    assert hear(peer, client) == '["tea","rum"]'
+
+
+def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        add_all(gateway, peer, client)
+        peer.sendall(client.send(TextMessage(f"ask {OWN[1]}")))
+        assert hear(peer, client) == f"to {OWN[1]}: yes"
+        assert [(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries()][-1] == (
+            "rule:visit-id",
+            True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies"), (OWN[1], "rule+unambiguous")]
+)
+def test_a_message_with_an_id_that_the_site_gave_is_a_miss(tmp_path: Path, one: str, accept: str) -> None:
+    with replayed(tmp_path / "s", accept=accept) as (gateway, peer, client):
+        add_all(gateway, peer, client)
+        peer.sendall(client.send(TextMessage(f"ask {one}")))
+        assert hear(peer, client).startswith("1011 stillweb: miss")
+        assert next(reversed([e["verdict"] for e in gateway.ledger.entries()])) == "miss"

@@ -1,0 +1,86 @@
+"""The page of code in docs/api.md, run with a page of a local site."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import stillweb
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = b"<!doctype html><title>Example</title><h1>Example</h1><p>An example page, with words.</p>"
+RUBRIC = {"columns": ["id", "v"], "row_key": ["id"]}
+TASK = {"id": "one", "question": "Which?", "answer": "1|A", "scorer": "table", "options": {"rubric": RUBRIC}}
+
+
+def built() -> Any:
+    """The script that writes docs/api.md, as a module."""
+    spec = importlib.util.spec_from_file_location("build_api", ROOT / "docs" / "build_api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == built().page(), "run `make api`"
+
+
+def test_importing_it_is_light() -> None:
+    code = "import sys, stillweb; stillweb.record, stillweb.run; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"mitmproxy", "playwright", "openai", "httpx"} & set(loaded.split())
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(PAGE)))
+        self.end_headers()
+        self.wfile.write(PAGE)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.mark.timeout(120)
+def test_the_page_of_code_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+    Path("agent.py").write_text(f"import urllib.request; urllib.request.urlopen({url!r})\n")
+    Path("tasks.jsonl").write_text(json.dumps({**TASK, "start_url": url}) + "\n")
+
+    async def my_agent(attempt: Any) -> str:
+        page = await attempt.call("fetch", {"url": attempt.task.start_url})
+        assert "An example page" in page.text
+        return "1|A"
+
+    stillweb.run(tasks="tasks.jsonl", agent=my_agent, out="run0", note=lambda text: None, contracts=())
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    code = built().EXAMPLE.replace("https://example.org/", url)
+    names: dict[str, Any] = {"my_agent": my_agent}
+    head, rest = code.split("snap = sw.open", 1)
+    exec(head, names)
+    server.shutdown()
+    server.server_close()
+    exec(f"snap = sw.open{rest}", names)
+    assert names["hit"].verdict == "exact"
+    assert names["hit"].response.status == 200
+    assert names["run"].scores["em"].mean == 1.0
+    assert names["run"].certificate["hash"] in capsys.readouterr().out
+    names["snap"].close()

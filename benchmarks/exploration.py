@@ -29,7 +29,7 @@ from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, graph_uri
 from stillweb.proxy.explore.moves import Choices, Noise, shown
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile

@@ -170,7 +170,7 @@ def record(work: Path, root: Path, urls: list[tuple[str, int]], name: str) -> Pa
 
 def authority(work: Path) -> object:
     """The authority that signs for nginx and the gateway."""
-    from stillweb.proxy.net.certificates import Authority
+    from stillweb.proxy.net.ca import Authority
 
     os.environ["STILLWEB_STATE"] = str(work / "state")
     return Authority.load_or_create(work / "state")

@@ -25,7 +25,7 @@ from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import BrowserHost, complete, find_browser
 from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import check_all
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.errors import MissingCapability

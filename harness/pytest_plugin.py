@@ -54,7 +54,7 @@ def _isolates(config: pytest.Config) -> bool:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
     """Enter a network namespace if requested; it holds all child processes, too, such as workers of xdist."""
     if _isolates(early_config):
-        from stillweb.proxy.isolation import enter_isolation
+        from stillweb.proxy.net.isolation import enter_isolation
         from stillweb.snapshots.errors import MissingCapability
 
         try:
@@ -198,7 +198,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
     case = item.stash.get(_CASE, None)
     if case is not None and not case.recording:
-        from stillweb.proxy.isolation import isolated
+        from stillweb.proxy.net.isolation import isolated
 
         report.stillweb_open = not isolated()  # workers of xdist send this attribute to the controller
     if case is not None and report.when == "call" and report.failed:

@@ -6,7 +6,7 @@ check/       replay every view and compare it with the recording
 browser/     Fetcher: views by steps, in a browser with frozen time
 record/      Recorder: mitmproxy in this process, from its flows to the archive
 replay/      Gateway: replay without any outgoing connection; Ledger
-net/         addresses, certificates (Authority) and what recording and replay share
+net/         addresses, ca (Authority) and what recording and replay share
 
 clients.py (client_environment: a command's traffic through our proxy), isolation.py (no packet gets out)
 
@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stillweb.proxy.browser.capture_view import Fetcher
-    from stillweb.proxy.clients import client_environment
-    from stillweb.proxy.net.certificates import Authority
+    from stillweb.proxy.net.ca import Authority
+    from stillweb.proxy.net.client_env import client_environment
     from stillweb.proxy.record.recorder import Recorder, record_command
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
 
 _HOME = {
-    "Authority": "net.certificates",
-    "client_environment": "clients",
+    "Authority": "net.ca",
+    "client_environment": "net.client_env",
     "Gateway": "replay.gateway",
     "Ledger": "replay.ledger",
     "Recorder": "record.recorder",

@@ -164,7 +164,7 @@ class Replay:
 
     def env(self, session: str = "default", base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment for a child process: `base` (default: ours) with proxy and certificate variables."""
-        from stillweb.proxy.clients import client_environment
+        from stillweb.proxy.net.client_env import client_environment
 
         return client_environment(self.gateway.proxy_url(session), self.gateway.ca_path, base)
 

@@ -16,7 +16,7 @@ import h2.connection
 
 from benchmarks.damaging.bounded import Found
 from benchmarks.damaging.recorded import record
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.http1 import BadRequest, Parser
 from stillweb.snapshots.snapshot import Snapshot

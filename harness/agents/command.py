@@ -7,9 +7,9 @@
     answer: all                       # all: the whole output; last-line: its last line that isn't blank
     direct: [api.openai.com]          # hosts that it reaches directly, past the snapshot (a live model)
     files: [lib, prompts.txt]         # further files it reads, beside those that `command` names
-    clock: '2026-11-24T10:00:00Z'     # its clock's time when an attempt begins (stillweb.proxy.clock)
+    clock: '2026-11-24T10:00:00Z'     # its clock's time when an attempt begins (stillweb.proxy.net.clock)
 
-The program's environment has the proxy and the certificates (stillweb.proxy.clients), so that all its
+The program's environment has the proxy and the certificates (stillweb.proxy.net.client_env), so that all its
 requests are answered from the snapshot in the attempt's own session. It also has STILLWEB_MCP_URL (the run's
 tools, streamable HTTP), STILLWEB_TASK_ID and STILLWEB_ATTEMPT. The trace holds both the requests and the
 tool calls. An attempt is done when its program has ended. Then all processes that it started are ended, too;
@@ -42,10 +42,9 @@ from urllib.parse import urlsplit
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.sandbox.running import Channel, Prepared, Start
 from stillweb.harness.trace import digest
-from stillweb.proxy.clients import client_files
-from stillweb.proxy.clock import moment_of, with_clock
-from stillweb.proxy.direct import direct_hosts, let_in, let_past
-from stillweb.proxy.relaying import lead
+from stillweb.proxy.net.client_env import client_files, direct_hosts, let_in, let_past
+from stillweb.proxy.net.clock import moment_of, with_clock
+from stillweb.proxy.net.relaying import lead
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor

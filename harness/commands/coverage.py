@@ -59,7 +59,7 @@ def command(
     from stillweb.harness.task import TaskSet
     from stillweb.harness.tools import Toolset
     from stillweb.harness.tools.queries import query_verdict
-    from stillweb.proxy.net.certificates import CERTIFICATE_FILE
+    from stillweb.proxy.net.ca import CERTIFICATE_FILE
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.secrets.keystore import state_dir
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stillweb.harness.console import say
-from stillweb.proxy.direct import with_usual
-from stillweb.proxy.isolation import enter_isolation
 from stillweb.proxy.net.addresses import host_port
-from stillweb.proxy.net.certificates import Authority
-from stillweb.proxy.system_trust import replace_system_list
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.client_env import with_usual
+from stillweb.proxy.net.isolation import enter_isolation, replace_system_list
 
 
 def isolate_program(let_in: Sequence[tuple[str, int]]) -> None:

@@ -85,9 +85,8 @@ def command(
     """
     from stillweb.harness.servers.replaying import make_hosts
     from stillweb.proxy import Gateway, Ledger, client_environment
-    from stillweb.proxy.clients import run_command
-    from stillweb.proxy.clock import moment_of, with_clock
-    from stillweb.proxy.direct import direct_hosts, let_in, let_past
+    from stillweb.proxy.net.client_env import direct_hosts, let_in, let_past, run_command
+    from stillweb.proxy.net.clock import moment_of, with_clock
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.dates import iso_date
     from stillweb.snapshots.errors import MissingCapability
@@ -98,7 +97,7 @@ def command(
     only_with_program(program, {"--direct": past, "--clock": clock is not None})
     if isolate:
         from stillweb.harness.commands.isolating import isolate_program
-        from stillweb.proxy.isolation import canary
+        from stillweb.proxy.net.isolation import canary
 
         isolate_program(let_in(past))
         proof = canary()

@@ -192,8 +192,8 @@ def command(
     from stillweb.harness.runs.display import make_display
     from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
-    from stillweb.proxy.direct import let_in
     from stillweb.proxy.net.addresses import host_port
+    from stillweb.proxy.net.client_env import let_in
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.matching.accepting import check_accept

@@ -26,7 +26,7 @@ EXTRA = ("datasette", "python_multipart", "trustme", "mitmproxy", "playwright", 
 
 def walk(out: Path) -> Path:
     """Run the whole demo in the directory `out`, which is emptied first, and return the report's path."""
-    from stillweb.proxy.isolation import can_isolate
+    from stillweb.proxy.net.isolation import can_isolate
 
     started = time.monotonic()
     check_installed(*EXTRA)

@@ -22,7 +22,7 @@ import httpx
 
 from stillweb.harness.models.sse import is_last, read_stream
 from stillweb.harness.models.tape import FAILED, GIVEN_UP, Answer, Call, ModelError, Tape, kept_headers
-from stillweb.proxy.isolation import isolated
+from stillweb.proxy.net.isolation import isolated
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.secrets.redact import Redactor, mask_value
 from stillweb.snapshots.words import counted

@@ -41,7 +41,7 @@ async def program_access(
     from stillweb.harness.servers.program import serve_program
     from stillweb.harness.tools import Toolset, http_hosts
     from stillweb.harness.tools.store import Store
-    from stillweb.proxy.clients import client_environment, past
+    from stillweb.proxy.net.client_env import client_environment, past
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
 

@@ -121,7 +121,7 @@ class Case:
     @property
     def environment(self) -> dict[str, str]:
         """Copy of this process's environment that makes a program use the proxy."""
-        from stillweb.proxy.clients import client_environment
+        from stillweb.proxy.net.client_env import client_environment
 
         return client_environment(self.proxy_url, self.ca_path)
 

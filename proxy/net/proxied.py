@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, host_port, with_session
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 
 
 class Proxied:

@@ -7,24 +7,37 @@ sequence can change (`stillweb.proxy.replay.kept`).
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.addresses import host_of
-from stillweb.proxy.replay import codings, responses
-from stillweb.proxy.replay.cookies import AGED, with_ages
 from stillweb.proxy.replay.failing import fails
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
-from stillweb.proxy.replay.misses import Missed, body_entry, masked_url, missed_of, near_entry, unsure
+from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
 from stillweb.proxy.replay.own_ids import with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
-from stillweb.proxy.replay.pieces import cut, read_head, stored_pieces
 from stillweb.proxy.replay.replies import Hot, Line, Memo, Reply, failure, flagged
+from stillweb.proxy.replay.response import (
+    AGED,
+    BODILESS,
+    Refusal,
+    clean,
+    coding,
+    cut,
+    join,
+    must_decode,
+    plan,
+    read_head,
+    stored_pieces,
+    with_ages,
+)
 from stillweb.proxy.replay.tails import Tails
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
@@ -33,13 +46,15 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
-from stillweb.snapshots.identity.keys import opens_socket
+from stillweb.snapshots.identity.keys import opens_socket, parse, request_key
+from stillweb.snapshots.identity.rules import reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.matching.confidence import Confidence
 from stillweb.snapshots.matching.lookup import HANGS
 from stillweb.snapshots.matching.polling import TRANSPORT
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.states.slots import SAFE_METHODS
+from stillweb.snapshots.secrets.redact import mask
+from stillweb.snapshots.states.slots import SAFE_METHODS, slot_of
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -51,6 +66,10 @@ STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
 CACHE_BYTES = 64 << 20
 MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
+LARGE = (
+    1 << 12
+)  # characters of a URL and bytes of a body from which a request is prepared: about 5 ms of work
+TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 NEAREST = 3  # captures named in a miss
 
 
@@ -83,6 +102,7 @@ class Answerer:
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
         self.line = self.lines.line
         self.tail = Tails().of
+        self._worker: ThreadPoolExecutor | None = None
 
     # Sessions
 
@@ -171,6 +191,43 @@ class Answerer:
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
             return self._failed(request, line, error)
 
+    async def prepare(self, request: Request) -> None:
+        """Let a thread compute what the answer to a large request needs, while others are answered."""
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(
+                1, "stillweb-prepare"
+            )  # one: it shares the interpreter with the loop
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._worker, self._derive, request.remembering())
+        except Exception as error:  # noqa: BLE001 -- a bug: the answer computes what is missing
+            self.fail(f"preparing: {type(error).__name__}: {error}")
+
+    def _derive(self, request: Request) -> None:
+        """Compute what matching, explaining and the ledger derive from a request alone."""
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, TURN))
+        try:
+            parsed = parse(request)
+            request_key(request)
+            if (masked := mask(request)) is not request:
+                request_key(masked)
+            group = self.matcher.group(request.url)
+            group.joined(request)
+            group.slots(request.method)
+            left = reduced(request, group.rules(request.method), group.issued(request.method))
+            for one in (parsed, left):
+                slot_of(one)
+        except DamagedInput:
+            pass  # the answer meets it again, and says so to the client
+        finally:
+            sys.setswitchinterval(interval)
+
+    def close(self) -> None:
+        """End the thread of `prepare`."""
+        if self._worker is not None:
+            self._worker.shutdown(cancel_futures=True)
+
     def lookup(self, request: Request, line: Line, *, patient: bool = False) -> Lookup:
         """Look up a request of a session at the accepted levels."""
         return self.matcher.lookup(
@@ -192,7 +249,7 @@ class Answerer:
         try:
             ids = {**line.session.drawn, **lookup.ids}
             reply, derived, hot = self._reply(request, lookup, lookup.verdict, "", ids)
-        except responses.Refusal as refusal:
+        except Refusal as refusal:
             return self.miss(request, line, lookup, str(refusal))
         except DamagedInput as error:
             return self._damaged(request, line, lookup, error)
@@ -224,7 +281,7 @@ class Answerer:
                     reply, derived, _ = self._reply(
                         request, lookup, lookup.verdict, "head", line.session.drawn
                     )
-                except responses.Refusal as refusal:
+                except Refusal as refusal:
                     return self.miss(request, line, missed, str(refusal))
                 except DamagedInput as error:
                     return self._damaged(request, line, missed, error)
@@ -258,7 +315,7 @@ class Answerer:
         if own is not None:
             hot = Hot(own, hot.aged)
         stored = hot.response
-        decoded = codings.must_decode(self.snapshot, capture, stored, request)
+        decoded = must_decode(self.snapshot, capture, stored, request)
         conditional = bool(request.conditional())
         plain_get = request.method == "GET" and not conditional
         if plain_get:
@@ -271,7 +328,7 @@ class Answerer:
         if decoded:
             if hot.plain is None:
                 try:
-                    hot.plain = encodings.decode(body, codings.coding(stored))
+                    hot.plain = encodings.decode(body, coding(stored))
                 except encodings.LongBody:
                     reply, how = self._large(request, lookup, capture, verdict, derived)
                     return reply, how, None
@@ -283,10 +340,10 @@ class Answerer:
             else:
                 body = hot.plain
         recorded = hot.recorded or Request(capture.method, capture.url)
-        made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
+        made = plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged, own is not None)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
-        reply = Reply.of(made, fields, capture, responses.join(made.parts, body))
+        reply = Reply.of(made, fields, capture, join(made.parts, body))
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded, lookup.ambiguous, lookup.told] = reply
             self.kept.grow(hot, len(reply.body) if decoded else 0)
@@ -301,16 +358,16 @@ class Answerer:
         aged = headers is not stored.headers
         stored = replace(stored, headers=headers) if aged else stored
         size: int | None = found
-        decoded = codings.must_decode(self.snapshot, capture, stored, request)
+        decoded = must_decode(self.snapshot, capture, stored, request)
         recorded = self.snapshot.read_request(capture) if capture.request_offset >= 0 else None
-        encoding = codings.coding(stored) if decoded else None
+        encoding = coding(stored) if decoded else None
         if decoded:
             try:  # only decoding to the end shows whether the size is within bounds
                 size = sum(len(p) for p in stored_pieces(self.snapshot, capture, encoding))
             except encodings.EncodingProblem:
                 # already damaged at the origin, or a decompression bomb: served as recorded
                 decoded, encoding, size = False, None, found
-        made = responses.plan(stored, size, request, recorded, decoded=decoded)
+        made = plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
         fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
 
@@ -337,9 +394,9 @@ class Answerer:
         confidence: Confidence | None = None,
     ) -> Reply:
         """Build a reply from a generated response."""
-        fields = responses.clean(response.headers)
+        fields = clean(response.headers)
         names = {n.lower() for n, _ in fields}
-        if "content-length" not in names and response.status not in responses.BODILESS:
+        if "content-length" not in names and response.status not in BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
         fields = flagged(fields, verdict, capture, doubted=doubted, confidence=confidence)
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
@@ -386,7 +443,7 @@ class Answerer:
         if lookup is not None and lookup.failed is not None:
             return fails(self, request, line, lookup, lookup.failed)
         self.count(request, line, lookup)
-        url = masked_url(request.url)
+        url = masked_url_of(request)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
         if why:
             text += f" ({why})"
@@ -430,7 +487,7 @@ class Answerer:
         """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
-        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url_of(request)})")
         line.unanswered(request, "failed")
         self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
@@ -472,6 +529,12 @@ class Answerer:
         if line.again:
             tail = line.told_again(tail)
         self.ledger.write_timed(line.prefix, seq, tail)
+
+
+def large(request: Request) -> bool:
+    """Return True if a request should be prepared before it is answered."""
+    size = len(request.url) + len(request.body)
+    return size > LARGE or size + sum([len(value) for _, value in request.headers]) > LARGE
 
 
 def _doubted(lookup: Lookup) -> Confidence | None:

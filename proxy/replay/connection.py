@@ -1,12 +1,12 @@
-"""One client's connection: HTTP/1.1 proxy requests, tunnels, and the requests inside them.
-
-Input is read in `stillweb.proxy.replay.arrivals`, output is written in `stillweb.proxy.replay.channel`.
-"""
+"""One client's connection: plain or TLS to the proxy, tunnels, then HTTP/1.1, HTTP/2 or a web socket."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.addresses import (
     AUTHORITY,
@@ -18,10 +18,429 @@ from stillweb.proxy.net.addresses import (
     site_named,
 )
 from stillweb.proxy.replay import refusing
-from stillweb.proxy.replay.arrivals import PATIENCE, Arrivals
-from stillweb.proxy.replay.http1 import BadRequest, Message, url_inside, url_outside
-from stillweb.proxy.replay.replies import ESTABLISHED, Line
+from stillweb.proxy.replay.answering import large
+from stillweb.proxy.replay.http1 import CHUNKED, BadRequest, Message, Parser, url_inside, url_outside
+from stillweb.proxy.replay.hub import Hub
+from stillweb.proxy.replay.replies import ESTABLISHED, Held, Line, Memo, Reply
+from stillweb.proxy.replay.tls import ServerTls, TlsFailed, browser
+from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.proxy.replay.http2 import Http2
+    from stillweb.proxy.replay.hub import Hub
+    from stillweb.proxy.replay.sockets import Socket
+
+
+class Channel(asyncio.Protocol):
+    """The writing half of an accepted connection. All methods run on the gateway's event loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.deadline = 0.0  # 0: no deadline
+        self._tls: ServerTls | None = None
+        self._calm: ServerTls | None = None  # the same while the connection is idle and speaks HTTP/1.1
+        self._transport: asyncio.Transport | None = None
+        self._busy: asyncio.Task[None] | None = None
+        self._paused = False
+        self._resumed: asyncio.Event | None = None
+        self._left = 0  # unsent bytes at the last check
+        self._closing = False
+        self._eof = False
+        self._holding = False  # the reply is withheld: the client is expected to leave, or polls for news
+
+    def _requests(self, raw: bytes | None = None) -> None:
+        """Answer the complete requests. `raw` holds all bytes, if they are expected to be one request."""
+        raise NotImplementedError
+
+    # Bytes
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, encrypted if the tunnel uses TLS."""
+        if self._transport is None:
+            return
+        if self._tls is not None:
+            data = self._tls.encrypt(data)
+        self._transport.write(data)
+
+    async def writable(self) -> None:
+        """Wait until more may be written."""
+        while self._paused and self._resumed is not None:
+            await self._resumed.wait()
+
+    @property
+    def paused(self) -> bool:
+        """Return True if the client reads too slowly."""
+        return self._paused
+
+    def _unsent(self) -> int:
+        """Return the number of bytes that are written but not sent."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def _gets_on(self) -> bool:
+        """Return True if a slow client has read anything since the last call."""
+        before, self._left = self._left, self._unsent()
+        return self._left != before
+
+    def close(self) -> None:
+        """Close the connection after sending what has been written."""
+        self._closing = True
+        self._calm = None
+        if self._transport is not None:
+            if self._tls is not None and (last := self._tls.close()):
+                self._transport.write(last)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection at once, so that the client sees a truncated answer."""
+        self._closing = True
+        self._calm = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _stop_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _start_reading(self) -> None:
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    # Answers
+
+    def _send(self, reply: Reply, message: Message, *, within: bool = False) -> None:
+        """Send a reply. Large and held replies are sent by a task.
+
+        `within` is true if the caller is such a task already.
+        """
+        if reply.held is not None:
+            self._holding = True
+            self._work(self._hold(reply.held, message))
+            return
+        keep = message.keep_alive and not self._eof
+        extra = (
+            b""
+            if keep and not message.http10
+            else b"Connection: keep-alive\r\n"
+            if keep
+            else b"Connection: close\r\n"
+        )
+        if reply.pieces is None:
+            self.write(reply.framed(extra, http10=message.http10))
+            if not keep:
+                self.close()
+            return
+        chunked = (reply.length is None or bool(reply.trailers)) and not message.http10
+        if chunked:
+            extra += CHUNKED
+        elif reply.length is None or reply.trailers:
+            keep, extra = False, b"Connection: close\r\n"
+        self.write(b"".join((reply.wire_head, extra, b"\r\n")))
+        stream = self._stream(reply, reply.pieces(), chunked, keep)
+        if within:
+            self._busy = None
+        self._work(stream)
+
+    async def _hold(self, held: Held, message: Message) -> None:
+        if held.said:
+            self.write(held.said)
+        await held.over()
+        self._holding = False
+        late = held.late()
+        if late is None:
+            self.abort()
+        else:
+            self._send(late, message, within=True)
+
+    def _work(self, coroutine: object) -> None:
+        """Run a coroutine as the connection's task. Further requests wait until it is done."""
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)  # type: ignore[arg-type]
+        self._busy = task
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if self._busy is not task:
+            return
+        self._busy = None
+        if task.cancelled() or self._transport is None:
+            return
+        if task.exception() is not None:
+            self.hub.failed(task.exception())
+            self.abort()
+            return
+        if not self._paused and not self._closing:
+            self._start_reading()
+            self._requests()
+            if self._eof and self._busy is None:
+                self.close()
+
+    async def _stream(self, reply: Reply, pieces: Iterator[bytes], chunked: bool, keep: bool) -> None:
+        sent, length = 0, reply.length
+        try:
+            while (piece := await self.hub.next_piece(pieces)) is not None:
+                await self.writable()
+                sent += len(piece)
+                self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            if length is not None and sent != length:
+                raise ValueError(f"a body of {counted(length, 'byte')} ended after {sent}")
+        except (StillwebError, ValueError, OSError) as error:
+            self.hub.failed(error)
+            if reply.broke is not None:
+                reply.broke(error, sent)
+            self.abort()
+            return
+        if chunked:
+            self.write(reply.last_chunk())
+        if not keep:
+            self.close()
+
+
+PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
+MAX_WAITING = 1 << 20  # bytes of further requests buffered while one is being answered
+
+
+class Arrivals(Channel):
+    """The reading half of an accepted connection. `read` holds bytes that were already read.
+
+    All methods run on the gateway's event loop.
+    """
+
+    def __init__(self, hub: Hub, read: bytes = b"") -> None:
+        super().__init__(hub)
+        self._read = read
+        self.parser = Parser()
+        self.line: Line | None = None  # session of the tunnel
+        self._last: Line | None = None  # session of the last request outside a tunnel
+        self.base = ""  # scheme://authority of the tunnel, "" outside
+        self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # settled requests of that base
+        self._authority = ""
+        self._sniffing = False
+        self._browser = b""  # fingerprint of the browser's ClientHello
+        self._remembered = hub.answerer.remembered
+        self._h2: Http2 | None = None
+        self._socket: Socket | None = None  # set once the connection has become a web socket
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self.hub.connections.add(self)
+        self.deadline = time.monotonic() + PATIENCE
+        data, self._read = self._read, b""
+        if data:  # before the bytes that come next
+            self.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self._calm = None
+        self.hub.connections.discard(self)
+        for line in (self.line, self._last):
+            if line is not None:
+                line.clients -= 1
+        if self._busy is not None:
+            self._busy.cancel()
+        if self._h2 is not None:
+            self._h2.lost()
+        if self._socket is not None:
+            self._socket.closed = True
+        self._transport = None
+
+    def pause_writing(self) -> None:
+        """Stop reading from a client that reads more slowly than we write."""
+        self._paused = True
+        self._calm = None
+        self._resumed = asyncio.Event()
+        self._gets_on()
+        self.deadline = time.monotonic() + PATIENCE
+        if self._h2 is None:
+            self._stop_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.deadline = 0.0
+        if self._resumed is not None:
+            self._resumed.set()
+        if self._h2 is not None:
+            self._h2.pump()
+        elif self._busy is None:
+            self._start_reading()
+            self._requests()
+
+    def eof_received(self) -> bool:
+        """Close a half-closed connection once its pending requests are answered.
+
+        A client whose reply is held has left by this, so its connection is aborted.
+        """
+        self._eof = True
+        if self._holding:
+            self.abort()
+            return False
+        if self._busy is None and not self._paused and self._h2 is None:
+            self.close()
+            return False
+        return self._tls is None or self._busy is not None
+
+    def data_received(self, data: bytes) -> None:
+        tls = self._calm
+        if tls is not None:  # fast path: nearly all requests of a long run come this way, so each step counts
+            try:
+                data = tls.feed(data)
+            except TlsFailed as failure:
+                self._tls_failed(tls, str(failure))
+                return
+            memo = self._memos.get(data)
+            if memo is not None and (wire := self._remembered(memo, self.line)):  # type: ignore[arg-type]
+                self._transport.write(tls.encrypt(wire))  # type: ignore[union-attr]
+                if tls.closed:
+                    self.close()
+            else:
+                self._heard(data, tls)
+            return
+        if self._closing:
+            return
+        tls = self._tls
+        if tls is not None:
+            fresh = not tls.ready
+            try:
+                data = tls.feed(data)
+            except TlsFailed as failure:
+                self._tls_failed(tls, str(failure))
+                return
+            if fresh and tls.ready:
+                self._established(tls)
+            self._heard(data, tls)
+        elif self._sniffing:
+            self._sniff(data)
+        else:
+            self._heard(data, None)
+
+    def _heard(self, data: bytes, tls: ServerTls | None) -> None:
+        """Pass plaintext on: to HTTP/2, to the web socket or to the HTTP/1.1 parser."""
+        if not data:
+            if tls is not None:
+                self._quiet(tls)
+        elif self._h2 is not None:
+            self._h2.feed(data)
+        elif self._socket is not None:
+            self._socket.feed(data)
+        else:
+            self._calm = None
+            self._asked(data)
+            if tls is not None:
+                self._quiet(tls)
+                if self._waits():
+                    self._calm = tls
+
+    def _asked(self, data: bytes) -> None:
+        """Parse HTTP/1.1 bytes and answer the requests that are complete."""
+        parser = self.parser
+        if self._busy is not None or self._paused:
+            parser.feed(data)
+            if parser.buffered > MAX_WAITING:
+                self._stop_reading()
+            return
+        if parser.idle:
+            memo = self._memos.get(data)
+            if memo is not None and (wire := self._remembered(memo, self.line or memo.line)):  # type: ignore[arg-type]
+                self.write(wire)
+            else:
+                parser.feed(data)
+                self._requests(data)
+        else:
+            parser.feed(data)
+            self._requests()
+
+    def _waits(self) -> bool:
+        """Return True if the next bytes begin a request that may be answered at once."""
+        busy = self._busy is not None or self._paused or self._closing
+        return not busy and self._h2 is None and self._socket is None and self.parser.idle
+
+    def overdue(self, now: float) -> None:
+        """End the connection if it makes no progress. Called about once a second."""
+        if self._paused and self._gets_on():
+            self.deadline = now + PATIENCE
+        if self.deadline and now > self.deadline and self._busy is None:
+            if self._paused or self.parser.idle:
+                self.abort()
+            else:
+                # a head that never ended may not be a request at all, so it gets no ledger line
+                message = None if self.parser.headless else self.parser.begun()
+                self._refuse(BadRequest("the request did not arrive in time", 408), message)
+
+    # Tunnels
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(StillwebError):  # an impossible name: reported if TLS does begin
+            if self._sniffing and self._transport is not None:
+                self.hub.context(self._tunnel_host())
+
+    def _tunnel_host(self) -> str:
+        host = AUTHORITY.fullmatch(self._authority)
+        assert host is not None
+        return host[1].strip("[]")
+
+    def _sniff(self, data: bytes) -> None:
+        """Tell TLS from plain HTTP by the first bytes in a tunnel."""
+        data = data.lstrip(b"\r\n")  # extra empty lines after a CONNECT, skipped as in the recorder
+        if not data:
+            return
+        self._sniffing = False
+        if data[0] != 0x16:
+            self.base = f"http://{self._authority}"
+            self._memos = self.hub.answerer.kept.memos_of(self.base)
+            self.data_received(data)
+            return
+        self.base = f"https://{self._authority}"
+        self._memos = self.hub.answerer.kept.memos_of(self.base)
+        self._browser = browser(data)
+        name, hub = self._tunnel_host(), self.hub
+        try:
+            own = hub.context(name)
+        except StillwebError as error:
+            self._tls_failed(None, str(error))
+            return
+        self._tls = ServerTls(own, lambda other: own if other == name else hub.context(other))
+        self.deadline = time.monotonic() + PATIENCE
+        self.data_received(data)
+        asyncio.get_running_loop().call_soon(hub.authority.spare)  # while the client prepares an answer
+
+    def _quiet(self, tls: ServerTls) -> None:
+        """Send the TLS layer's own messages, and close the connection after the client's close_notify."""
+        if self._transport is None:
+            return
+        if out := tls.outgoing():
+            self._transport.write(out)
+        if tls.closed and (self._busy is None or self._holding):
+            self.close()
+
+    def _established(self, tls: ServerTls) -> None:
+        """Choose the protocol by ALPN after the handshake, and withdraw the misses of broken attempts."""
+        self.deadline = 0.0
+        assert self.line is not None
+        if self._browser:
+            self.hub.answerer.misses -= self.line.tried_again((self._authority, self._browser))
+        if tls.protocol == "h2":
+            from stillweb.proxy.replay.http2 import Http2
+
+            self._h2 = Http2(self, self.line, self._authority)
+
+    def _tls_failed(self, tls: ServerTls | None, why: str) -> None:
+        assert self.line is not None
+        if tls is not None and self._transport is not None and (alert := tls.outgoing()):
+            self._transport.write(alert)
+        if tls is None or not tls.ready:
+            why = f"TLS with the client failed: {why}"
+            self.hub.answerer.tunnel_failed(self._authority, self.line, why, self._browser)
+        self._closing = True
+        self._calm = None
+        if self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, bad: BadRequest, message: Message | None) -> None:
+        """Answer a malformed request and close the connection."""
+        raise NotImplementedError
+
 
 _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
@@ -109,7 +528,7 @@ class Connection(Arrivals):
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
             return
-        if hub.answerer.waits(request, line):
+        if large(request) or hub.answerer.waits(request, line):
             self._work(self._later(request, line, message))
             return
         if "upgrade" in message.named and self._converse(request, line):
@@ -170,9 +589,12 @@ class Connection(Arrivals):
             asyncio.get_running_loop().call_soon(self._prepare)
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:
-        self._holding = True
-        await self.hub.answerer.due(request, line)
-        self._holding = False
+        if large(request):
+            await self.hub.answerer.prepare(request)
+        if self.hub.answerer.waits(request, line):
+            self._holding = True
+            await self.hub.answerer.due(request, line)
+            self._holding = False
         if "upgrade" in message.named and self._converse(request, line):
             return
         self._send(self.hub.answerer.answer(request, line), message, within=True)
@@ -180,3 +602,128 @@ class Connection(Arrivals):
     async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
         reply = await self.hub.virtual(request, line, host)
         self._send(reply, message, within=True)
+
+
+TLS = 0x16  # the first byte of a handshake record (RFC 8446, 5.1)
+
+
+class Entrance(asyncio.Protocol):
+    """A new connection whose first bytes decide which protocol handles it."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._transport: asyncio.Transport | None = None
+        self._end = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._hub.connections.add(self)
+        self._end = time.monotonic() + PATIENCE
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._hub.connections.discard(self)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        hub, transport = self._hub, self._transport
+        if transport is None:
+            return
+        hub.connections.discard(self)
+        heir: asyncio.Protocol
+        if data[0] == TLS:
+            heir = Sealed(hub, Connection(hub), data, lambda why: refusing.unread(hub, why))
+        else:
+            heir = Connection(hub, data)
+        transport.set_protocol(heir)
+        heir.connection_made(transport)
+
+    def overdue(self, now: float) -> None:
+        """End the connection if it makes no progress. Called about once a second."""
+        if now > self._end:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Sealed(asyncio.Protocol):
+    """A TLS connection with the proxy itself that carries the protocol `inner`.
+
+    `read` holds bytes that were already read. `failed(why)` is called if the handshake fails.
+    """
+
+    def __init__(self, hub: Hub, inner: asyncio.Protocol, read: bytes, failed: Callable[[str], None]) -> None:
+        self._authority = hub.authority
+        self._inner = inner
+        self._read = read
+        self._failed = failed
+        self._way: _Within | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        authority, alpn = self._authority, ("http/1.1",)
+        own = authority.context_for(str(transport.get_extra_info("sockname")[0]), alpn)
+        tls = ServerTls(own, lambda name: authority.context_for(name, alpn))
+        self._way = _Within(transport, tls)
+        self._inner.connection_made(self._way)  # type: ignore[arg-type]
+        data, self._read = self._read, b""
+        self.data_received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._way = None
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        way = self._way
+        if way is None or way.is_closing():
+            return
+        try:
+            plain = way.tls.feed(data)
+        except TlsFailed as failure:
+            way.tell()
+            if not way.tls.ready:
+                self._failed(f"TLS with the proxy itself failed: {failure}")
+            way.close()
+            return
+        way.tell()
+        if plain:
+            self._inner.data_received(plain)
+        if way.tls.closed and not self._inner.eof_received():
+            way.close()
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+class _Within:
+    """An asyncio transport whose bytes go through TLS."""
+
+    def __init__(self, inner: Any, tls: ServerTls) -> None:
+        self._inner = inner
+        self.tls = tls
+
+    def write(self, data: bytes) -> None:
+        self._inner.write(self.tls.encrypt(data))
+
+    def tell(self) -> None:
+        """Send the TLS layer's own messages: handshake, tickets, alerts."""
+        if out := self.tls.outgoing():
+            self._inner.write(out)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        if last := self.tls.close():
+            self._inner.write(last)
+        self._inner.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

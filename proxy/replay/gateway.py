@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, with_session
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied
 from stillweb.proxy.replay.answering import CACHE_BYTES, Answerer
-from stillweb.proxy.replay.entrance import Entrance
+from stillweb.proxy.replay.connection import Entrance
 from stillweb.proxy.replay.hosting import VirtualHost
 from stillweb.proxy.replay.hub import GatewayStats, Hub, sweep
 from stillweb.proxy.replay.ledger import Ledger

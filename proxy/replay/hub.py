@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import OWN_HOST
-from stillweb.proxy.net.certificates import CACHED_CONTEXTS, Authority, normal_host
+from stillweb.proxy.net.ca import CACHED_CONTEXTS, Authority, normal_host
 from stillweb.proxy.replay import status
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
@@ -183,6 +183,7 @@ class Hub:
         for connection in list(self.connections):
             connection.abort()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self.answerer.close()
         await asyncio.sleep(0)  # the connections notice that they are gone
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stillweb.proxy.replay.cookies import with_ages
 from stillweb.proxy.replay.replies import Hot, Line, Memo
+from stillweb.proxy.replay.response import with_ages
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture

@@ -17,7 +17,7 @@ from stillweb.snapshots.states.conditions import short
 from stillweb.snapshots.states.slots import SAFE_METHODS, logins_of
 
 if TYPE_CHECKING:
-    from stillweb.proxy.replay.responses import Answer
+    from stillweb.proxy.replay.response import Answer
     from stillweb.proxy.replay.sockets import Socket
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.matching.confidence import Confidence

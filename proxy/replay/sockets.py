@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
-from stillweb.proxy.net.conversations import Player, Said
-from stillweb.proxy.net.whose import Secrets
+from stillweb.proxy.replay.websocket_player import Player, Said, Secrets
 
 if TYPE_CHECKING:
     from stillweb.snapshots.request import Request

@@ -10,7 +10,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.own_pages import NOTHING, page_fields, refused
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.replies import Reply

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import trustme
 
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.snapshot import Snapshot
 from tests.interop.readers import ROOT
 from tests.support.openai_endpoint import Asked, chat_answer

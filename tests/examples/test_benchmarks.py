@@ -20,7 +20,7 @@ from stillweb.harness.datasets.browsecomp_lc import decrypt
 from stillweb.harness.results.summary import score_run
 from stillweb.harness.rubric import compile_rubrics, load_rubrics
 from stillweb.harness.scoring.embeddings import load_embedder
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots import Snapshot
 from tests.harness.commands.calling import call
 from tests.harness.scoring.test_embedding import PACKAGE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from tests.support.waiting import STARTS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "regression"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from tests.harness.plugin_project import project, run
 from tests.proxy.small_internet import inside, why_not
 from tests.support.waiting import STARTS
@@ -86,7 +86,7 @@ def test_no_recording_is_isolated(project):
 def test_where_a_machine_cannot_isolate_it_says_so(project):
     project.makeconftest("")
     project.makepyfile(
-        broken="import stillweb.proxy.isolation as i\ndef refuse(): raise i.MissingCapability('isolation: not here')\ni._unshare = refuse"
+        broken="import stillweb.proxy.net.isolation as i\ndef refuse(): raise i.MissingCapability('isolation: not here')\ni._unshare = refuse"
     )
     result = run(project, "def test_it(): pass", "-pbroken", "--stillweb-isolate")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

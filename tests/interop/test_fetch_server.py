@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stillweb.harness.tools import Toolset, http_hosts
-from stillweb.proxy.clients import client_environment
+from stillweb.proxy.net.client_env import client_environment
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from tests.proxy.browsing import Browsing, browsing
 from tests.proxy.gateways import serving

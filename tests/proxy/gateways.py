@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request

@@ -19,7 +19,7 @@ import zstandard
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import Event
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

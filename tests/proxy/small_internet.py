@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from tests.support.waiting import HANG, STARTS
 
 Packet = tuple[str, str, int]  # protocol, address (of DNS: the name asked for), port
@@ -248,7 +248,7 @@ def _plain() -> None:
 async def _ours(kind: str, less: Sequence[str], state: Path) -> None:
     """Our browser, through a gateway that has the page, or a recorder that fetches it."""
     from stillweb.proxy.browser import browser
-    from stillweb.proxy.net.certificates import Authority
+    from stillweb.proxy.net.ca import Authority
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.snapshots.profile import Profile

@@ -22,7 +22,7 @@ from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.stateful_media import ALLOWED, Media, as_asked, parts_text
 
 if TYPE_CHECKING:
-    from stillweb.proxy.net.certificates import Authority
+    from stillweb.proxy.net.ca import Authority
 
 NAME = "state.test"
 HOST = f"http://{NAME}"

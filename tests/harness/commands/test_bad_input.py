@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots import Snapshot
 from tests.harness.small_site import answer, make, run_words, sound, urls
+from tests.proxy.dead import closed_port
 from tests.proxy.origin import Origin
 from tests.support.command_line import Done, stillweb
 
@@ -21,10 +22,10 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
 
 
 @pytest.fixture
-def closed() -> int:
+def closed() -> Iterator[int]:
     """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    with closed_port() as port:
+        yield port
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.proxy.replay import ledger
 from tests.harness.small_site import answer
 from tests.proxy.dead import UNKNOWN, closed_port, resetting

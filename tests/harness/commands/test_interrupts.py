@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots import Snapshot
 from tests.harness.small_site import WORDS, make, run_words, sound, urls
 from tests.proxy.origin import Answer, Asked, Origin

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from stillweb.harness.trace import read_trace
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from tests.harness.small_site import make
 from tests.proxy.origin import Answer, Origin
 from tests.support.command_line import Done, stillweb
@@ -90,7 +90,7 @@ def test_what_is_elsewhere_is_not_let_in(tmp_path: Path, agent: str) -> None:
 
 def test_nothing_is_let_in_for_an_agent_of_one_s_own_and_its_code_runs_inside(tmp_path: Path) -> None:
     (tmp_path / "own_isolated.py").write_text(
-        "from stillweb.proxy.isolation import isolated\n"
+        "from stillweb.proxy.net.isolation import isolated\n"
         "assert isolated()\n"
         "class Agent:\n"
         "    name = 'own'\n"

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots import Snapshot
 from tests.proxy.frozen import Site

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.commands.recorded_again import answered_otherwise
-from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site

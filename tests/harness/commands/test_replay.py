@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from stillweb.proxy.browser.browser import find_browser
-from stillweb.proxy.isolation import can_isolate
-from stillweb.proxy.net.certificates import EARLIER_DAYS
+from stillweb.proxy.net.ca import EARLIER_DAYS
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.proxy.replay import ledger
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request

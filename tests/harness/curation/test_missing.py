@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from stillweb.proxy.replay.ledger import read
 from stillweb.snapshots import Snapshot
+from tests.proxy.dead import closed_port
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb
 
@@ -99,10 +99,10 @@ def test_what_can_not_be_asked_again_is_told(origin: Origin, closed: int, tmp_pa
 
 
 @pytest.fixture
-def closed() -> int:
+def closed() -> Iterator[int]:
     """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    with closed_port() as port:
+        yield port
 
 
 FOLDED = """

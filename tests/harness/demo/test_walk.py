@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stillweb.harness.demo.walk import MARK, _third
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.operations.verifying import verify
 from tests.harness.demo.replaying import summary

@@ -17,7 +17,7 @@ from stillweb.harness.runs.ready import check_ready
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.scoring.sgi.test_dry import OUTPUTS, RIGHT, record
 from tests.support.runs import SHELF, write_script

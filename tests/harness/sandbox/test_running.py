@@ -14,7 +14,7 @@ import pytest
 
 from stillweb.harness.sandbox import running as running_module
 from stillweb.harness.sandbox.running import Limits, SandboxResult, Start, ended_together, run, run_start
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 from tests.support.waiting import HANG, running, until
 

@@ -19,8 +19,8 @@ from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.servers.program import AttemptTools
 from stillweb.harness.tools import Toolset
 from stillweb.harness.trace import read_trace
-from stillweb.proxy import isolation
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net import isolation
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, SITE, make_site

@@ -18,7 +18,7 @@ from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.steps import parse_steps
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.browser.browser import BrowserHost, complete, find_browser, proxy_settings, spki_hash
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing

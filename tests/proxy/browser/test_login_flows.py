@@ -11,7 +11,7 @@ from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.steps import Flow, parse_steps
 from stillweb.proxy.check.check import check
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile

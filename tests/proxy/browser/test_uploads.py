@@ -19,7 +19,7 @@ from stillweb.proxy.browser.running import run
 from stillweb.proxy.browser.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
 from stillweb.proxy.browser.uploads import Files
 from stillweb.proxy.check.check import check
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.errors import UsageError

@@ -20,7 +20,7 @@ from stillweb.proxy.browser.page_snapshot import look_at
 from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import Flow, parse_steps
 from stillweb.proxy.check.check import CheckReport, check
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.errors import UsageError

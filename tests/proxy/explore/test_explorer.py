@@ -18,7 +18,7 @@ from stillweb.proxy.check.check import check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import FILE, Choices
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.operations.verifying import verify
@@ -167,7 +167,7 @@ _CHILD = """
 import sys
 from pathlib import Path
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile

@@ -12,7 +12,7 @@ import pytest
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer

@@ -18,7 +18,7 @@ from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph
 from stillweb.proxy.explore.moves import Choices
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.capture import Response

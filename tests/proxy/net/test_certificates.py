@@ -16,8 +16,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from stillweb.proxy.net import certificates
-from stillweb.proxy.net.certificates import (
+from stillweb.proxy.net import ca
+from stillweb.proxy.net.ca import (
     CA_DAYS,
     EARLIER_DAYS,
     LEAF_DAYS,
@@ -222,7 +222,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
         def now(cls, tz: tzinfo | None = None) -> Clock:
             return super().now(tz) + timedelta(days=days)
 
-    monkeypatch.setattr(certificates, "datetime", Clock)
+    monkeypatch.setattr(ca, "datetime", Clock)
 
 
 @pytest.mark.parametrize("days", [CA_DAYS + 1, 5 * CA_DAYS, -CA_DAYS - 1, -2 * CA_DAYS])

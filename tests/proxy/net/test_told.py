@@ -11,8 +11,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
-from stillweb.proxy.net.told import java_store, php_settings, told_files, wget_settings
+from stillweb.proxy.net.ca import Authority, java_store, php_settings, told_files, wget_settings
 
 
 def read_store(data: bytes, password: str) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record import recorder as recorder_module
 from stillweb.proxy.record.recorder import Recorder, new_loop
 from stillweb.snapshots.snapshot import Snapshot

@@ -19,7 +19,7 @@ import pytest
 from hyperframe.frame import GoAwayFrame
 from mitmproxy.proxy.layers.http._http_h2 import SendH2Data
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.mitmproxy_compat import http2
 from stillweb.proxy.record.mitmproxy_compat.http1 import Unreadable
 from stillweb.proxy.record.mitmproxy_compat.http2 import UnreadBody, readable_fields, readable_trailers
@@ -303,7 +303,7 @@ PROGRAM = """
 import hashlib, resource, socket, ssl, sys
 from pathlib import Path
 import h2.connection, h2.config, h2.events
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 

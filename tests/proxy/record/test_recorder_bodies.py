@@ -285,7 +285,7 @@ def test_a_body_of_200_megabytes_in_flat_memory(lab: Lab, tmp_path: Path) -> Non
     program = (
         "import resource, subprocess, sys\n"
         "from pathlib import Path\n"
-        "from stillweb.proxy.net.certificates import Authority\n"
+        "from stillweb.proxy.net.ca import Authority\n"
         "from stillweb.proxy.record.recorder import Recorder\n"
         "from stillweb.snapshots.writer import Writer\n"
         "path, state, ca, port = sys.argv[1:]\n"

@@ -371,7 +371,7 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_delivered(lab: Lab, tmp_path: Pa
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from stillweb.proxy.net.certificates import Authority\n"
+        "from stillweb.proxy.net.ca import Authority\n"
         "from stillweb.proxy.record.recorder import Recorder, record_command\n"
         "from stillweb.snapshots.writer import Writer\n"
         "path, state, port, command = sys.argv[1:]\n"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
@@ -36,7 +36,7 @@ PROMISE = 1.0  # seconds after delivery from which on an exchange survives
 HOST = """
 import os, sys, time
 from pathlib import Path
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 for line in sys.stdin:

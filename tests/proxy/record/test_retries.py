@@ -17,7 +17,7 @@ import h2.events
 import httpx
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

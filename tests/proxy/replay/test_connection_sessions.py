@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.net.addresses import host_of
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.snapshot import Snapshot

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from stillweb.proxy import Authority, Gateway
-from stillweb.proxy.replay.cookies import with_ages
+from stillweb.proxy.replay.response import with_ages
 from stillweb.snapshots import Snapshot, Writer
 from tests.snapshots.making import record
 from tests.support.waiting import HANG

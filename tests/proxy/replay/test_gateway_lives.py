@@ -11,12 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
-from stillweb.proxy.replay import arrivals
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.replay import connection
 from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
@@ -70,7 +71,7 @@ def test_it_works_without_uvloop(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['uvloop'] = None\n"
         "import ssl, httpx\n"
-        "from stillweb.proxy.net.certificates import Authority\n"
+        "from stillweb.proxy.net.ca import Authority\n"
         "from stillweb.proxy.replay.gateway import Gateway\n"
         "from stillweb.snapshots.snapshot import Snapshot\n"
         "with Snapshot.open(sys.argv[1]) as s, Gateway(s, authority=Authority.load_or_create()) as g:\n"
@@ -118,7 +119,7 @@ def test_a_client_that_does_not_read_is_sent_away_and_one_that_reads_slowly_is_n
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
     # who reads bit by bit, and longer than that, may be held up itself
-    monkeypatch.setattr(arrivals, "PATIENCE", 3.0 if reads else 1.5)
+    monkeypatch.setattr(connection, "PATIENCE", 3.0 if reads else 1.5)
     whole = bytes(64 << 20)  # in memory: it is stored in less than is read bit by bit
     packed = (("Content-Encoding", "gzip"),)
     site = Site(tmp_path / "snap")
@@ -216,3 +217,36 @@ def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> No
             assert c.get("http://made.example/fail").status_code == 500
     assert gateway.stats.failures == before + 105
     assert len(gateway._hub.failures) <= 100
+
+
+@pytest.mark.parametrize(
+    ("media", "mark"),
+    [
+        ("application/x-www-form-urlencoded", "&"),
+        ("multipart/form-data; boundary=b", '\r\n--b\r\nContent-Disposition: form-data; name="'),
+        ("multipart/form-data; boundary=b", '\r\nname="'),
+        ("application/json", ","),
+    ],
+    ids=["form", "multipart", "broken multipart", "json"],
+)
+def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
+    tmp_path: Path, media: str, mark: str
+) -> None:
+    names = [f"n{number * 7919}={number}" for number in range(15_000)]
+    if mark == ",":
+        names = [f'"{name}":1' for name in names]
+    body = f"{{{mark.join(names)}}}" if mark == "," else mark.join(names)
+    site = Site(tmp_path / "s")
+    site.add("http://a.test/", b"page")
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
+        waits = []
+        with ThreadPoolExecutor() as pool, client(gateway, "one") as one, client(gateway, "two") as two:
+            assert two.get("http://a.test/").text == "page"
+            begun = time.perf_counter()
+            miss = pool.submit(one.post, "http://a.test/", content=body, headers={"Content-Type": media})
+            while not miss.done():
+                asked = time.perf_counter()
+                assert two.get("http://a.test/").text == "page"
+                waits.append(time.perf_counter() - asked)
+        assert miss.result().status_code == 504
+        assert max(waits) < max(0.1, (time.perf_counter() - begun) / 3)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import requests
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.hub import recorded_protocols
 from stillweb.snapshots import Exchange, Snapshot, Writer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net import certificates
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net import ca
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay import hub
 from stillweb.proxy.replay.gateway import Gateway
 from tests.proxy.frozen import Site
@@ -90,7 +90,7 @@ def test_hosts_without_number_leave_memory_as_it_is(
 ) -> None:
     """Each has a certificate and a context of some tens of kB."""
     monkeypatch.setattr(hub, "CACHED_CONTEXTS", 3)
-    monkeypatch.setattr(certificates, "CACHED_CONTEXTS", 3)
+    monkeypatch.setattr(ca, "CACHED_CONTEXTS", 3)
     site = Site(tmp_path / "snap")
     site.add("https://one.example/", b"one")
     with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, client(g) as c:

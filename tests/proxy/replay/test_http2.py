@@ -10,7 +10,7 @@ import h2.connection
 import h2.events
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.http1 import MAX_HEAD
 from tests.proxy.frozen import Site

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import hash_entries
 from tests.proxy.frozen import Site

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot

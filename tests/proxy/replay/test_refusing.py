@@ -12,8 +12,8 @@ import pytest
 
 from stillweb.harness.curation.missing import record_misses
 from stillweb.proxy import Recorder
-from stillweb.proxy.net.certificates import Authority
-from stillweb.proxy.replay import arrivals, connection, http2
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.replay import connection, http2
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots import Snapshot, Writer
 from tests.proxy.frozen import Site
@@ -101,7 +101,7 @@ def test_our_own_pages_are_in_no_ledger(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 def test_a_body_that_does_not_come(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (arrivals, connection):
+    for module in (connection, connection):
         monkeypatch.setattr(module, "PATIENCE", 1.0)  # in which what we send must be here
     start = b"POST http://a/ HTTP/1.1\r\n" + NAME.replace(b"refused", b"x") + b"Content-Length: 9\r\n\r\nhalf"
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:

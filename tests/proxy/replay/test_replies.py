@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots import Snapshot
 from tests.proxy.frozen import Site

@@ -14,9 +14,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.proxy.replay import responses
-from stillweb.proxy.replay.codings import readable
-from stillweb.proxy.replay.responses import Refusal
+from stillweb.proxy.replay import response
+from stillweb.proxy.replay.response import Refusal, readable
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.spans import recorded_span
@@ -46,8 +45,8 @@ def answer(stored: Response, request: Request, recorded: Request | None = None) 
             body = encodings.decode(body, stored.header("content-encoding"))
         except encodings.EncodingProblem:
             decoded = False  # damaged at the origin already: as it came
-    made = responses.plan(stored, len(body), request, recorded, decoded=decoded)
-    return Response(made.status, made.reason, made.headers, responses.join(made.parts, body))
+    made = response.plan(stored, len(body), request, recorded, decoded=decoded)
+    return Response(made.status, made.reason, made.headers, response.join(made.parts, body))
 
 
 def test_a_plain_get_is_the_capture_itself() -> None:
@@ -57,7 +56,7 @@ def test_a_plain_get_is_the_capture_itself() -> None:
 
 
 def test_hop_by_hop_fields_and_what_is_no_header_are_dropped() -> None:
-    kept = responses.clean(
+    kept = response.clean(
         (
             ("Connection", "keep-alive, X-Own, Set-Cookie"),
             ("X-Own", "1"),

@@ -18,10 +18,10 @@ from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
-from stillweb.proxy.net.conversations import Conversation, Player, conversation, conversations, same
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.websocket_player import Conversation, Player, conversation, conversations, same
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot

@@ -15,8 +15,8 @@ import pytest
 import wsproto
 from wsproto.events import CloseConnection, Message, Request, TextMessage
 
-from stillweb.proxy.net.conversations import Conversation, Player
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.websocket_player import Conversation, Player
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.snapshot import Snapshot

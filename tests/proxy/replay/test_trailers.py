@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site

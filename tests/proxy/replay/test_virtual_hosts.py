@@ -6,7 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stillweb.proxy.net.certificates import Authority
+from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.request import Request

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stillweb.proxy.net.conversations import Conversation, Player, Said
+from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
 from stillweb.snapshots.matching.numbering import drawn_apart, named, renumbered
 
 ONE, TWO = "5C7BEB7B987C4FCFB6CD4593AD757F14", "7FE5641BA8F54DF6903B0218567A4B58"

@@ -110,7 +110,7 @@ def test_the_very_same_condition_is_taken_before_one_that_tells_as_much(method: 
 
 
 def test_a_get_is_answered_whatever_its_condition() -> None:
-    """The gateway works out 412 and 304 from the answer (`stillweb.proxy.replay.responses`)."""
+    """The gateway works out 412 and 304 from the answer (`stillweb.proxy.replay.response`)."""
     asked = Request("GET", "http://a.test/doc", (("If-Match", '"b"'),))
     for more in ((), (("Vary", "Accept"),)):
         over = matcher((Request("GET", "http://a.test/doc", (("If-Match", '"a"'),)), html("one", 200, *more)))

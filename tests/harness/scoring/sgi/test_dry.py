@@ -14,7 +14,7 @@ from stillweb.harness.scoring.sgi.dry import pass_all
 from stillweb.harness.scoring.sgi.dry_code import code_blocks, functions, replace_function, same_program
 from stillweb.harness.scoring.sgi.settings import find_environment
 from stillweb.harness.task import Task
-from stillweb.proxy.isolation import can_isolate
+from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability
 from tests.harness.scoring.sgi.samples import vector
 from tests.harness.scoring.standins import Answers

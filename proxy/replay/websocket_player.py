@@ -1,0 +1,502 @@
+"""Replay of web socket conversations: which recorded one a client follows, and what the server says next.
+
+A message may hold a timestamp that differs in each replay, such as its `date`. A recorded stamp is a timestamp
+only if it named the time at which its message passed the recorder. A chosen time, such as the end of a range,
+did not. A client's stamp is a timestamp if it names the present, or a time near the recorded one, for a client
+whose clock is set to the recording.
+"""
+
+from __future__ import annotations
+
+import base64
+import operator
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.matching.numbering import drawn_apart, ids_in, plain, renumbered
+from stillweb.snapshots.matching.recognising import Recogniser, other_secrets, pseudonyms_in
+from stillweb.snapshots.matching.spoken import word
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
+from stillweb.snapshots.secrets.redact import mask
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.snapshot import Snapshot
+
+Said = str | bytes
+# the form of JavaScript's toISOString and Python's isoformat
+_STAMP = re.compile(r"(?<!\d)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?(?:Z|\+00:00)(?!\d)")
+EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
+AROUND = 3600.0  # seconds by which a client's clock may be off
+
+
+def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
+    """Replace the timestamps in a client's message by those of the recorded one.
+
+    `passed` is when the recorded message passed the recorder, `now` the present; both in seconds since 1970.
+    The message is returned unchanged if there is nothing to replace.
+    """
+    if isinstance(stored, str) is not isinstance(said, str):
+        return said
+    text = _text(said)
+    theirs, mine = list(_STAMP.finditer(_text(stored))), list(_STAMP.finditer(text))
+    parts: list[str] = []
+    end = 0
+    for one, other in zip_longest(theirs, mine):
+        if one is None or other is None:
+            return said
+        if one[0] != other[0] and _moment(one[0], other[0], passed, now):
+            parts += text[end : other.start()], one[0]
+            end = other.end()
+    if not parts:
+        return said
+    told = "".join((*parts, text[end:]))
+    return told if isinstance(said, str) else told.encode("latin-1")
+
+
+def _moment(stored: str, said: str, passed: float, now: float) -> bool:
+    """Return True if both stamps name the time at which they were sent."""
+    if len(stored) != len(said):
+        return False
+    try:
+        then, own = (datetime.fromisoformat(one).astimezone(UTC).timestamp() for one in (stored, said))
+    except ValueError:  # an impossible date, such as the 31st of June
+        return False
+    return -LATE <= passed - then <= EARLY and min(abs(now - own), abs(passed - own)) <= AROUND
+
+
+def _text(said: Said) -> str:
+    return said if isinstance(said, str) else said.decode("latin-1")
+
+
+_JSON = (("Content-Type", "application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One recorded web socket.
+
+    `messages` are (from the client?, message); `close` is (code, reason) or None. `begin` is the event number
+    of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are (steps done,
+    messages so far) at each stored view: messages after a look came by time alone. `events` holds the last
+    event of the session before each message, `times` when the message passed the recorder, in seconds since
+    1970 (empty in older records), `words` each message in the form that `spoken` counts.
+    """
+
+    url: str
+    session: str
+    begin: int
+    messages: tuple[tuple[bool, Said], ...]
+    close: tuple[int, str] | None = None
+    protocol: str = ""
+    looks: tuple[tuple[int, int], ...] = ()
+    events: tuple[int, ...] = ()
+    times: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def heard(self) -> list[int]:
+        """Return the indexes of the client's messages."""
+        return [at for at, (mine, _) in enumerate(self.messages) if mine]
+
+
+def conversation(value: Mapping[str, Any]) -> Conversation | None:
+    """Parse the conversation in a metadata record; return None if it is incomplete or foreign."""
+    if not isinstance(value.get("messages"), list) or value.get("left_out"):
+        return None
+    try:
+        return _read(value)
+    except (KeyError, TypeError, ValueError, IndexError):  # another tool's record for the same address
+        return None
+
+
+def _read(value: Mapping[str, Any]) -> Conversation:
+    said: list[tuple[bool, Said]] = []
+    for one in value["messages"]:
+        what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
+        said.append((one["from"] == "client", what))
+    # older records have a single look
+    looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])
+    close = value.get("close")
+    return Conversation(
+        str(value["url"]),
+        str(value.get("session", "")),
+        int(value.get("begin", 0)),
+        tuple(said),
+        (int(close[0]), str(close[1])) if close else None,
+        str(value.get("protocol", "")),
+        tuple((operator.index(steps), operator.index(at)) for steps, at in looks),
+        tuple(operator.index(at) for at in value.get("events", ())),
+        tuple(operator.index(at) / 1000 for at in value.get("times", ())),
+        tuple(word(one) for one in value["messages"]),
+    )
+
+
+def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
+    """Return the conversations at an address, in recorded order."""
+    found = [conversation(value) for value in snapshot.all_metadata(url) if isinstance(value, dict)]
+    return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
+
+
+def same(url: str, one: Said, other: Said) -> bool | None:
+    """Return True if a client's message equals the recorded one: the same bytes or the same JSON.
+
+    `one` is the recorded message, `other` the client's. None means that they differ in secrets only. A secret
+    that is proven to be the recorded one is equal; a password proven to be another one makes it False.
+    """
+    if one == other:
+        return True
+    if isinstance(one, bytes) is not isinstance(other, bytes):
+        return False
+    bodies = (said if isinstance(said, bytes) else said.encode("utf-8", "replace") for said in (one, other))
+    stored, asked = (Request("POST", url, _JSON, body) for body in bodies)
+    if alike(stored, asked):
+        return True
+    if not alike(mask(stored), mask(asked)):
+        return False
+    known = Recogniser()
+    known.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+    told = known.request(asked)
+    if alike(stored, told):
+        return True
+    return False if other_secrets(told, stored)[1] else None
+
+
+def alike(one: Request, other: Request) -> bool:
+    """Return True if two requests have the same key."""
+    return request_key(one).canonical == request_key(other).canonical
+
+
+class Player:
+    """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
+
+    `turn` is the number of sockets that the session opened at this address before. `ambiguous` is set once
+    the conversations that still fit differ in what the server says. `written` returns the writes (event
+    numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
+    after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
+    without `given`, a message with other ids than the recorded ones is a different message. `named` collects
+    the ids sent to all sockets of the session.
+    """
+
+    def __init__(
+        self,
+        known: list[Conversation],
+        turn: int,
+        written: Callable[[Conversation], Sequence[tuple[int, str]]] = lambda one: (),
+        given: Callable[[str], bool] | None = None,
+        named: set[str] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        own = known[min(turn, len(known) - 1)]
+        self._alive = [own, *(one for one in known if one is not own)]
+        self._at = 0  # messages of the leading conversation so far
+        self._told = 0  # of these, sent since the client's last message
+        self._awaited = {id(one): _awaited(one, written(one)) for one in known}
+        self._made = Counter[str]()
+        self._steps = 0  # steps that the client has done
+        self._count = 0  # the client's messages so far
+        self._given = given
+        self._now = now
+        self._named = set[str]() if named is None else named
+        # for each conversation: recorded id -> the client's own
+        self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}
+        self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
+        self.ambiguous = False
+        self.protocol = own.protocol
+
+    def opened(self) -> list[Said]:
+        """Return the server's first messages."""
+        return self._more()
+
+    def client(self, url: str, said: Said) -> list[Said] | None:
+        """Return the server's messages after a client's message; None if it was not recorded here."""
+        fits: list[Conversation] = []
+        doubtful: list[Conversation] = []
+        for one in self._alive:
+            heard = one.heard()
+            if self._count < len(heard):
+                at = heard[self._count]
+                stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
+                found = same(url, stored, told)
+                if found is False and self._but_for_drawn(one, at, stored, told):
+                    found = None
+                if found is not False:
+                    (fits if found else doubtful).append(one)
+        if not fits:
+            self.ambiguous = self.ambiguous or bool(
+                doubtful
+            )  # with another secret or id the server may have said something else
+            fits = doubtful
+        if not fits:
+            return None
+        # server messages that came by time before this message
+        late = [self._turn(one, whole=True)[self._told :] for one in fits]
+        held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
+        self.ambiguous = self.ambiguous or held or any(one != late[0] for one in late[1:])
+        self._alive = fits
+        self._count += 1
+        self._at = fits[0].heard()[self._count - 1] + 1
+        self._told = 0
+        return self._own(late[0]) + self._more()
+
+    def step(self, number: int) -> list[Said]:
+        """Return the server's messages up to the view after `number` steps.
+
+        Call it when the last of these steps is about to be done.
+        """
+        self._steps = number
+        return self._more()
+
+    def made(self, key: str | None) -> list[Said]:
+        """Return the server's messages after a write by HTTP.
+
+        `key` is the key with which the write was recorded; None if it was not.
+        """
+        before, leading = self._told, self._awaited[id(self._alive[0])]
+        if key is not None:
+            self._made[key] += 1
+        new = self._more()
+        told = range(self._at - self._told + before, self._at)
+        due = any(
+            awaits == key and count == self._made[awaits]
+            for at, (awaits, count) in leading.items()
+            if at not in told
+        )
+        # the real server would now say something that was recorded later, or was never recorded
+        if leading and (key is None or due):
+            self.ambiguous = True
+        return new
+
+    def word(self) -> str:
+        """Return the client's last message in the form that `spoken` counts; "" if there is none."""
+        leads = self._alive[0]
+        return leads.words[leads.heard()[self._count - 1]] if leads.words and self._count else ""
+
+    def expected(self) -> Said | None:
+        """Return the client's next recorded message; None after the last."""
+        heard = self._alive[0].heard()
+        return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
+
+    @property
+    def rules(self) -> str:
+        """Return the rules needed to match the client's messages, joined by "+"; "" if none was."""
+        leads = id(self._alive[0])
+        return "+".join(
+            rule
+            for rule, needed in (("timestamp", leads in self._timed), ("visit-id", bool(self._ids[leads])))
+            if needed
+        )
+
+    @property
+    def close(self) -> tuple[int, str] | None:
+        """Return the server's close code and reason once all messages are sent; else None."""
+        return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
+
+    def _more(self) -> list[Said]:
+        """Return the leading conversation's messages up to the client's next one, or to the next view.
+
+        If the other fitting conversations differ here, the replay becomes ambiguous.
+        """
+        turns = [self._turn(one) for one in self._alive]
+        if any(turn != turns[0] for turn in turns[1:]):
+            self.ambiguous = True
+        new = turns[0][self._told :]
+        self._told += len(new)
+        self._at += len(new)
+        return self._own(new)
+
+    def _own(self, messages: list[Said]) -> list[Said]:
+        """Replace recorded ids by the client's own in messages to send."""
+        ids = self._ids[id(self._alive[0])]
+        told = [renumbered(one, ids) for one in messages]
+        self._named.update(plain(value) for one in told for value in ids_in(one))
+        return told
+
+    def _but_for_drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
+        """Return True if a message differs from the recorded one only in drawn ids and timestamps.
+
+        Drawn ids are those that the client chose itself. They are remembered.
+        """
+        given = self._given
+        if given is None:
+            return False
+        timed = with_moments(stored, said, one.times[at], self._now()) if at < len(one.times) else said
+        if timed is not said:
+            self._timed.add(id(one))
+            if same(one.url, stored, timed):
+                return True
+        if not ids_in(stored):
+            return False
+        ids = self._ids[id(one)]
+        told = [value for mine, what in one.messages[:at] if not mine for value in ids_in(what)]
+        known = self._named | {plain(value) for value in (*told, *ids, *ids.values())}
+        apart = drawn_apart(stored, timed, lambda value: plain(value) in known or given(value))
+        ids.update(apart or {})
+        return bool(apart)
+
+    def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
+        """Return the server's messages since the client's last one, up to the view after the steps done.
+
+        With `whole`, up to the client's next message.
+        """
+        start, stop = self._span(one)
+        # no look: the messages are an answer after the last view
+        seen = [(steps, at) for steps, at in one.looks if at >= start]
+        if seen and not whole:
+            stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
+        if not whole:
+            stop = next((at for at in range(start, stop) if not self._due(one, at)), stop)
+        return [what for _, what in one.messages[start:stop]]
+
+    def _span(self, one: Conversation) -> tuple[int, int]:
+        """Return the index after the client's last message, and the index of its next one."""
+        heard = one.heard()
+        start = heard[self._count - 1] + 1 if self._count else 0
+        return start, heard[self._count] if self._count < len(heard) else len(one.messages)
+
+    def _due(self, one: Conversation, at: int) -> bool:
+        """Return True if the write that was recorded before a message has been made as often as then."""
+        awaits, count = self._awaited[id(one)].get(at, ("", 0))
+        return self._made[awaits] >= count
+
+
+def _turned(ids: Mapping[str, str]) -> dict[str, str]:
+    return {own: recorded for recorded, own in ids.items()}
+
+
+def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int, tuple[str, int]]:
+    """Map the index of each server message that waits for a write to (key of the last write, its count).
+
+    Only writes since the client's last message count as the cause; they are counted from the socket's
+    opening.
+    """
+    found: dict[int, tuple[str, int]] = {}
+    since = one.begin
+    for at, ((mine, _), event) in enumerate(zip(one.messages, one.events, strict=False)):
+        if mine:
+            since = event
+            continue
+        keys = [(begin, key) for begin, key in written if one.begin < begin <= event]
+        if keys and keys[-1][0] > since:
+            last = keys[-1][1]
+            found[at] = last, sum(key == last for _, key in keys)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Pseudonyms of a recording, mapped to the secrets of this replay."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    def hidden(self, said: Said) -> Said:
+        """Return a client's message in its stored form."""
+        for name, secret in self.known.items():
+            said = _replaced(said, secret, name)
+        return said
+
+    def shown(self, said: Said) -> Said:
+        """Return a stored message with its secrets put back."""
+        for name, secret in self.known.items():
+            said = _replaced(said, name, secret)
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The conversations recorded at an address. `sure` is False if the client's secret or ids differ."""
+
+    conversations: list[Conversation]
+    sure: bool = True
+    secrets: Secrets = field(default_factory=Secrets)
+    rule: str = "redacted"  # the rule that matched the address, if not `sure`
+
+
+def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
+    """Find the conversations of an address, also if it was stored with pseudonyms.
+
+    They are not sure if the address differs only in ids that the client drew itself. `given` returns True if
+    a value may come from the site.
+    """
+    plain = conversations(snapshot, url)
+    if plain or "?" not in url:
+        return Found(plain)
+    asked = Request("GET", url)
+    masked = mask(asked)
+    others: list[Conversation] = []
+    names: dict[str, str] = {}  # query field -> pseudonym of the value in `url`
+    drawn: list[Conversation] = []
+    for address in snapshot.metadata_addresses(url.partition("?")[0]):
+        stored = Request("GET", address)
+        if PSEUDONYM_TEXT.search(address) is None:
+            if (own := _drawn_apart(address, url)) and not any(map(given, own)):
+                drawn += conversations(snapshot, address)
+            continue
+        recogniser = Recogniser()
+        recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
+        # A value may be a secret because of another place, such as a header; its query name may not show it.
+        for value in _asked_for(address, url):
+            recogniser.learn(value)
+        told = recogniser.request(asked)
+        if alike(told, stored):
+            return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
+        if masked is not asked and alike(mask(stored), masked):
+            others += [_as(one, names, dict(_pairs(address))) for one in conversations(snapshot, address)]
+    if drawn and not others:
+        return Found(drawn, False, rule="visit-id")
+    others.sort(key=lambda one: (one.session, one.begin))
+    values = dict(_pairs(url))
+    return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
+
+
+def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Conversation:
+    """Replace a conversation's pseudonyms by those of the first conversation, which fills `names`."""
+    for place, name in own.items():
+        if PSEUDONYM_TEXT.fullmatch(name):
+            first = names.setdefault(place, name)
+            said = tuple((mine, _replaced(what, name, first)) for mine, what in one.messages)
+            one = replace(one, messages=said)
+    return one
+
+
+def _pairs(url: str) -> list[tuple[str, str]]:
+    pairs = (one.partition("=") for one in urlsplit(url).query.split("&"))
+    return [(name, unquote(value)) for name, _, value in pairs]
+
+
+def _drawn_apart(stored: str, asked: str) -> list[str]:
+    """Return the asked values that differ from the stored ones, if all of both look random; else none."""
+    theirs, mine = _pairs(stored), _pairs(asked)
+    if [name for name, _ in theirs] != [name for name, _ in mine]:
+        return []
+    apart = [(one, other) for (_, one), (_, other) in zip(theirs, mine, strict=True) if one != other]
+    return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []
+
+
+def _asked_for(stored: str, asked: str) -> list[str]:
+    """Return the asked values where the stored query has pseudonyms, if both have the same names."""
+    theirs, mine = _pairs(stored), _pairs(asked)
+    if sorted(name for name, _ in theirs) != sorted(name for name, _ in mine):
+        return []
+    names = {name for name, value in theirs if PSEUDONYM_TEXT.fullmatch(value)}
+    return [value for name, value in mine if name in names]
+
+
+def _values(stored: str, asked: str) -> dict[str, str]:
+    """Map the pseudonyms in a stored query to the values asked in their places."""
+    both = zip(urlsplit(stored).query.split("&"), urlsplit(asked).query.split("&"), strict=True)
+    pairs = ((one.partition("=")[2], other.partition("=")[2]) for one, other in both)
+    return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}
+
+
+def _replaced(said: Said, one: str, other: str) -> Said:
+    if isinstance(said, str):
+        return said.replace(one, other)
+    return said.replace(one.encode(), other.encode())

@@ -708,7 +708,7 @@ def _words(element: Element, links: bool) -> str:
     if not len(element):  # most cells; the result is that of the renderer
         text = (element.text or "").translate(_INVISIBLE)
         return "" if hidden(element) else SPACE.sub(" ", text).strip()
-    return "" if hidden(element) else _Renderer(links=links, in_cell=True).cell(element)
+    return "" if hidden(element) else _Renderer(links=links, in_cell=True).cell(element).strip()
 
 
 def _span(cell: Element, name: str, most: int) -> int:

@@ -192,6 +192,9 @@ def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
         "slice": event.get("slice"),
         "nearest": [_near(near) for near in event.get("nearest") or ()],
         "digest": event["output"]["digest"],
+        "confidence": event.get("confidence"),
+        "view": event.get("view"),
+        "address": event.get("address"),
         "picture": screenshots.find(event.get("view"), event.get("address")) if screenshots else None,
     }
 

@@ -6,7 +6,7 @@ ORDER a file with the JSON object that `running.Start` makes. Only the standard 
     namespaces    a root of its own (a tmpfs) in which only the order's paths are mounted, read-only; process, IPC, host
                   name and network namespaces; as root, a user id that owns nothing on the machine
     Landlock      every right of the running kernel's version; scopes for abstract sockets and signals
-    system calls  the filter of `stillweb.harness.sandbox.seccomp`
+    system calls  the filter of `stillweb.proxy.net.seccomp`
     limits        of each process by setrlimit, of the whole tree by its supervisor, on disk by the size of the tmpfs
 """
 
@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from stillweb.harness.sandbox.seccomp import install_filter
+from stillweb.proxy.net.seccomp import install_filter
 
 FOLDER = "/workspace"  # the working folder inside, whatever its name outside: what is printed stays the same
 REFUSED = 4  # exit code

@@ -280,7 +280,7 @@ class EvidenceMatcher(Matcher):
             accepted = self._accepts[accept] = Accept.read(accept)
         own = session if isinstance(session, EvidenceSession) else self.session("none")
         own.noted = None
-        key = self._key(request.url) if is_plain(request) else request_key(request)
+        key = self._key(request) if is_plain(request) else request_key(request)
         site = site_of(request.url)
         by_rule = accepted.level >= LEVELS.index("rule")
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)

@@ -19,7 +19,7 @@ import ada_url
 
 from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body, unpacked
 from stillweb.snapshots.identity.urlkeys import IPV4, PORT, request_urlkey, surt
-from stillweb.snapshots.request import Request
+from stillweb.snapshots.request import Remembering, Request
 
 VERSION = 1
 
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Remembering):
     """A parsed request. `url` is canonical and lacks the query; `query` holds the query's pairs as written.
 
     `query` is None without a `?`. `operation` holds the header fields that replace the method or open a
@@ -85,6 +85,10 @@ def split_url(url: str) -> tuple[str, tuple[str, ...] | None]:
 
 def parse(request: Request) -> Parsed:
     """Parse a request. Never raises."""
+    return request.derived("parsed", _parse)
+
+
+def _parse(request: Request) -> Parsed:
     base, query = split_url(request.url)
     socket = opens_socket(request)
     if not request.body and request.method in ("GET", "HEAD") and not (socket or overridden(request)):
@@ -154,6 +158,10 @@ KEY_PARTS: list[Callable[[Parsed], bytes]] = [_method, _operation, _address, _qu
 
 def digest(parsed: Parsed) -> str:
     """Return the canonical key of a parsed request."""
+    return parsed.derived("digest", _digest)
+
+
+def _digest(parsed: Parsed) -> str:
     text = netstring(b"stillweb key 1", *[part(parsed) for part in KEY_PARTS])
     return hashlib.sha256(text).hexdigest()
 
@@ -208,6 +216,10 @@ def request_key(request: Request) -> Key:
 
     Takes about 4 µs for a plain GET, and 12 µs for a request that must be parsed.
     """
+    return request.derived("key", _request_key)
+
+
+def _request_key(request: Request) -> Key:
     return url_key(request.url) if is_plain(request) else parsed_key(request)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import Failure
-from stillweb.snapshots.identity.keys import Key, is_plain, parse, request_key, url_key
+from stillweb.snapshots.identity.keys import Key, is_plain, parse, request_key
 from stillweb.snapshots.identity.rules import RuleSet, joining
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
@@ -137,7 +137,7 @@ class Matcher:
         accepted = self._accepts.get(accept)
         if accepted is None:
             accepted = self._accepts[accept] = Accept.read(accept)
-        key = self._key(request.url) if plain else request_key(request)
+        key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
         state = session.sites.get(site) if session is not None else None
         given = session is not None and site in session.given
@@ -294,15 +294,15 @@ class Matcher:
             self._hot.clear()
         self._hot[request.url] = (site, lookup)
 
-    def _key(self, url: str) -> Key:
-        """The key of a plain request for a URL; they are remembered."""
-        key = self._keys.get(url)
+    def _key(self, request: Request) -> Key:
+        """Return the key of a plain request; those of short URLs are kept."""
+        key = self._keys.get(request.url)
         if key is None:
             if len(self._keys) >= HOT:
                 self._keys.clear()
-            key = url_key(url)
-            if len(url) <= LONGEST_KEPT:
-                self._keys[url] = key
+            key = request_key(request)
+            if len(request.url) <= LONGEST_KEPT:
+                self._keys[request.url] = key
         return key
 
     def group(self, url: str) -> Group:

@@ -40,6 +40,10 @@ class Operation:
 
 def operations_of(parsed: Parsed) -> tuple[Operation, ...]:
     """The operations of a body, in order; none where it is not of GraphQL alone."""
+    return parsed.derived("operations", _operations_of)
+
+
+def _operations_of(parsed: Parsed) -> tuple[Operation, ...]:
     body = parsed.body
     if body.kind == FORM:
         # what is called `query` there may be of any language

@@ -95,6 +95,10 @@ def words_of(path: str) -> frozenset[str]:
 
 def field_names(parsed: Parsed) -> tuple[str, ...]:
     """The names of what a request says, with the values of those that name an action; sorted."""
+    return parsed.derived("field names", _field_names)
+
+
+def _field_names(parsed: Parsed) -> tuple[str, ...]:
     names = set()
     for pair in parsed.query or ():
         name, _, value = pair.partition("=")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -407,3 +408,11 @@ def test_a_handshake_is_another_request_than_one_for_a_page() -> None:
     one, other, newer = map(request_key, asks)
     assert one == other != request_key(page) == newer
     assert one.urlkey == newer.urlkey
+
+
+def test_a_copy_of_a_remembering_request_is_derived_anew() -> None:
+    request = Request("POST", "https://a.test/", (), b"a=1").remembering()
+    assert request_key(request) is request_key(request)
+    other = replace(request, body=b"a=2")
+    assert other != request
+    assert request_key(other) == request_key(Request("POST", "https://a.test/", (), b"a=2"))

@@ -165,6 +165,7 @@ def _step(event: Event, screenshots: Screenshots | None) -> Step | None:
     if kind == "evidence":
         text = (
             event.get("text")
+            or (f"a judge failed: {event['problem']}" if event["kind"] == "judge" else "")
             or f"{event.get('expression')} = {json.dumps(event.get('value'), ensure_ascii=False)}"
         )
         raised = str(event.get("aside", {}).get("traceback", ""))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +26,7 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted
 
 _HERE = Path(__file__).parent
+PATIENT = 0.12  # seconds that a page waits for a result that is worked out in a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Linker:
 
     static: bool = False
     embedded: bool = False  # True if all pages lie in one file
+    policy: str = ""  # Content-Security-Policy of a page that no server sends
 
     def link(self, path: str, anchor: str = "") -> str:
         """Return the `href` for a page of the site, and a place in it."""
@@ -92,12 +97,16 @@ class Library:
         self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
         self.shelf = Shelf(named(self.snapshots))
         self._of_run: dict[str, str] = {}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="stillweb-view")
+        self._results: dict[Any, Future[Any]] = {}
+        self._lock = threading.Lock()
         for name, table in self.tables.items():
             table.refresh()
             self._of_run[name] = self._snapshot_of(table)
 
     def close(self) -> None:
         """Close the snapshots."""
+        self._pool.shutdown(cancel_futures=True)
         self.shelf.close()
 
     def snapshot_of(self, run: str) -> str:
@@ -111,6 +120,19 @@ class Library:
     def frame_of_capture(self, snapshot: str, file: str, offset: int) -> str:
         """Return the address of a capture's frozen page; "" without an origin for it."""
         return self.frames.capture_address(snapshot, file, offset) if self.frames else ""
+
+    def soon(self, key: Any, work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, or None while it is not there. Raise its error."""
+        with self._lock:
+            if key not in self._results:
+                if len(self._results) > 64:
+                    self._results.clear()
+                self._results[key] = self._pool.submit(work)
+            found = self._results[key]
+        try:
+            return found.result(None if self.linker.static else PATIENT)
+        except NotYet:
+            return None
 
     def _snapshot_of(self, table: RunTable) -> str:
         """Return the name of a run's snapshot, which is put on the shelf; "" if the run has none."""
@@ -143,6 +165,7 @@ class Library:
             "here": lambda name: linker.here(name),
             "asset": lambda path: linker.asset(path),
             "static": linker.static,
+            "policy": linker.policy,
             "embedded": linker.embedded,
             "q": lambda text: quote(str(text), safe=""),
             "query": lambda base, **more: urlencode({k: v for k, v in {**base, **more}.items() if v != ""}),

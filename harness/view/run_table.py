@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 
+from stillweb.harness.compare.compare import Outcome, rules_of
 from stillweb.harness.runs.run_files import RunFiles, trace_name
-from stillweb.harness.scoring import MEASURED, Score, scale_of
+from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
 from stillweb.harness.scoring.wanted import is_right
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, is_cut_off
@@ -28,7 +29,7 @@ from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 
-FORMAT = "stillweb view rows 1"
+FORMAT = "stillweb view rows 2"
 SURE = 0.99  # confidence from which an answer is not presumed
 PAGE = 100  # rows shown at once
 FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
@@ -68,11 +69,41 @@ class Row(msgspec.Struct, frozen=True):
     cost: float | None = 0.0
     reviews: dict[str, str] = {}
     problem: str = ""
+    base: str = ""
+    variant: str = ""
+    language: str = ""
+    best: float = 1.0
+    own: str = ""
+    fault: str = ""
+    rules: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the attempt as comparisons take it."""
+        return Outcome(
+            task_id=self.task,
+            base=self.base or self.task,
+            attempt=self.epoch,
+            metrics=self.metrics,
+            status=self.status if self.finished else UNFINISHED,
+            variant=self.variant,
+            trace=self.name,
+            language=self.language,
+            best=self.best,
+            rules=self.rules,
+            own=self.own,
+            fault=self.fault,
+        )
 
     @property
     def finished(self) -> bool:
         """Return True if the attempt has a score."""
         return self.status not in (UNFINISHED, DAMAGED)
+
+    @property
+    def flags(self) -> list[str]:
+        """Return the names of the filters that the attempt fits."""
+        return [name for name, (_, fits) in FILTERS.items() if fits(self)]
 
     @property
     def color(self) -> str:
@@ -98,7 +129,15 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
         events = [_decode(line) for line in path.read_bytes().splitlines() if line]
         trace = Trace(path, events[0], tuple(events[1:]))
         return _row(trace, name)
-    except (msgspec.DecodeError, LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+    except (
+        msgspec.DecodeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OSError,
+        StillwebError,
+    ) as error:
         said = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
         return Row(name, task, epoch, DAMAGED, problem=f"{path.name}: not a readable trace: {said}")
 
@@ -110,7 +149,8 @@ def _row(trace: Trace, name: str) -> Row:
     scorer = str(trace.header["task"]["scorer"])
     metrics = Score.from_json(score).metrics
     metric = next((n for n in metrics if n not in MEASURED), "")
-    value, best = metrics.get(metric), scale_of(scorer)[0]
+    best, own = scale_of(scorer)
+    value, task = metrics.get(metric), Task.from_json(trace.header["task"])
     calls = models = misses = failures = rated = presumed = cut_off = tokens = 0
     doubt = 0.0
     total: float | None = 0.0
@@ -153,6 +193,13 @@ def _row(trace: Trace, name: str) -> Row:
         tokens=tokens,
         cost=total,
         reviews={str(e["reviewer"]): str(e["class"]) for e in trace.of("review")},
+        base=task.base or task.id,
+        variant=str(task.meta.get("variant", "")),
+        language=str(task.meta.get("language", "")),
+        best=best,
+        own=own,
+        fault=next((name for name in FAULTS if name == score["detail"].get("fault")), ""),
+        rules=rules_of(task, trace.header),
     )
 
 
@@ -242,7 +289,7 @@ def pass_at(n: int, right: int, k: int) -> float | None:
 class RunTable:
     """Rows of a run, in the order of its tasks. `problems` say what of the run can't be read.
 
-    `refresh` begins to read what is new; `rows` are those read so far.
+    `refresh` begins to read what is new; `rows` are those read so far. `version` rises with each change.
     """
 
     def __init__(self, path: Path) -> None:
@@ -257,13 +304,13 @@ class RunTable:
         self._order: list[tuple[str, int]] = []
         self._lock = threading.Lock()
         self._listed = 0.0
-        self._version = 0
+        self.version = 0
         self._asked: tuple[int, tuple[Any, ...], Any] = (-1, (), None)
         self._thread: threading.Thread | None = None
         self._load()
 
-    def refresh(self, wait: float = 0.0) -> None:
-        """Begin to read traces that are new or changed, and wait for them at most `wait` seconds."""
+    def refresh(self, wait: float | None = 0.0) -> None:
+        """Begin to read traces that are new or changed, and wait for them at most `wait` seconds, or to the end."""
         with self._lock:
             busy = self._thread is not None and self._thread.is_alive()
             if not busy and time.monotonic() - self._listed > FRESH:
@@ -352,7 +399,7 @@ class RunTable:
         if not self.tasks:  # the list of tasks can't be read: the traces alone tell of them
             self._order = sorted(rows)
         self._rows, self._kept = dict(rows), dict(kept)
-        self._version += 1
+        self.version += 1
 
     def find(self, name: str) -> Row | None:
         """Return the row whose trace has this name, or None."""
@@ -365,7 +412,7 @@ class RunTable:
 
     def select(self, show: str = "", text: str = "", sort: str = "", metric: str = "") -> list[Row]:
         """Return the rows that fit. `sort` is a name of SORTS or a metric, with a leading `-` for descending."""
-        asked = self._version, (show, text, sort, metric)
+        asked = self.version, (show, text, sort, metric)
         if self._asked[:2] == asked:
             found: list[Row] = self._asked[2]
             return found

@@ -83,7 +83,10 @@ class ViewServer:
         return Response(page.body, page.status, fields)
 
     def _get(self, request: Request) -> Response:
-        query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
+        query = {
+            name: ",".join(values) if name == "run" else values[-1]
+            for name, values in parse_qs(request.url.query).items()
+        }
         return self._sent(self._site.page(_path(request), query))
 
     async def _post(self, request: Request) -> Response:

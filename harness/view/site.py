@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,6 +16,8 @@ from urllib.parse import quote, unquote
 from stillweb.harness.report.sheet import Sheet, sheet_of
 from stillweb.harness.review.reviews import CLASSES, COMPOSITION, agreement, hints_of, latest_reviews
 from stillweb.harness.trace import Trace
+from stillweb.harness.view.comparison_pages import ComparisonPages
+from stillweb.harness.view.figures import Figures, figures_of
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.harness.view.run_table import FILTERS, PAGE, SORTS, RunTable
 from stillweb.harness.view.snapshot_pages import SnapshotPages
@@ -52,7 +54,9 @@ class Site(Library):
             (f"/run/{one}", self._run),
             (f"/run/{one}/attempt/{one}", self._attempt),
             (f"/run/{one}/agreement", self._agreement),
+            (f"/run/{one}/figures", self._figures),
             *SnapshotPages(self).routes(one),
+            *ComparisonPages(self).routes(one),
             (f"/static/{one}", self._static),
         )
         return [(re.compile(pattern), make) for pattern, make in routes]
@@ -208,9 +212,15 @@ class Site(Library):
         for step in sheet.steps:
             if step["kind"] == "tool":
                 place = self.shelf.page_of(snapshot, step["view"], step["address"], step["captures"])
-                if place:
+                if place and (place.startswith("view/") or not self.linker.embedded):
                     found[step["n"]] = f"/snapshot/{quote(snapshot, safe='')}/{place}"
         return found
+
+    def _figures(self, name: str, query: Mapping[str, str]) -> Page:
+        table = self.table(name)
+        table.refresh(0.1)
+        figures: Figures | None = self.soon(("figures", name, table.version), partial(figures_of, table.path))
+        return self.render("figures.html", title=f"Figures of {name}", name=name, figures=figures)
 
     def _agreement(self, name: str, query: Mapping[str, str]) -> Page:
         table = self.table(name)

@@ -45,10 +45,10 @@ OPTIONS = {"media": "text/html", "options": {}, "title": "Birds", "meta": {"url"
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def make_snapshot(path: Path) -> Path:
+def make_snapshot(path: Path, dom: str = DOM) -> Path:
     """A snapshot of the page with its style and its picture, and two views of it."""
     answers = [
-        (PAGE, "text/html", DOM.encode()),
+        (PAGE, "text/html", dom.encode()),
         (
             "https://birds.test/style.css",
             "text/css",
@@ -78,7 +78,7 @@ def make_snapshot(path: Path) -> Path:
         captures = ({"url": PAGE, "method": "GET", "status": 200},)
         resources = {
             "view": png(64, 40),
-            "dom": DOM.encode(),
+            "dom": dom.encode(),
             "text": b"Birds of 2012 Bird 7 weighed 3900 g. Hidden words.",
         }
         writer.view(

@@ -15,10 +15,13 @@ import pytest
 from lxml import html
 
 from stillweb.harness.review.reviews import COMPOSITION
-from stillweb.harness.trace import read_trace
+from stillweb.harness.trace import Trace, read_trace
+from stillweb.harness.view.comparison_pages import first_divergence
+from stillweb.harness.view.export import export_file
 from stillweb.harness.view.run_table import Row, group_of, pass_at
 from stillweb.snapshots.writer import Writer
-from tests.harness.view.looked_at import EVIL, WRONG, make_run, make_snapshot, make_world, viewed
+from tests.harness.view.looked_at import DOM, EVIL, PAGE, WRONG, make_run, make_snapshot, make_world, viewed
+from tests.support.command_line import stillweb
 from tests.support.pages import chromium
 from tests.support.waiting import until
 
@@ -286,13 +289,73 @@ def test_misses_of_runs_lead_to_their_steps(url: str) -> None:
     assert "https://birds.test/nowhere" in text
 
 
+def test_runs_are_compared_with_what_got_worse_first(url: str) -> None:
+    text = get(f"{url}/compare?run=run1&run=run2&metric=item_f1")[1]
+    assert rows(text) == ["right", "wrong"]
+    assert "worse by" in text
+    assert "better by" in text
+    assert "no interval, for it takes 6 clusters" in text
+    assert rows(get(f"{url}/compare?run=run1&run=run2&show=better&metric=item_f1")[1]) == ["wrong"]
+    assert rows(get(f"{url}/compare?show=all")[1]) == ["right", "wrong", "babble"]
+    status, text, _ = get(f"{url}/compare?run=run1&run=run9")
+    assert status == 404
+    assert "run9" in text
+
+
+@pytest.mark.slow
+def test_a_comparison_leads_to_the_first_divergence(url: str) -> None:
+    with chromium() as page:
+        page.goto(f"{url}/compare")
+        page.locator("tr[data-row=wrong]").get_by_role("link", name="first divergence").click()
+        page.wait_for_load_state()
+        assert "One agent went on, the other answered after 1 call alike" in page.locator("main").inner_text()
+        assert "7|3900\n9|3800" in page.get_by_label("run1/wrong.1").inner_text()
+        assert "It called nothing more" in page.get_by_label("run2/wrong.1").inner_text()
+
+
+def call(n: int, url: str, text: str) -> dict[str, Any]:
+    """A tool call as a trace has it."""
+    return {"event": "tool_call", "n": n, "tool": "fetch", "arguments": {"url": url}, "output": {"digest": text, "text": text}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "at", "how"),
+    [
+        ([call(1, "a", "x"), call(2, "b", "y")], 2, ""),
+        ([call(1, "a", "x"), call(2, "c", "y")], 1, "the agents called otherwise"),
+        ([call(1, "a", "z"), call(2, "b", "y")], 0, "the same call was answered otherwise"),
+        ([call(1, "a", "x")], 1, "one agent went on, the other answered"),
+        ([call(1, "a", "x"), call(2, "b", "y"), {"event": "answer", "text": "!"}], 2, "the same calls with the same results, another answer"),
+    ],
+)  # fmt: skip
+def test_the_first_divergence_is_a_call_a_result_or_the_answer(other: list[Any], at: int, how: str) -> None:
+    one = Trace(Path("a"), {}, (call(1, "a", "x"), call(2, "b", "y")))
+    assert first_divergence(one, Trace(Path("b"), {}, tuple(other))) == (at, how)
+
+
+def test_two_snapshots_are_compared_and_touched_tasks_named(tmp_path: Path) -> None:
+    old = make_snapshot(tmp_path / "old")
+    new = make_snapshot(tmp_path / "new", DOM.replace("3800 g", "3850 g"))
+    files = make_run(tmp_path / "run", old, ["wrong"], wrong=WRONG)
+    with viewed(files.path, old, new, cache=tmp_path) as url:
+        assert until(lambda: "Pages</h2>" in get(f"{url}/snapshots/old/new")[1])
+        assert until(lambda: "Being worked out" not in get(f"{url}/snapshots/old/new")[1])
+        text = get(f"{url}/snapshots/old/new")[1]
+        assert PAGE in text
+        assert "<b>wrong</b>" in text
+        assert text.count("/shot/") >= 2
+
+
 PAGES = [
     "/",
+    "/compare",
+    "/divergence/run1/wrong.1/run2/wrong.1",
     "/run/run1",
     "/run/run1?by=attempt",
     "/run/run1/attempt/wrong.1",
     "/run/run1/attempt/babble.1",
     "/run/run1/agreement",
+    "/run/run1/figures",
     "/snapshot/birds",
     "/snapshot/birds/views",
     "/snapshot/birds/map",
@@ -378,3 +441,60 @@ def test_a_large_run_is_shown_in_pages(tmp_path: Path, world: Path) -> None:
         first, third = (get(f"{url}/run/run?by=attempt&page={n}")[1] for n in (1, 3))
         assert (len(rows(first)), len(rows(third))) == (100, 40)
         assert "Page 3 of 3" in third
+
+
+@pytest.mark.slow
+def test_an_exported_folder_is_walked_without_a_server(tmp_path: Path, world: Path) -> None:
+    out = tmp_path / "pages"
+    done = stillweb("view", world / "run1", world / "run2", "--export", out)
+    assert (done.code, done.out.strip()) == (0, str(out / "index.html"))
+    with chromium() as page:
+        page.goto((out / "index.html").as_uri())
+        page.get_by_role("link", name="run1", exact=True).click()
+        page.locator("select[name=show]").select_option("unparsable")
+        assert page.locator("tr[data-row]:visible").count() == 1
+        page.locator("select[name=show]").select_option("")
+        page.locator("tr[data-row=wrong] a.cell").first.click()
+        page.locator("td.cell-wrong").get_by_role("link", name="from step 1").click()
+        page.locator("#step-1").get_by_role("link", name="Page it saw").click()
+        page.wait_for_load_state()
+        assert page.locator("img.shot").evaluate("one => one.naturalWidth") == 64
+        page.goto((out / "compare.html").as_uri())
+        page.locator("tr[data-row=wrong]").get_by_role("link", name="first divergence").click()
+        assert "one agent went on" in page.locator("main").inner_text().lower()
+        assert not page.complaints
+        assert all(one.startswith(("file:", "data:")) for one in page.requested)
+    links = {
+        link
+        for one in out.glob("*.html")
+        for link in re.findall(r'(?:href|src)="([^"#:]+)[#"]', one.read_text())
+    }
+    assert not {link for link in links if not (out / link).is_file()}
+    done = stillweb("view", world / "run1", "--export", out)
+    assert done.code == 2
+    assert "not empty" in done.err
+
+
+@pytest.mark.slow
+def test_a_report_is_these_pages_in_one_file(tmp_path: Path, world: Path) -> None:
+    out = export_file([world / "run1"], tmp_path / "report.html")
+    with chromium() as page:
+        page.goto(out.as_uri())
+        page.locator("tr[data-row=wrong] a.cell").first.click()
+        page.get_by_label("wrong.1", exact=True).locator("td.cell-wrong").get_by_role(
+            "link", name="from step 1"
+        ).click()
+        page.locator("li:target").get_by_role("link", name="Page it saw").click()
+        assert (
+            page.locator("section:target img.shot").evaluate(
+                "one => one.decode().then(() => one.naturalWidth)"
+            )
+            == 64
+        )
+        assert page.requested[:1] == [out.as_uri()]
+        assert all(one.startswith(("file:", "data:")) for one in page.requested)
+        assert not page.complaints
+    text = out.read_text()
+    assert EVIL not in text
+    targets = set(re.findall(r'href="#([^"]+)"', text))
+    assert not targets - set(re.findall(r'\sid="([^"]+)"', text))

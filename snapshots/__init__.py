@@ -6,11 +6,9 @@ Whole        snapshot.py (open, look up, layers), opening.py (paths, formats), w
 From the top down, each folder imports only those below it:
 operations/  whole snapshots: verify, diff, cut, upgrade texts, search for secrets
 importers/   foreign recordings that are no archives: HAR, mitmproxy flows
-evidence/    the model of what answers depend on, which will replace matching and states
-matching/    which capture answers a request: the ladder, and the choice among several
+evidence/    which capture answers a request, and how surely: one model of what answers depend on
 contents/    records as they are written, the list of files and the id, frozen texts
 index/       from records to sorted index lines, on all cores; reading the index
-states/      server states: what a server was told before, and what a recording proves of it
 text/        text extraction from pages and PDFs
 identity/    what makes two requests the same: the key, and the rules
 warc/        WARC records, gzip members, HTTP in records

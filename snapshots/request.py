@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
 
+T = TypeVar("T")
 Headers = tuple[tuple[str, str], ...]
 
 # Precondition fields (RFC 9110, 13.1); and all fields that make a response partial or a refusal, so that two requests
@@ -18,7 +21,37 @@ SAFE_METHODS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Remembering:
+    """A value that may keep what functions without side effects made of it, so that each is computed once.
+
+    The gateway uses this for large requests: a worker thread computes, the event loop looks up.
+    """
+
+    _derived: dict[Hashable, Any] | None = field(default=None, init=False, compare=False, repr=False)
+
+    def remembering(self) -> Self:
+        """Keep what `derived` computes from now on; return the object itself."""
+        if self._derived is None:
+            object.__setattr__(self, "_derived", {})
+        return self
+
+    def derived(self, name: Hashable, compute: Callable[[Self], T]) -> T:
+        """Return what `compute` makes of the object, computed once if it is `remembering`.
+
+        A result that can remember does so, too.
+        """
+        known = self._derived
+        if known is None:
+            return compute(self)
+        if name not in known:
+            made = compute(self)
+            known[name] = made.remembering() if isinstance(made, Remembering) else made
+        found: T = known[name]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Remembering):
     """One HTTP request.
 
     `method` is upper case; `url` is absolute and without fragment, as it was sent; `headers` keep order and

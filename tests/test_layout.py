@@ -267,11 +267,11 @@ def test_the_check_of_folders_sees_one_above() -> None:
     order = layers("snapshots")
     assert climbing(
         "snapshots", order, "index", "from stillweb.snapshots.evidence.matcher import Matcher"
-    ) == {"matching"}
+    ) == {"evidence"}
     assert not climbing(
         "snapshots",
         order,
-        "matching",
+        "evidence",
         "from stillweb.snapshots.index import cdxj\nimport stillweb.snapshots.view",
     )
 

@@ -1,15 +1,16 @@
 """`python -m benchmarks.damaging.neighbours [--seconds N]`: the longest wait of one client while others ask for what is hard to refuse.
 
-`stillweb replay` serves one page. Two clients send misses without a pause: forms and queries of thousands of names, deep JSON. A third
-asks for the page a hundred times a second; its waits are what is measured, from this process.
+`stillweb replay` serves one page. Two clients, each a process, send misses without a pause: forms and queries of thousands of names,
+deep JSON. A third asks for the page a hundred times a second; its waits are measured, before that load and during it.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import random
+import socket
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -51,46 +52,54 @@ def main(seconds: float, seed: int) -> None:
             pass
         with replay(Path(folder), site.path) as server:
             assert server.through is not None
-            waits, asked = load(f"http://{{}}:x@127.0.0.1:{server.through[1]}", seconds, seed)
-    waits.sort()
-    at = lambda share: waits[int(share * (len(waits) - 1))] * 1000  # noqa: E731
+            port = server.through[1]
+            click.echo(f"alone: {told(ask(port, seconds / 4))}")
+            with multiprocessing.Pool(2) as pool:
+                counts = pool.starmap_async(
+                    disturb, [(port, seconds, f"{seed} {number}") for number in range(2)]
+                )
+                waits = ask(port, seconds)
+                asked = sum(counts.get(), Counter())
     misses = ", ".join(f"{count} by {kind}" for kind, count in sorted(asked.items()))
-    click.echo(
-        f"{seconds:g} s, misses: {misses}. {len(waits)} answers to the neighbour: "
-        f"median {at(0.5):.2f} ms, p99 {at(0.99):.2f} ms, longest {at(1):.1f} ms"
-    )
+    click.echo(f"beside misses ({misses}): {told(waits)}")
 
 
-def load(proxy: str, seconds: float, seed: int) -> tuple[list[float], Counter[str]]:
-    """Return the neighbour's waits in seconds, and how many misses of each kind were answered meanwhile."""
+def told(waits: list[float]) -> str:
+    """Return the waits in words."""
+    waits = sorted(waits)
+    at = lambda share: waits[int(share * (len(waits) - 1))] * 1000  # noqa: E731
+    return f"{len(waits)} answers, median {at(0.5):.2f} ms, p95 {at(0.95):.2f} ms, p99 {at(0.99):.2f} ms, longest {at(1):.1f} ms"
+
+
+def disturb(port: int, seconds: float, seed: str) -> Counter[str]:
+    """Send misses for some time; return how many of each kind were answered."""
+    chance = random.Random(seed)
+    some = [hard(chance) for _ in range(20)]
     asked: Counter[str] = Counter()
     end = time.monotonic() + seconds
-
-    def disturb(number: int) -> None:
-        chance = random.Random(f"{seed} {number}")
-        some = [
-            hard(chance) for _ in range(20)
-        ]  # made before, so that this process is idle while it measures
-        with httpx.Client(proxy=proxy.format(f"load{number}"), timeout=60) as client:
-            while time.monotonic() < end:
-                kind, method, url, body = chance.choice(some)
-                client.request(method, url, content=body, headers={"Content-Type": TYPES[kind]})
-                asked[kind] += 1
-
-    threads = [threading.Thread(target=disturb, args=(number,)) for number in range(2)]
-    waits = []
-    with httpx.Client(proxy=proxy.format("neighbour"), timeout=60) as client:
-        client.get(URL).raise_for_status()
-        for thread in threads:
-            thread.start()
+    with httpx.Client(proxy=f"http://{seed.replace(' ', '-')}:x@127.0.0.1:{port}", timeout=60) as client:
         while time.monotonic() < end:
-            begun = time.perf_counter()
-            client.get(URL).raise_for_status()
+            kind, method, url, body = chance.choice(some)
+            client.request(method, url, content=body, headers={"Content-Type": TYPES[kind]})
+            asked[kind] += 1
+    return asked
+
+
+def ask(port: int, seconds: float) -> list[float]:
+    """Ask for the page again and again on one connection; return the wait for each answer, in seconds."""
+    waits = []
+    request = f"GET {URL} HTTP/1.1\r\nHost: a.test\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            begun, answer = time.perf_counter(), b""
+            client.sendall(request)
+            while b"page</p>" not in answer:
+                answer += client.recv(1 << 16)
             waits.append(time.perf_counter() - begun)
             time.sleep(0.01)
-    for thread in threads:
-        thread.join()
-    return waits, asked
+    return waits
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from typing import Any
 
+from stillweb.harness.agents import is_foreign
 from stillweb.harness.agents.attempt import Attempt, LimitReached, Stopped
 from stillweb.harness.agents.overdue import Overdue, ended_after
 from stillweb.harness.agents.threads import noticed
@@ -19,6 +20,7 @@ from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
 from stillweb.harness.trace import Trace
 from stillweb.snapshots.errors import MissingCapability, StillwebError
 
+IN_PROCESS = "a process of its own: the agent is code in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
 
 
@@ -126,24 +128,28 @@ async def score_attempt(
     aside: dict[str, Any] = {}
     if end == "seconds" and attempt.behind.names:
         aside["threads"] = attempt.behind.names
+    if is_foreign(shop.agent):
+        attempt.confinement = {"held": [], "missing": [IN_PROCESS]}
     if attempt.confinement:
         aside["confinement"] = attempt.confinement
     if attempt.given_up:
         aside["given_up"] = attempt.given_up
+    key = (attempt.task.id, attempt.number)
+    unjudged = known.unjudged.get(key, {}) if known else {}
     arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page, aside)
     try:
         if attempt.task.scorer in ("table", "exact"):
             return conclude(*arguments)  # fast and not blocking: needs no thread
         with ended_together() as sandboxes:
             try:
-                return await asyncio.to_thread(conclude, *arguments)
+                return await asyncio.to_thread(conclude, *arguments, unjudged)
             except asyncio.CancelledError:
                 sandboxes.end()  # the thread would wait for the sandboxes, and the process for the thread
                 raise
     except MissingCapability:
         raise  # as above: a missing sandbox or judge's key is no fault of the answer
     except StillwebError as failure:
-        before = known.unscored.get((attempt.task.id, attempt.number)) if known else None
+        before = known.unscored.get(key) if known else None
         result = failed_scoring(attempt.task, before or failure)
         attempt.trace.write("answer", text=text, end=end, error=error, **({"aside": aside} if aside else {}))
         attempt.trace.write("score", **result.to_json())

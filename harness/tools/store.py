@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.tools.alike import first_alike
 from stillweb.harness.tools.cookies import Cookies
-from stillweb.harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
+from stillweb.harness.tools.going_on import redirected, signed_in, wrong_location
 from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
-from stillweb.snapshots.capture import PARTIAL, Capture, Response
+from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request
@@ -181,10 +181,6 @@ class Visit:
         """Look up one request, without following a redirect."""
         with self.store.asking:
             lookup = self.store.matcher.lookup(request, self._session, accept=self.store.accept)
-            alone = self._alone(request, lookup.key) if lookup.capture is None else None
-            if alone is not None:
-                verdict = "exact" if alone.exact == lookup.key.exact else "canonical"
-                return Found(request.url, verdict, alone, [alone], ambiguous=True)
             found = Found(request.url, lookup.verdict, lookup.capture)
             if lookup.failed is not None:
                 return found
@@ -203,33 +199,6 @@ class Visit:
         found.chain.append(first_alike(self.store.snapshot, lookup.capture))
         found.ambiguous = bool(lookup.ambiguous)
         return found
-
-    def _alone(self, request: Request, key: Any) -> Capture | None:
-        """Return the only answer that was recorded for a GET without cookies, in whatever server state; else None.
-
-        The real tools use a new client without cookies for each call, so a server can't recognize them, and pages
-        may be fetched in any order. If a URL had several answers, the matcher's miss stands. The result is marked as
-        ambiguous, so that `accept` can refuse it.
-        """
-        accept = self.store.accept
-        known_by = (request.header(name) for name in ("cookie", AUTHORIZATION))
-        if request.method != "GET" or any(known_by) or "+" in accept:
-            return None
-        candidates = [c for c in self.store.snapshot.candidates(key.urlkey) if c.method == "GET"]
-        known = [c for c in candidates if c.exact == key.exact]
-        if not known and accept != "exact":
-            known = [c for c in candidates if c.key == key.canonical]
-        # not unique: an answer that varies by request header fields, and a partial answer (206)
-        if not known or any(c.vary or c.status in PARTIAL for c in known):
-            return None
-        if len({(c.digest, c.status) for c in known}) > 1:
-            return None
-        if known[0].status in REDIRECTS and len({self._location(c) for c in known}) > 1:
-            return None
-        return known[0]
-
-    def _location(self, capture: Capture) -> str | None:
-        return self.store.snapshot.read(capture).header("location")
 
     def follow(self, url: str, headers: Headers = ()) -> Found:
         """Look up a GET of `url` and follow redirects as httpx does."""

@@ -7,7 +7,9 @@ sequence can change (`stillweb.proxy.replay.kept`).
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
-from stillweb.proxy.replay.misses import Missed, body_entry, masked_url, missed_of, near_entry, unsure
+from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
 from stillweb.proxy.replay.own_ids import with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
 from stillweb.proxy.replay.replies import Hot, Line, Memo, Reply, failure, flagged
@@ -43,13 +45,17 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
+from stillweb.snapshots.evidence.events import field_names
 from stillweb.snapshots.evidence.lookup import HANGS
 from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
-from stillweb.snapshots.identity.keys import opens_socket
+from stillweb.snapshots.identity.keys import opens_socket, parse, request_key
+from stillweb.snapshots.identity.operations import operations_of
+from stillweb.snapshots.identity.rules import reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.secrets.redact import mask
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -61,6 +67,10 @@ STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
 CACHE_BYTES = 64 << 20
 MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
+LARGE = (
+    1 << 12
+)  # characters of a URL and bytes of a body from which a request is prepared: about 5 ms of work
+TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 NEAREST = 3  # captures named in a miss
 
 
@@ -93,6 +103,7 @@ class Answerer:
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
         self.line = self.lines.line
         self.tail = Tails().of
+        self._worker: ThreadPoolExecutor | None = None
 
     # Sessions
 
@@ -175,6 +186,40 @@ class Answerer:
             return self._damaged(request, line, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
             return self._failed(request, line, error)
+
+    async def prepare(self, request: Request) -> None:
+        """Let a thread compute what the answer to a large request needs, while others are answered."""
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(
+                1, "stillweb-prepare"
+            )  # one: it shares the interpreter with the loop
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._worker, self._derive, request.remembering())
+        except Exception as error:  # noqa: BLE001 -- a bug: the answer computes what is missing
+            self.fail(f"preparing: {type(error).__name__}: {error}")
+
+    def _derive(self, request: Request) -> None:
+        """Compute what matching, explaining and the ledger derive from a request alone."""
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, TURN))
+        try:
+            parsed = parse(request)
+            request_key(request)
+            if (masked := mask(request)) is not request:
+                request_key(masked)
+            operations_of(parsed)
+            field_names(parsed)
+            reduced(request, self.matcher.rules.rules, self.matcher.issued(request))
+        except DamagedInput:
+            pass  # the answer meets it again, and says so to the client
+        finally:
+            sys.setswitchinterval(interval)
+
+    def close(self) -> None:
+        """End the thread of `prepare`."""
+        if self._worker is not None:
+            self._worker.shutdown(cancel_futures=True)
 
     def lookup(self, request: Request, line: Line, *, patient: bool = False) -> Lookup:
         """Look up a request of a session at the accepted levels."""
@@ -391,7 +436,7 @@ class Answerer:
         if lookup is not None and lookup.failed is not None:
             return fails(self, request, line, lookup, lookup.failed)
         self.count(request, line, lookup)
-        url = masked_url(request.url)
+        url = masked_url_of(request)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
         if why:
             text += f" ({why})"
@@ -435,7 +480,7 @@ class Answerer:
         """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
         self.count(request, line, None)
         why = f"answering failed: {type(error).__name__}: {error}"
-        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url(request.url)})")
+        self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url_of(request)})")
         self.matcher.note_missed(line.session, request)
         self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
@@ -477,6 +522,12 @@ class Answerer:
         if line.again:
             tail = line.told_again(tail)
         self.ledger.write_timed(line.prefix, seq, tail)
+
+
+def large(request: Request) -> bool:
+    """Return True if a request should be prepared before it is answered."""
+    size = len(request.url) + len(request.body)
+    return size > LARGE or size + sum([len(value) for _, value in request.headers]) > LARGE
 
 
 def _doubted(lookup: Lookup) -> Confidence | None:

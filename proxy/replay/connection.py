@@ -18,6 +18,7 @@ from stillweb.proxy.net.addresses import (
     site_named,
 )
 from stillweb.proxy.replay import refusing
+from stillweb.proxy.replay.answering import large
 from stillweb.proxy.replay.http1 import CHUNKED, BadRequest, Message, Parser, url_inside, url_outside
 from stillweb.proxy.replay.hub import Hub
 from stillweb.proxy.replay.replies import ESTABLISHED, Held, Line, Memo, Reply
@@ -527,7 +528,7 @@ class Connection(Arrivals):
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
             return
-        if hub.answerer.waits(request, line):
+        if large(request) or hub.answerer.waits(request, line):
             self._work(self._later(request, line, message))
             return
         if "upgrade" in message.named and self._converse(request, line):
@@ -588,9 +589,12 @@ class Connection(Arrivals):
             asyncio.get_running_loop().call_soon(self._prepare)
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:
-        self._holding = True
-        await self.hub.answerer.due(request, line)
-        self._holding = False
+        if large(request):
+            await self.hub.answerer.prepare(request)
+        if self.hub.answerer.waits(request, line):
+            self._holding = True
+            await self.hub.answerer.due(request, line)
+            self._holding = False
         if "upgrade" in message.named and self._converse(request, line):
             return
         self._send(self.hub.answerer.answer(request, line), message, within=True)

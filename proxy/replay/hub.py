@@ -183,6 +183,7 @@ class Hub:
         for connection in list(self.connections):
             connection.abort()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self.answerer.close()
         await asyncio.sleep(0)  # the connections notice that they are gone
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:

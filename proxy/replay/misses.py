@@ -44,12 +44,17 @@ def missed_of(request: Request, irrelevant: bool) -> Missed:
     """Return the record of a miss that a session keeps."""
     to = request.header("sec-fetch-dest") or ""
     ahead = "prefetch" in (request.header("sec-purpose") or request.header("purpose") or "")
-    return Missed(masked_url(request.url), _KINDS.get(to, to), not irrelevant and not ahead)
+    return Missed(masked_url_of(request), _KINDS.get(to, to), not irrelevant and not ahead)
 
 
 def masked_url(url: str) -> str:
     """Return a URL without the secrets in it, for the ledger and messages."""
-    return _masked(url) if len(url) <= LONGEST_KEPT else mask(Request("GET", url)).url
+    return masked_url_of(Request("GET", url))
+
+
+def masked_url_of(request: Request) -> str:
+    """Return the URL of a request without the secrets in it, for the ledger and messages."""
+    return _masked(request.url) if len(request.url) <= LONGEST_KEPT else mask(request).url
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.ledger import encode
-from stillweb.proxy.replay.misses import masked_key, masked_url
+from stillweb.proxy.replay.misses import masked_key, masked_url_of
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Tails:
         entry: dict[str, Any] = {
             "key": key,
             "method": request.method,
-            "url": masked_url(request.url),
+            "url": masked_url_of(request),
             "verdict": verdict,
             "rule": lookup.rule if lookup is not None else None,
             "capture": {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}

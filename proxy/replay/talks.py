@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stillweb.proxy.replay.misses import body_entry, masked_url
+from stillweb.proxy.replay.misses import body_entry, masked_url_of
 from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, found_at
 from stillweb.snapshots.evidence.equality import LIMIT
 from stillweb.snapshots.evidence.issued import shown_in, text_of
@@ -98,7 +98,7 @@ class Talk:
         near: list[dict[str, Any]] = []
         if expected is not None:
             near = [
-                {"method": "GET", "url": masked_url(request.url), "differs": ["the message"], "rule": None}
+                {"method": "GET", "url": masked_url_of(request), "differs": ["the message"], "rule": None}
             ]
         more = {"why": why, "nearest": near}
         body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)

@@ -118,7 +118,11 @@ def event_of(
 
 
 def field_names(parsed: Parsed) -> tuple[str, ...]:
-    """The names of what a request says, with the values of those that name an action; sorted."""
+    """Return the names of what a request says, with the values of those that name an action; sorted."""
+    return parsed.derived("field names", _field_names)
+
+
+def _field_names(parsed: Parsed) -> tuple[str, ...]:
     names = set()
     for pair in parsed.query or ():
         name, _, value = pair.partition("=")

@@ -62,7 +62,6 @@ from stillweb.snapshots.identity.keys import (
     parse,
     request_key,
     split_url,
-    url_key,
 )
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
@@ -441,7 +440,7 @@ class Matcher:
         accepted = self._accepts.get(accept)
         if accepted is None:
             accepted = self._accepts[accept] = Accept.read(accept)
-        key = self._key(request.url) if plain else request_key(request)
+        key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
         by_rule = accepted.level >= LEVELS.index("rule")
         polled = TRANSPORT in request.url and by_rule
@@ -687,15 +686,15 @@ class Matcher:
 
     # Candidates
 
-    def _key(self, url: str) -> Key:
-        """Return the key of a plain request for a URL; they are remembered."""
-        key = self._keys.get(url)
+    def _key(self, request: Request) -> Key:
+        """Return the key of a plain request; those of short URLs are kept."""
+        key = self._keys.get(request.url)
         if key is None:
             if len(self._keys) >= HOT:
                 self._keys.clear()
-            key = url_key(url)
-            if len(url) <= LONGEST_KEPT:
-                self._keys[url] = key
+            key = request_key(request)
+            if len(request.url) <= LONGEST_KEPT:
+                self._keys[request.url] = key
         return key
 
     def group(self, url: str) -> Group:

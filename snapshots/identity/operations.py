@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.bodies import FORM, JSON
 from stillweb.snapshots.identity.keys import Parsed
 
@@ -40,6 +39,10 @@ class Operation:
 
 def operations_of(parsed: Parsed) -> tuple[Operation, ...]:
     """Return the operations of a body, in order; none if it is not of GraphQL alone."""
+    return parsed.derived("operations", _operations_of)
+
+
+def _operations_of(parsed: Parsed) -> tuple[Operation, ...]:
     body = parsed.body
     if body.kind == FORM:
         # what is called `query` there may be of any language
@@ -50,12 +53,6 @@ def operations_of(parsed: Parsed) -> tuple[Operation, ...]:
         return ()
     found = [_operation(item) for item in items]
     return tuple(one for one in found if one is not None) if None not in found else ()
-
-
-def refused(parsed: Parsed, response: Response) -> bool:
-    """Whether none of the operations of a body was begun: their answer has errors and no data (GraphQL, 7.1)."""
-    said = response.body
-    return b'"errors"' in said and b'"data"' not in said and bool(operations_of(parsed))
 
 
 def _operation(item: Any) -> Operation | None:

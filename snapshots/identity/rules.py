@@ -123,7 +123,10 @@ KINDS: dict[str, Kind] = {
 
 
 def _text(value: str | bytes) -> str:
-    if isinstance(value, str):  # of a trace or a HAR, with half a surrogate pair at worst
+    if isinstance(value, str):
+        if "%" not in value:
+            return value
+        # of a trace or a HAR, with half a surrogate pair at worst
         value = unquote_to_bytes(value.encode("utf-8", "surrogatepass"))
     return value.decode("utf-8", "replace")
 
@@ -157,7 +160,22 @@ def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str:
     return "blank" if any(item.matches(name, value) for item in blank) else "keep"
 
 
-def _edit_pairs(pairs: Iterable[str], drop: list[Field], blank: list[Field]) -> Iterable[str]:
+def _concerns(fields: Iterable[Field], names: Iterable[str]) -> bool:
+    """Return False if none of `names` matches a field: one search for all names, so that thousands take little."""
+    text = "\n".join(names)
+    return any(_line(item.name.pattern).search(text) is not None for item in fields)
+
+
+@lru_cache(maxsize=1024)
+def _line(pattern: str) -> re.Pattern[str]:
+    # finds every name that the pattern matches in full, and some more where names hold line breaks themselves
+    return re.compile(f"^(?:{pattern})$", re.IGNORECASE | re.MULTILINE)
+
+
+def _edit_pairs(pairs: tuple[str, ...], drop: list[Field], blank: list[Field]) -> Iterable[str]:
+    if not _concerns((*drop, *blank), (_text(pair.partition("=")[0]) for pair in pairs)):
+        yield from pairs
+        return
     for pair in pairs:
         name, _, value = pair.partition("=")
         told = _judge(_text(name), _text(value), drop, blank)
@@ -180,6 +198,8 @@ def _edit_path(url: str, drop: list[Field], blank: list[Field]) -> str:
 
 
 def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -> tuple[Pair, ...]:
+    if not _concerns((*drop, *blank), (_text(pair.name) for pair in pairs)):
+        return pairs
     out = []
     for pair in pairs:
         told = _judge(_text(pair.name), _text(pair.value), drop, blank)
@@ -274,9 +294,13 @@ def reduced(
 ) -> Parsed:
     """Apply rules to a request. In a `stored` request, only pseudonyms count as secrets."""
     rules = tuple(rules)
-    if any(rule.kind == "redacted" for rule in rules):
-        request = _pseudonyms_masked(request) if stored else mask(request)
-    return applied(rules, parse(request), issued)
+
+    def reduce(request: Request) -> Parsed:
+        if any(rule.kind == "redacted" for rule in rules):
+            request = _pseudonyms_masked(request) if stored else mask(request)
+        return applied(rules, parse(request), issued)
+
+    return request.derived(("reduced", tuple(rule.id for rule in rules), issued, stored), reduce)
 
 
 def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> Parsed:

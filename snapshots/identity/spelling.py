@@ -13,6 +13,7 @@ BLANK = "\x00"  # the mark for a blanked value; no URL or form has an unescaped 
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]+(?:=[A-Za-z0-9._~-]*)?")  # a pair without escapes
 _JSON = re.compile(r"\{|\[|%7b|%5b", re.IGNORECASE)  # start of an object or array
 
 
@@ -44,7 +45,7 @@ def _unreserved(match: re.Match[str]) -> str:
 
 
 def _encoded(pair: str) -> str:
-    if BLANK in pair:
+    if _PLAIN.fullmatch(pair) or BLANK in pair:
         return pair
     item = form_pairs(pair.encode("utf-8", "surrogatepass"))[0] if "&" not in pair else None
     if item is None or item.raw:

@@ -52,9 +52,7 @@ _PACKED = re.compile(r"%3D|%22|%3A%2F%2F", re.I)  # in values that may contain f
 _LONG_PATH = 28  # characters of the shortest URL with a secret in its path, after "http://a/hook/"
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
-_PART_HEAD = rb'name="?([^"\r\n;]{1,100})"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n'
-PART = re.compile(_PART_HEAD + rb"(.*?)\r\n--", re.S)
-_SHORT_PART = re.compile(_PART_HEAD + rb"(.{0,4096}?)\r\n--", re.S)
+_PART_NAME = re.compile(rb'\bname="?([^"\r\n;]{1,100})')
 COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; some programs leave the space out
 _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
@@ -259,7 +257,7 @@ class Redactor:
         """Replace the named secrets in a request's body, and learn those of well-known formats."""
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
-            body = (PART if len(body) <= LIMIT else _SHORT_PART).sub(self._part, body)
+            body = b"\r\n--".join(map(self._part, body.split(b"\r\n--")))
         elif body[:1] in (b"{", b"["):
             pass  # JSON, no form
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
@@ -370,12 +368,15 @@ class Redactor:
             )
         return match[0] if changed == plain else f"{name}={quote(changed, safe='')}"
 
-    def _part(self, match: re.Match[bytes]) -> bytes:
-        name, value = match[1].decode("utf-8", "replace"), match[2].decode("utf-8", "replace")
-        if len(value) > 4096 or not detect.secret_field(name, value):
-            return match[0]
-        at = match.start(2) - match.start()
-        return match[0][:at] + self.found(f"field {name}", value).encode() + b"\r\n--"
+    def _part(self, part: bytes) -> bytes:
+        head, blank, content = part.partition(b"\r\n\r\n")
+        named = _PART_NAME.search(head)
+        if named is None or not 0 < len(content) <= 4096:
+            return part
+        name, value = named[1].decode("utf-8", "replace"), content.decode("utf-8", "replace")
+        if not detect.secret_field(name, value):
+            return part
+        return head + blank + self.found(f"field {name}", value).encode()
 
     def _text(self, text: str) -> str:
         """Learn the secrets of well-known formats in a header or URL; return it with the known secrets replaced."""
@@ -416,6 +417,10 @@ def mask(request: Request) -> Request:
     So a replayed request with another password, or by a user who has another key, can be compared with a
     recorded one. Two requests that differ only in a secret become the same, which a caller must report (as a rule).
     """
+    return request.derived("masked", _masked)
+
+
+def _masked(request: Request) -> Request:
     masker = _Masker()
     masked = masker.request(request)
     body = detect.PSEUDONYM.sub(MASK.encode(), masked.body)

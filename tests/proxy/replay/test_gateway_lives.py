@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,36 @@ def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> No
             assert c.get("http://made.example/fail").status_code == 500
     assert gateway.stats.failures == before + 105
     assert len(gateway._hub.failures) <= 100
+
+
+@pytest.mark.parametrize(
+    ("media", "mark"),
+    [
+        ("application/x-www-form-urlencoded", "&"),
+        ("multipart/form-data; boundary=b", '\r\n--b\r\nContent-Disposition: form-data; name="'),
+        ("multipart/form-data; boundary=b", '\r\nname="'),
+        ("application/json", ","),
+    ],
+    ids=["form", "multipart", "broken multipart", "json"],
+)
+def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
+    tmp_path: Path, media: str, mark: str
+) -> None:
+    names = [f"n{number * 7919}={number}" for number in range(15_000)]
+    if mark == ",":
+        names = [f'"{name}":1' for name in names]
+    body = f"{{{mark.join(names)}}}" if mark == "," else mark.join(names)
+    site = Site(tmp_path / "s")
+    site.add("http://a.test/", b"page")
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
+        waits = []
+        with ThreadPoolExecutor() as pool, client(gateway, "one") as one, client(gateway, "two") as two:
+            assert two.get("http://a.test/").text == "page"
+            begun = time.perf_counter()
+            miss = pool.submit(one.post, "http://a.test/", content=body, headers={"Content-Type": media})
+            while not miss.done():
+                asked = time.perf_counter()
+                assert two.get("http://a.test/").text == "page"
+                waits.append(time.perf_counter() - asked)
+        assert miss.result().status_code == 504
+        assert max(waits) < max(0.1, (time.perf_counter() - begun) / 3)

@@ -21,6 +21,80 @@ ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")
 _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
+ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
+_words = re.compile(r"[a-z]+")
+# Words in the path of a write, though it is answered by data.
+WRITING = frozenset(
+    [
+        "add",
+        "append",
+        "insert",
+        "create",
+        "new",
+        "remove",
+        "delete",
+        "cart",
+        "basket",
+        "bag",
+        "order",
+        "orders",
+        "checkout",
+        "buy",
+        "purchase",
+        "vote",
+        "upvote",
+        "downvote",
+        "like",
+        "unlike",
+        "follow",
+        "increment",
+        "decrement",
+        "counter",
+        "comment",
+        "comments",
+        "reply",
+        "upload",
+        "toggle",
+        "undo",
+        "redo",
+        "transfer",
+        "deposit",
+        "withdraw",
+        "pay",
+        "move",
+        "subscribe",
+        "bid",
+        "guess",
+        "set",
+        "select",
+        "choose",
+        "login",
+        "signin",
+        "logon",
+        "logout",
+        "signout",
+        "logoff",
+        "auth",
+        "session",
+        "preference",
+        "preferences",
+        "setting",
+        "settings",
+        "option",
+        "options",
+        "switch",
+        "update",
+        "save",
+        "apply",
+        "reset",
+        "clear",
+        "change",
+        "edit",
+        "profile",
+        "register",
+        "signup",
+    ]
+)
 Parameters = tuple[tuple[str, str], ...]
 
 
@@ -72,6 +146,7 @@ def event_of(
     media: str = "",
     location: str = "",
     said: int = 0,
+    size: int = 0,
     *,
     own: bool = False,
 ) -> Event:
@@ -105,7 +180,8 @@ def event_of(
     elif operation and changes is not True:
         kind = "weak write" if changes is None else "choosing GET"
     elif request.method == "POST" and status == 200 and "json" in media:
-        kind = "weak write"
+        asks = size >= ACKNOWLEDGEMENT and not WRITING.intersection(_words.findall(path.lower()))
+        kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
     name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"

@@ -37,6 +37,7 @@ from stillweb.snapshots.evidence.parts import (
 )
 from stillweb.snapshots.evidence.peeking import Peek
 from stillweb.snapshots.evidence.polling import TRANSPORT, Polling, Turn
+from stillweb.snapshots.evidence.priors import KINDS
 from stillweb.snapshots.evidence.recognising import (
     Recogniser,
     guarded,
@@ -149,6 +150,9 @@ class SiteEvidence:
                 self.files[c.key].append(c)
         found = [c for c in found if c.key not in self._still]
         self.quiet = not self.equality.varied and not matcher.spoken.on(site) and not any(map(_tells, found))
+        # where no answer varies, nothing shows that a request that only reads decides
+        reads = () if varied else ("plain GET", "choosing GET", "asset")
+        self.forgets = KINDS if self.quiet else ("beacon", *reads)
         given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
@@ -189,7 +193,7 @@ class SiteEvidence:
                 self.beside[asked.normal].append(asked.event.key)
             recorded.append((session, asked.event, label, asked.parts))
             keep_cookies(given[session], head, asked)
-        self.model = Model(recorded, remembers=not self.quiet)
+        self.model = Model(recorded, self.forgets)
 
     def known_issued(self, request: Request) -> Issued:
         """Return the places in which the recording shows values that the site gave out to be sent back once."""
@@ -272,7 +276,9 @@ class SiteEvidence:
             event = event_of(request, normal, own=own)
         else:
             media, location = response.header("content-type") or "", response.header("location") or ""
-            event = event_of(request, normal, response.status, media, location, said, own=own)
+            told = response.header("content-length") or ""
+            size = int(told) if told.isdigit() else len(response.body)
+            event = event_of(request, normal, response.status, media, location, said, size, own=own)
         return Asked(replace(event, fields=made_up(parts)), parts, normal)
 
 
@@ -835,7 +841,7 @@ class Matcher:
         event = asked.event
         if head is not None:
             past.last[event.key] = event.said
-        if event.kind == "beacon" or (evidence.quiet and event.safe):
+        if event.kind == "beacon" or (event.safe and event.kind in evidence.forgets):
             return False
         past.history.add(event)
         return True

@@ -11,7 +11,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -84,8 +84,10 @@ class Candidates:
 class Model:
     """What the recording of one site shows of which events decide which answers."""
 
-    def __init__(self, recorded: Iterable[tuple[str, Event, int, Parts]], *, remembers: bool = True) -> None:
-        """Learn from `recorded`: session, event, answer and parts of each request, in order. `remembers`: whether events may decide."""
+    def __init__(
+        self, recorded: Iterable[tuple[str, Event, int, Parts]], forgets: Collection[str] = ()
+    ) -> None:
+        """Learn from `recorded`: session, event, answer and parts of each request, in order. `forgets`: kinds of events that decide nothing."""
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
@@ -103,7 +105,7 @@ class Model:
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
-            if remembers and event.kind != "beacon":
+            if event.kind not in forgets:
                 history.add(event)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():

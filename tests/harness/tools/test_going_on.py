@@ -49,8 +49,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        (f"{HERE.replace('//', '//ann:p%40ss@')}/page", "at the port"),
-        (f"{HERE.replace('//', '//ann@')}/hostless", "at no port"),
         (f"{HERE}/hostless", "at no port"),
         (f"{HERE}/scheme", "at no port"),
         (f"{HERE}/relative", "at the port"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import SAFE_METHODS
 from stillweb.snapshots.writer import OURS, Place
 
 
@@ -21,7 +23,15 @@ def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
         else:
             known.setdefault(capture.key, set()).add((capture.status, capture.digest))
     found: dict[str, Capture] = {}
+    wrote: set[tuple[str, str]] = (
+        set()
+    )  # sessions and sites: what comes after a write may differ because of it
     for capture in sorted(later, key=lambda one: one.place):
+        told = capture.session, site_of(capture.url)
+        if capture.method not in SAFE_METHODS:
+            wrote.add(told)
+        if told in wrote:
+            continue
         answers = known.get(capture.key)
         if answers and (capture.status, capture.digest) not in answers:
             found.setdefault(capture.key, capture)

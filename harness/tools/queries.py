@@ -30,7 +30,7 @@ def query_verdict(toolset: Toolset) -> Callable[[str | Mapping[str, Any]], tuple
             if response.status >= 400:
                 notes.append(f"recorded with status {response.status}")
             if there.ambiguous:
-                notes.append("several answers were recorded and the evidence does not decide")
+                notes.append("the recording does not decide that it is this answer")
             if there.verdict != "synthetic" and not notes:
                 return there.verdict, ()
             if best[0] in ("miss", "synthetic"):

@@ -88,4 +88,18 @@ def _known_alike(asked: str, seen: Mapping[str, set[str]], *, other: bool = True
     return asked in seen or (other and len(seen.keys() - {""}) > 1)
 
 
-DOUBTS: list[Doubt] = [cut_short, no_fragment, other_kind, other_type, other_reader]
+UNSURE = 0.75  # what an answer of another kind than is asked for is worth
+CUT = 0.9  # what an answer is worth of which only the first was kept
+DOUBTS: list[tuple[Doubt, float]] = [
+    (cut_short, CUT),
+    (no_fragment, UNSURE),
+    (other_kind, UNSURE),
+    (other_type, UNSURE),
+    (other_reader, UNSURE),
+]
+
+
+def worth(chosen: Capture, captures: list[Capture], now: Situation) -> float:
+    """Return by how much the chance of an answer is less because of what the request says more, or otherwise."""
+    found = [worth for doubt, worth in DOUBTS if doubt(chosen, captures, now)]
+    return min([*found, UNSURE] if now.unsure else found, default=1.0)

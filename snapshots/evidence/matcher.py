@@ -16,7 +16,7 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED, SURE, drawing
 from stillweb.snapshots.evidence.conditional import same_conditions, same_preconditions, whole_or_asked
-from stillweb.snapshots.evidence.doubts import DOUBTS
+from stillweb.snapshots.evidence.doubts import worth
 from stillweb.snapshots.evidence.equality import LIMIT, Equality, label_of
 from stillweb.snapshots.evidence.events import Event, History, event_of
 from stillweb.snapshots.evidence.explain import grounds
@@ -74,7 +74,6 @@ from stillweb.snapshots.warc.messages import set_cookies
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
-DOUBT = 0.75  # what an answer of another kind than is asked for is worth
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
@@ -591,8 +590,7 @@ class Matcher:
             lookup = self._given(request, key, capture, rule, chance * masked)
             if varies and not rule:
                 lookup.verdict = f"varies:{varies}"
-            if now.unsure or any(doubt(capture, fit, now) for doubt in DOUBTS):
-                lookup.confidence *= DOUBT
+            lookup.confidence *= worth(capture, fit, now)
             about = evidence.model, target.event.key, (past.history, len(past.history)), asked.parts
             lookup.grounds = partial(_grounds, about, answer)
             if lookup.confidence < 1:
@@ -621,8 +619,7 @@ class Matcher:
             return Lookup(MISS, None, None, key, now.request, why=tuple(now.why))
         capture = self._nearest_of(fit, key, now)
         lookup = self._given(now.request, key, capture, None, STILL)
-        if now.unsure or any(doubt(capture, fit, now) for doubt in DOUBTS):
-            lookup.confidence *= DOUBT
+        lookup.confidence *= worth(capture, fit, now)
         return lookup
 
     def _fit(

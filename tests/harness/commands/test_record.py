@@ -56,8 +56,7 @@ def test_a_site_that_changed_since_is_told(shop: Origin, changing: Changing, tmp
     assert "record into another directory" in done.err
 
 
-def test_what_another_state_answers_is_no_change(tmp_path: Path) -> None:
-    """The same request counts only where it was known in the same state."""
+def test_what_is_answered_after_a_write_is_no_change(tmp_path: Path) -> None:
     page, form = "https://a.test/list", (("Content-Type", "application/x-www-form-urlencoded"),)
     site = Site(tmp_path / "s")
     site.add(page, b"<p>all of them</p>")

@@ -165,7 +165,7 @@ def requests_adapter(answer: Answer) -> Any:
                     raise requests.ReadTimeout(f"Read timed out. (read timeout={patience})", request=request)
                 if reply.held.reset:
                     raise requests.ConnectionError("Connection reset by peer", request=request)
-                    reply = reply.held.late() or reply
+                reply = reply.held.late() or reply
             if reply.cut:
                 raise requests.exceptions.ChunkedEncodingError(CUT, request=request)
             raw = HTTPResponse(

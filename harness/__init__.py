@@ -8,6 +8,7 @@ From the top down, each folder imports only the folders below it:
 commands/    one module for each command
 demo/        a site to record, tasks on it, and the script that goes the whole way
 testing/     support for tests marked `snapshot`
+view/        pages of snapshots, runs and their differences, served or exported
 curation/    checks of task sets and rubrics against snapshots, before a model is paid
 review/      judgements by people of why an answer was wrong: the review page, and their agreement
 report/      a run, or two runs side by side, as one HTML file

@@ -285,7 +285,8 @@ class Snapshot:
         """
         found: list[Any] = []
         for layer in reversed(self._layers):
-            for entry in {e["id"]: e for _, _, e in layer.index.entries(other_key("metadata", uri))}.values():
+            entries = layer.index.entries(other_key("metadata", uri))
+            for entry in {e.get("id", e.get("offset")): e for _, _, e in entries}.values():
                 if entry.get("kind") == "metadata":
                     # crawlers also write metadata records that are no JSON
                     with contextlib.suppress(ValueError, RecursionError):

@@ -2,6 +2,7 @@
 
     load_agent("script:walk.yaml")        load_agent("openai:gpt-5-mini")      load_agent("agent.yaml")
     load_agent("command:python agent.py") load_agent("package.module:make_agent")
+    load_agent("predictions:saved.jsonl")
 
 A YAML file names its kind in the member `agent`. An import path names an `Agent`, a callable that makes one, or
 a function `agent(attempt)` that answers itself.
@@ -38,7 +39,7 @@ class Agent(Protocol):
         ...
 
 
-_KINDS = ("script", "openai", "command")
+_KINDS = ("script", "openai", "command", "predictions")
 
 
 @runtime_checkable
@@ -66,6 +67,10 @@ def load_agent(spec: str, **options: Any) -> Agent:
         from stillweb.harness.agents.script import ScriptAgent
 
         return ScriptAgent.from_file(Path(rest))
+    if rest and kind == "predictions":
+        from stillweb.harness.agents.predictions import PredictionsAgent
+
+        return PredictionsAgent.from_file(Path(rest))
     if rest and kind == "openai":
         from stillweb.harness.agents.openai import OpenAIAgent
 

@@ -6,7 +6,7 @@ api: chat                    # or responses
 base_url: https://…/v1       # else OPENAI_BASE_URL (kept with the run), else OpenAI's
 key_variable: OPENAI_API_KEY # the variable that holds the key; "" for an endpoint without keys
 stream: false
-system: |                    # else the prompt of harness/agents/system.txt where there are tools; "" for none
+system: |                    # else harness/agents/system.txt with tools, the task set's own without; "" for none
 params: {temperature: 0}     # any further member of the request
 timeout: 300                 # seconds, a call
 tries: 5
@@ -256,7 +256,9 @@ class _Talk(ABC):
         self.agent, self.attempt = agent, attempt
         self.items: list[dict[str, Any]] = []
         self.sent = 0  # how many items the trace already holds
-        self.system = "" if agent.packaged_system and not attempt.tools.list() else agent.system
+        self.system = agent.system
+        if agent.packaged_system and not attempt.tools.list():
+            self.system = str(attempt.task.meta.get("system") or "")
 
     @abstractmethod
     def body(self) -> dict[str, Any]:

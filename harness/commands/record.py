@@ -108,6 +108,17 @@ MOST_LATE = 10  # records with late secrets named in the output
     type=click.Path(exists=True, path_type=Path),
     help="A PEM file of authorities to trust besides the usual ones.",
 )
+@click.option(
+    "--upstream",
+    metavar="URL",
+    help='The proxy by which to reach the web (http://, socks5://); "" for none. '
+    "[default: as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say]",
+)
+@click.option(
+    "--client-cert",
+    type=click.Path(exists=True, path_type=Path),
+    help="A PEM file of a certificate and its key for origins that ask for one, or a directory of files HOST.pem.",
+)
 @click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")
 @click.option(
     "--private/--no-private",
@@ -144,6 +155,8 @@ def command(
     port: int,
     resolve: tuple[str, ...],
     trust: Path | None,
+    upstream: str | None,
+    client_cert: Path | None,
     insecure: bool,
     private: bool,
     direct: tuple[str, ...],
@@ -210,6 +223,8 @@ def command(
                 upstream_ca=trust,
                 insecure=insecure,
                 private=private,
+                upstream=upstream,
+                client_cert=client_cert,
                 on_status=lambda stats: show(stats.line()),
             )
             with _looked_through(out, recorder), recorder:

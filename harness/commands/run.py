@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import yaml
 
 from stillweb.harness.commands.answering import accept_option, faults_option, synthetic_search_option
 from stillweb.harness.commands.finite import FiniteRange
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
 @click.option(
     "--tasks",
     "source",
-    required=True,
     metavar="SET",
     help="A task set: a file, a folder, or hub:OWNER/NAME (docs/tasks.md).",
 )
 @click.option(
     "--agent",
-    required=True,
     metavar="AGENT",
     help="openai:MODEL, command:PROGRAM, script:FILE, FILE.yaml or module:object (docs/runs.md).",
 )
@@ -43,9 +42,19 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    required=True,
     type=click.Path(path_type=Path),
     help="The run's directory; an unfinished run in it is continued.",
+)
+@click.option(
+    "--file",
+    "run_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="SGI-Bench's run file, which names models, sets and directory, instead of --tasks, --agent and -o.",
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With --file: the folder of the sets (deep_research/test.jsonl …); data/sgibench, else the hub, by default.",
 )
 @click.option(
     "--contract",
@@ -65,6 +74,11 @@ if TYPE_CHECKING:
     "--rubrics",
     type=click.Path(exists=True),
     help="Rules for scoring tables, from `stillweb rubric compile`; compiled on the spot by default.",
+)
+@click.option(
+    "--grader-template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}.",
 )
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
 @click.option("--only", metavar="IDS", help="Task ids, separated by commas.")
@@ -150,13 +164,16 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
-    source: str,
-    agent: str,
+    source: str | None,
+    agent: str | None,
     snapshots: tuple[str, ...],
-    out: Path,
+    out: Path | None,
+    run_file: Path | None,
+    data: Path | None,
     contracts: tuple[str, ...],
     uploads: Path | None,
     rubrics: str | None,
+    grader_template: Path | None,
     split: str | None,
     only: str | None,
     limit: int | None,
@@ -187,7 +204,20 @@ def command(
     \b
     stillweb run --tasks goal.jsonl --agent openai:gpt-5 --snapshot site.wacz -o run1 --contract fetch
     stillweb run --tasks tasks.jsonl --agent script:agent.yaml --snapshot site.wacz -o run1 --isolate
+    stillweb run --file sgibench.yaml                             each model on each set of SGI-Bench's run file
     """
+    if run_file is not None:
+        if source or agent or out or snapshots:
+            raise click.UsageError(
+                "--file names tasks, agents and directory; leave --tasks, --agent, --snapshot and -o out"
+            )
+        _run_file(run_file, data, mode, retry_failed, allow_unconfined, as_json)
+        return
+    if data is not None:
+        raise click.UsageError("--data goes with --file")
+    if source is None or agent is None or out is None:
+        name = "--tasks" if source is None else "--agent" if agent is None else "--out"
+        raise click.UsageError(f"Missing option '{name}'.")
     from stillweb.harness.agents import let_in_for, load_agent
 
     inside = let_in_for(agent) if isolate else []
@@ -208,6 +238,7 @@ def command(
     from stillweb.harness.runs.display import make_display
     from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.proxy.net.addresses import host_port
     from stillweb.proxy.net.client_env import let_in
     from stillweb.snapshots import Snapshot
@@ -218,6 +249,8 @@ def command(
         raise click.UsageError("--drill runs with and without its faults; --faults does not go with it")
     disturbed = read_faults(faults or drill)
     tasks = read_tasks(source, split)
+    if grader_template is not None:
+        tasks = with_grader_template(tasks, grader_template)
     made_agent = load_agent(agent)  # report its errors before a directory is made
     # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
     shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
@@ -326,6 +359,40 @@ def _drill(
     for name, certificate in certificates.items():
         click.echo(f"certificate of {name}: {certificate}")
     click.echo(f"compare in full: stillweb compare {plain[0]} {faulted[0]}")
+
+
+def _run_file(
+    path: Path, data: Path | None, mode: str, retry_failed: bool, allow_unconfined: bool, as_json: bool
+) -> None:
+    """Run each model of SGI-Bench's run file on each of its sets, in `output_dir/MODEL/SET-SPLIT`."""
+    from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
+    from stillweb.harness.scoring.sgi.run_file import load_run_file
+    from stillweb.snapshots.errors import GateFailed
+
+    file = load_run_file(path)
+    found = []
+    for folder, agent, source, split in list(file.runs(data)):
+        say(f"{folder}: {agent['model']} on {source}")
+        folder.mkdir(parents=True, exist_ok=True)
+        spec = folder.absolute() / "agent.yaml"
+        spec.write_text(yaml.safe_dump(agent, sort_keys=False), encoding="utf-8")
+        settings = settings_without_snapshot(
+            str(spec), source, mode=mode, limits=Limits(seconds=None), allow_unconfined=allow_unconfined
+        )
+        wrong = run_set(
+            folder / "run",
+            settings,
+            read_tasks(source, split),
+            limit=file.limit,
+            parallel=file.concurrency,
+            retry_failed=retry_failed,
+            as_json=as_json,
+        )
+        if wrong:
+            found.append(f"{folder / 'run'}: {wrong}")
+    if found:
+        raise GateFailed(f"{found[0]}; the same command with --retry-failed makes them again")
 
 
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:

@@ -15,7 +15,7 @@ MOST = 10  # attempts named in the output
 
 
 @click.command("score")
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--write", is_flag=True, help="Replace the old scores by those that came out differently.")
 @click.option(
     "--tasks",
@@ -24,9 +24,19 @@ MOST = 10  # attempts named in the output
     help="Score by this set: other references, scorers or options. Needs -o.",
 )
 @click.option(
+    "--predictions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Score saved answers to --tasks instead of RUN: JSONL of id and answer. Needs -o.",
+)
+@click.option(
     "--rubrics",
     type=click.Path(exists=True, path_type=Path),
     help="Score tables by these rules (`stillweb rubric compile`). Needs -o.",
+)
+@click.option(
+    "--grader-template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}. Needs -o.",
 )
 @click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Scoring of SGI-Bench. Needs -o.")
 @click.option("--fold-case/--no-fold-case", default=None, help="Ignore capitals in table cells. Needs -o.")
@@ -48,10 +58,12 @@ MOST = 10  # attempts named in the output
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
-    run: Path,
+    run: Path | None,
     write: bool,
     source: str | None,
+    predictions: Path | None,
     rubrics: Path | None,
+    grader_template: Path | None,
     mode: str | None,
     fold_case: bool | None,
     ask_judge: bool,
@@ -65,18 +77,47 @@ def command(
     stillweb score run1                                    exit code 1 if a score came out differently
     stillweb score run1 --tasks corrected.jsonl -o run1b   the same attempts by other references, scorers, options
     GRADER_MODEL=gpt-5 stillweb score run1 --ask-judge -o run1c      by another judge, which is paid
+    stillweb score --tasks goal.jsonl --predictions answers.jsonl -o run2     saved answers, with report and certificate
     """
-    otherwise = (source, rubrics, mode, fold_case, ask_judge) != (None, None, None, None, False)
+    if predictions is not None:
+        if run is not None or source is None or out is None or write or ask_judge:
+            raise click.UsageError(
+                "--predictions goes with --tasks and -o, and not with RUN, --write or --ask-judge"
+            )
+        return _predictions(
+            source, predictions, rubrics, grader_template, mode, bool(fold_case), parallel or 2, out, as_json
+        )
+    if run is None:
+        raise click.UsageError("name a RUN, or saved answers with --tasks and --predictions")
+    otherwise = (source, rubrics, grader_template, mode, fold_case, ask_judge) != (
+        None,
+        None,
+        None,
+        None,
+        None,
+        False,
+    )
     if otherwise and out is None:
         raise click.UsageError("scored otherwise, a run is one of its own: name its directory with -o")
     if out is not None and (write or not otherwise):
         raise click.UsageError(
-            "-o goes with --tasks, --rubrics, --mode, --fold-case or --ask-judge, and not with --write"
+            "-o goes with --tasks, --rubrics, --grader-template, --mode, --fold-case or --ask-judge, and not with --write"
         )
     if parallel is not None and not ask_judge:
         raise click.UsageError("--parallel goes with --ask-judge")
     if out is not None:
-        return _otherwise(run, out, source, rubrics, mode, fold_case, ask_judge, parallel or 2, as_json)
+        return _otherwise(
+            run,
+            out,
+            source,
+            rubrics,
+            grader_template,
+            mode,
+            fold_case,
+            ask_judge,
+            parallel or 2,
+            as_json,
+        )
     from stillweb.harness.results.certificate import check_traces, write_certificate
     from stillweb.harness.results.kept_certificate import differing, kept_hash, short
     from stillweb.harness.results.left_out import failed_attempts
@@ -104,6 +145,7 @@ def _otherwise(
     out: Path,
     source: str | None,
     rubrics: Path | None,
+    grader_template: Path | None,
     mode: str | None,
     fold_case: bool | None,
     ask_judge: bool,
@@ -115,10 +157,16 @@ def _otherwise(
     from stillweb.harness.results.left_out import failed_attempts
     from stillweb.harness.results.scoring_otherwise import part_of, score_otherwise
     from stillweb.harness.rubric import load_rubrics
+    from stillweb.harness.runs.run_files import RunFiles
     from stillweb.harness.runs.workshop import judge_variables
+    from stillweb.harness.scoring.grading import with_grader_template
+    from stillweb.harness.task import TaskSet
     from stillweb.snapshots.errors import GateFailed, UsageError
 
     tasks = read_tasks(source) if source is not None else None
+    if grader_template is not None:
+        before = TaskSet(str(run), tuple(RunFiles(run).tasks()))
+        tasks = with_grader_template(before if tasks is None else tasks, grader_template)
     try:
         with progress("scoring") as advance:
             different = score_otherwise(
@@ -148,4 +196,33 @@ def _otherwise(
         raise GateFailed(
             f"{out}: {failed}; 'stillweb score {out} --ask-judge -o …' asks again what has no answer"
         )
+    return 0
+
+
+def _predictions(
+    source: str,
+    predictions: Path,
+    rubrics: Path | None,
+    grader_template: Path | None,
+    mode: str | None,
+    fold_case: bool,
+    parallel: int,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Score saved answers as a run of the agent that gives them; write its report and certificate."""
+    from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
+    from stillweb.harness.report import write_report
+    from stillweb.harness.scoring.grading import with_grader_template
+    from stillweb.snapshots.errors import GateFailed
+
+    tasks = read_tasks(source)
+    if grader_template is not None:
+        tasks = with_grader_template(tasks, grader_template)
+    agent, mode = f"predictions:{predictions.absolute()}", mode or "faithful"
+    settings = settings_without_snapshot(agent, source, mode=mode, fold_case=fold_case)
+    wrong = run_set(out, settings, tasks, rubrics=rubrics, parallel=parallel, as_json=as_json)
+    say(f"report: {write_report(out)}")
+    if wrong:
+        raise GateFailed(f"{out}: {wrong}; the same command with another -o scores anew")
     return 0

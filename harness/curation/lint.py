@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stillweb.harness.rubric.rules import compile_rubric
+from stillweb.harness.rubric.rules import compile_rubric, decides
 from stillweb.harness.rubric.sidecar import Rubric
 from stillweb.harness.rubric.tables import parse_reference
 from stillweb.harness.scoring import Context
@@ -35,7 +35,7 @@ def lint(
 ) -> list[Finding]:
     """Return findings for every table task, by base task. With `rubrics` None, lint the compiled side-cars.
 
-    `notes` adds the sentences that no rule read. They are no faults: most say nothing that a program needs.
+    A sentence that no rule read is a warning if it may decide a score; `notes` adds the others.
     """
     groups: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -75,7 +75,11 @@ def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) 
             base, "order undefined", "warning", "the rubric doesn't say whether order counts; supposed: yes"
         )
     for sentence in rubric.unread:
-        yield Finding(base, "unread rule", "note", sentence)
+        if decides(sentence):
+            message = f"{sentence!r} may decide a score, and no rule reads it; say it in the side-car"
+            yield Finding(base, "unread rule", "warning", message)
+        else:
+            yield Finding(base, "unread rule", "note", sentence)
     if edited:
         said = " ".join(_strings([task.meta.get("rubric") for task in variants]))
         for path, sentence in rubric.sources.items():

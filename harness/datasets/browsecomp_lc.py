@@ -1,6 +1,6 @@
-"""BrowseComp Long Context: encrypted rows of a problem, its answer and the pages to read.
+"""BrowseComp: encrypted rows of a problem and its answer; in its Long Context form also the pages to read.
 
-Encryption as its card has it: the key is SHA-256 of the canary, repeated; XOR; base64.
+Encryption as the cards have it: the key is SHA-256 of the canary, repeated; XOR; base64.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import hashlib
 from typing import Any, Literal
 
 from stillweb.harness.datasets.records import Record, RecordError, parse_literal
+from stillweb.harness.scoring.browsecomp import official_texts
 from stillweb.harness.task import Task
 
 Role = Literal["required", "additional"]
-FIELDS = frozenset(("problem", "answer", "urls", "canary", "id", "task_id"))
+FIELDS = frozenset(("problem", "answer", "urls", "canary", "id", "task_id", "problem_topic"))
 
 
 def recognise(data: dict[str, Any]) -> bool:
@@ -29,8 +30,11 @@ def derive_key(password: str, length: int) -> bytes:
 
 
 def decrypt(ciphertext: str, password: str) -> str:
-    """Return the plain text of a base64 text. Raise ValueError for other text, or a wrong key (no UTF-8)."""
-    data = base64.b64decode(ciphertext, validate=True)
+    """Return the plain text of a base64 text, which may be broken into lines.
+
+    Raise ValueError for other text, or a wrong key (no UTF-8).
+    """
+    data = base64.b64decode("".join(ciphertext.split()), validate=True)
     return bytes(a ^ b for a, b in zip(data, derive_key(password, len(data)), strict=True)).decode()
 
 
@@ -40,25 +44,33 @@ def build(record: Record) -> Task:
     With a `canary`, problem, answer and urls are decrypted; otherwise taken as is.
 
     `meta["urls"]` is a list of [url, "required" | "additional"]. The task's question is the bare problem,
-    which `stillweb.harness.prompts` turns into a prompt. The id is the row's own, else the first 16 hex
+    which `stillweb.harness.prompts` turns into a prompt. A row without urls is one of the original BrowseComp,
+    to be browsed for: its question has the form that the authors ask for the answer in. The id is the row's own, else the first 16 hex
     digits of the problem's SHA-256, so that ids don't depend on the order of rows.
     """
     canary = record.data.get("canary")
     if canary is not None and not isinstance(canary, str):
         raise RecordError("canary", "must be text")
     problem, answer = (_plain(record, name, canary) for name in ("problem", "answer"))
-    raw_urls = record.data.get("urls")
+    browsing = record.data.get("urls") is None
+    raw_urls = [] if browsing else record.data["urls"]
     if isinstance(raw_urls, str):
         raw_urls = parse_literal(_plain(record, "urls", canary), "urls")
     urls = parse_urls(raw_urls)
     given = record.data.get("id") or record.data.get("task_id")
     task_id = str(given) if given is not None else hashlib.sha256(problem.encode()).hexdigest()[:16]
+    meta: dict[str, Any] = {"set": "browsecomp" if browsing else "browsecomp-lc", "problem": problem}
+    if browsing:
+        topic = record.text("problem_topic", required=False)
+        meta |= {"topic": topic} if topic else {}
+    else:
+        meta["urls"] = [list(pair) for pair in urls]
     return Task(
         id=task_id,
-        question=problem,
+        question=official_texts()["question"].replace("{Question}", problem) if browsing else problem,
         reference=answer,
         scorer="browsecomp",
-        meta={"set": "browsecomp-lc", "urls": [list(pair) for pair in urls], "problem": problem},
+        meta=meta,
         base=task_id,
     )
 

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from stillweb.harness.datasets.records import Record, RecordError
+from stillweb.harness.scoring.sgi.common import packaged_prompts
 from stillweb.harness.task import Task
 
 TESTS = 5
@@ -33,7 +34,11 @@ def _kind(data: dict[str, Any]) -> str | None:
 
 
 def build(record: Record, *, task: str | None = None) -> Task:
-    """Return the task of a record from any of the four sets; `task` names the set if it is ambiguous."""
+    """Return the task of a record from any of the four sets; `task` names the set if it is ambiguous.
+
+    Its question ends with the form of the answer, and `meta["system"]` is the system prompt, both as the
+    authors send them. Judges are shown `meta["problem"]`, the bare question.
+    """
     kind = task or _kind(record.data)
     if kind not in _BUILDERS:
         raise RecordError("", f"no SGI-Bench task {kind!r}; known are {', '.join(_BUILDERS)}")
@@ -45,9 +50,12 @@ def build(record: Record, *, task: str | None = None) -> Task:
     meta: dict[str, Any] = {
         name: record.data[name] for name in ("discipline", "direction", "type") if name in record.data
     }
+    prompts = packaged_prompts()
+    form: str = prompts["form"][f"sgi-{kind}"]
+    meta |= {"problem": question, "system": prompts["system"]}
     return Task(
         id=str(given),
-        question=question,
+        question=question if question.endswith(form) else question + form,
         reference=reference,
         scorer=f"sgi-{kind}",
         meta={"set": f"sgi-{kind}", **meta},

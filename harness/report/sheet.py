@@ -165,6 +165,7 @@ def _step(event: Event, screenshots: Screenshots | None) -> Step | None:
     if kind == "evidence":
         text = (
             event.get("text")
+            or (f"a judge failed: {event['problem']}" if event["kind"] == "judge" else "")
             or f"{event.get('expression')} = {json.dumps(event.get('value'), ensure_ascii=False)}"
         )
         raised = str(event.get("aside", {}).get("traceback", ""))
@@ -192,6 +193,9 @@ def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
         "slice": event.get("slice"),
         "nearest": [_near(near) for near in event.get("nearest") or ()],
         "digest": event["output"]["digest"],
+        "confidence": event.get("confidence"),
+        "view": event.get("view"),
+        "address": event.get("address"),
         "picture": screenshots.find(event.get("view"), event.get("address")) if screenshots else None,
     }
 

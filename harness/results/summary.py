@@ -18,7 +18,7 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
 from stillweb.harness.scoring.embeddings import embedder_for
-from stillweb.harness.scoring.judging import Evaluator, failure, rescore, unjudged
+from stillweb.harness.scoring.judging import Evaluator, failure, judge_failed, rescore, unjudged
 from stillweb.harness.trace import Event, Trace, canonical, hashed_part, is_cut_off, replace_events
 
 UNFINISHED = "unfinished"
@@ -126,7 +126,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         if why := failure(trace):
             failed.append((f"{task.id}.{number}", why))
         elif why := unjudged(trace):
-            unread.append((f"{task.id}.{number}", why))
+            # a judge that is down must not look like one that was misread: the attempt counts as failed
+            (failed if judge_failed(trace) else unread).append((f"{task.id}.{number}", why))
         if task.scorer == "table":
             for rule in score["detail"].get("assumed", ()):
                 supposed[rule].add(task.id)

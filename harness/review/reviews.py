@@ -110,17 +110,25 @@ def _drift(trace: Trace) -> list[Hint]:
 
 def _criterion(rows: list[list[Event]], metrics: Mapping[str, float | None]) -> list[Hint]:
     hints: list[Hint] = []
-    extra = sum(1 for row in rows if row and all(cell.get("reference") is None for cell in row))
-    if extra:
-        hints.append(Hint("criterion mismatch", f"{extra} of the answer's rows are not in the reference"))
+    right = {_values(row) for row in rows if row and all(cell["right"] for cell in row)}
+    extra = [row for row in rows if row and all(cell.get("reference") is None for cell in row)]
+    repeated = sum(_values(row) in right for row in extra)
+    if others := len(extra) - repeated:
+        hints.append(Hint("criterion mismatch", f"{others} of the answer's rows are not in the reference"))
     item, row_f1, em = (metrics.get(name) for name in ("item_f1", "row_f1", "em"))
     low = (row_f1 is not None and row_f1 < HIGH_ITEM_F1) or em == 0
+    faulty = sum(1 for row in rows if row and not all(cell["right"] for cell in row)) - repeated
     if item is not None and item >= HIGH_ITEM_F1 and low:
-        text = (
-            f"item F1 is {item:.2f} with rows wrong: check criterion, dependency and drift before composition"
+        what = (
+            "rows wrong" if faulty else "right rows repeated" if repeated else "right rows in another order"
         )
+        text = f"item F1 is {item:.2f} with {what}: check criterion, dependency and drift before composition"
         hints.append(Hint("criterion mismatch", text))
     return hints
+
+
+def _values(row: list[Event]) -> tuple[Any, ...]:
+    return tuple(cell.get("normalised") for cell in row)
 
 
 def _misreading(rows: list[list[Event]]) -> list[Hint]:

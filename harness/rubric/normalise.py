@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Context, Decimal, InvalidOperation
+from fractions import Fraction
 
 from stillweb.harness.rubric.sidecar import FieldRule
 from stillweb.harness.rubric.spelling import fold, normalise_text
@@ -51,13 +52,25 @@ def _in_unit(value: str, rule: FieldRule, fold_case: bool) -> str:
     found = _QUANTITY.fullmatch(value)
     if found is None or (target := table.get(rule.as_key(found[2], fold_case))) is None:
         return value
-    unit, factor = target
+    unit, factor, offset = target
     number = found[1]
     if factor is not None:
         if (exact := as_decimal(number)) is None:
             return value  # 1,5 may be 1.5 or a slip for 15; it is not converted
-        number = decimal_text(_EXACT.multiply(exact, factor))
+        converted = _terminating((Fraction(exact) - offset) * factor)
+        if converted is None:  # 5/9 of a number may have no end, and so equals no cell
+            return value
+        number = decimal_text(converted)
     return f"{number} {unit}".strip()
+
+
+def _terminating(value: Fraction) -> Decimal | None:
+    """Return a fraction as an exact decimal, None if its digits have no end."""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return None if rest != 1 else _EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def decimal_text(value: Decimal) -> str:

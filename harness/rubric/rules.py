@@ -1,21 +1,37 @@
-"""Compiler of side-cars, by rule, from the English of `rubric.normalization`.
+"""Compiler of side-cars, by rule, from the English of `rubric.normalization`, and what a rubric states itself.
 
-Each rule that matches records the sentence it read. Sentences that no rule reads are kept in `unread`,
+Later records of SGR-Bench state `columns`, `row_key` and `fields`, beside sentences. Each rule that matches records the sentence it read. Sentences that no rule reads are kept in `unread`,
 supposed values in `assumed`, so that no guess is hidden.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
-from stillweb.harness.rubric.sidecar import FieldRule, Rubric, Unit, as_rubric
+from stillweb.harness.rubric.sidecar import FIELD_TYPES, FieldRule, Rubric, Unit, as_rubric
 from stillweb.harness.rubric.spelling import name_form
 from stillweb.harness.task import Task
 
 _SETTINGS = ("field_separator", "record_separator", "header_row", "schema")
+_STATED = ("columns", "row_key", "fields", "ordered")  # members that need no reading
+# members of a rubric that say which rows belong to the answer, and none how cells are compared
+_NO_RULES = ("inclusion_conditions", "exclusion_conditions", "normalization", "status")
+# What a sentence says that makes two different texts one value: a rule that nobody applies then costs points.
+_JOINS = re.compile(
+    r"\b(?:round\w*|toleran\w*|within|approximat\w*|ignor\w*|disregard\w*|allow\w*|accept\w*|treat\w*|equivalen\w*"
+    r"|interchangeab\w*|synonym\w*|normali[sz]\w*|strip\w*|remov\w*|dropp?\w*|omit\w*|trailing|leading|insensitive"
+    r"|convert\w*|abbreviat\w*|expand\w*|either|optional\w*|(?:may|can) be|regardless|counts? as|(?:the )?same as)\b",
+    re.I,
+)
+_NO_MATTER = re.compile(
+    r"\b(?:(?:do(?:es)?|need|is|are) not|doesn't|don't|needn't|isn't|aren't) (?:matter|count|significant|required|needed|relevant)\b",
+    re.I,
+)
 _SENTENCE_END = re.compile(r"(?<=[.;。；!])\s+(?=\S)|\n+")
 _ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|vs|etc|cf|approx)\.$", re.I)
 _QUOTED = re.compile(r"(?<!\w)[\"'“‘`「]([^\"'“”‘’`「」]+)[\"'”’`」](?!\w)")
@@ -103,16 +119,17 @@ class _Draft:
 
 
 def compile_rubric(task: Task) -> Rubric:
-    """Return the side-car of a task, from `task.meta["rubric"]["normalization"]` and its reference.
+    """Return the side-car of a task, from `task.meta["rubric"]` and its reference.
 
-    A side-car in `task.options["rubric"]` is taken as it is. Otherwise, columns that are never named become
-    `column 1` …, and a row key that is never named becomes the shortest run of leading columns that makes the
+    A side-car in `task.options["rubric"]` is taken as it is. Otherwise, columns that are never named are those
+    of the reference's first line if the question repeats it, else `column 1` …, and a row key that is never named becomes the shortest run of leading columns that makes the
     reference's rows distinct. Both are then listed in `assumed`.
     """
     if "rubric" in task.options:
         return as_rubric(task.options["rubric"])
     rubric = task.meta.get("rubric")
-    rules = rubric.get("normalization") if isinstance(rubric, Mapping) else None
+    stated: Mapping[str, Any] = rubric if isinstance(rubric, Mapping) else {}
+    rules = stated.get("normalization")
     settings: Mapping[str, Any] = rules if isinstance(rules, Mapping) else {}
     separator = _separator(settings.get("field_separator"), "|")
     records = _separator(settings.get("record_separator"), "\n")
@@ -121,11 +138,21 @@ def compile_rubric(task: Task) -> Rubric:
         separator, records = "|", "\n"
         assumed.append("separators")
     rows = _reference_rows(task, separator, records)
-    columns = _columns(settings.get("schema"))
+    sources: dict[str, str] = {}
+    columns = _columns(stated.get("columns")) or _columns(settings.get("schema"))
+    if not columns and (columns := _told_header(rows, task.question, separator)):
+        sources["columns"] = separator.join(columns)
     if not columns:
         columns = tuple(f"column {i + 1}" for i in range(max(map(len, rows), default=1)))
         assumed.append("columns")
-    draft = _Draft(columns)
+    if rows and list(map(name_form, rows[0])) == list(map(name_form, columns)):
+        del rows[0]
+    draft = _Draft(columns, sources=sources)
+    _read_stated(draft, stated)
+    if "columns" in stated:
+        others = {name: value for name, value in stated.items() if name not in (*_STATED, *_NO_RULES)}
+        for topic, sentence in _sentences(others):
+            _read(draft, topic, sentence)
     for topic, sentence in _sentences(rules):
         _read(draft, topic, sentence)
     header, header_source = _header(settings.get("header_row"))
@@ -206,6 +233,99 @@ def _reference_rows(task: Task, separator: str, records: str) -> list[tuple[str,
     return [
         tuple(cell.strip() for cell in line.split(separator)) for line in text.split(records) if line.strip()
     ]
+
+
+def _told_header(rows: list[tuple[str, ...]], question: str, separator: str) -> tuple[str, ...]:
+    """Return the reference's first row if the question repeats it, as an output format does a header; else ()."""
+    if len(rows) < 2 or any(not cell or cell[0].isdigit() for cell in rows[0]):
+        return ()
+    forms = [separator.join(rows[0]), f" {separator} ".join(rows[0])]
+    return _columns(rows[0]) if any(form in question for form in forms) else ()
+
+
+def _read_stated(draft: _Draft, stated: Mapping[str, Any]) -> None:
+    """Take over the key, order and rules of columns that a rubric states; list in `unread` what is none."""
+    key = _columns(stated.get("row_key"))
+    if key and set(key) <= set(draft.columns):
+        draft.key = key
+        draft.sources["row_key"] = f"row_key: {', '.join(key)}"
+    elif stated.get("row_key"):
+        draft.unread.append(f"row_key: {stated['row_key']}")
+    if isinstance(stated.get("ordered"), bool):
+        draft.ordered = stated["ordered"]
+        draft.sources["ordered"] = f"ordered: {str(draft.ordered).lower()}"
+    rules = stated.get("fields")
+    for name, rule in rules.items() if isinstance(rules, Mapping) else ():
+        if name not in draft.columns or not isinstance(rule, Mapping):
+            draft.unread.append(f"{name}: {json.dumps(rule, ensure_ascii=False)}")
+            continue
+        for member, value in rule.items():
+            if isinstance(value, str) and member != "type":
+                _read(draft, name, value)
+            elif not _take_stated(draft, name, member, value):
+                draft.unread.append(f"{name}: {member}: {json.dumps(value, ensure_ascii=False)}")
+
+
+_TYPE_NAMES = {
+    "number": "decimal",
+    "float": "decimal",
+    "numeric": "decimal",
+    "int": "integer",
+    "text": "string",
+}
+
+
+def _take_stated(draft: _Draft, name: str, member: str, value: Any) -> bool:
+    """Take over one member of a column's rule. Return False if it can't be."""
+    done = True
+    if member == "type":
+        kind = _TYPE_NAMES.get(value, value) if isinstance(value, str) else None
+        done = kind in FIELD_TYPES
+        if done:
+            draft.types[name] = str(kind)
+    elif member == "uppercase":
+        if value is True:
+            draft.uppercase.add(name)
+        done = isinstance(value, bool)
+    elif member == "aliases" and isinstance(value, Mapping):
+        texts = {variant: to for variant, to in value.items() if isinstance(to, str)}
+        draft.aliases.setdefault(name, {}).update(texts)
+        done = len(texts) == len(value)
+    elif member == "units" and isinstance(value, Mapping):
+        found = {unit: _stated_unit(how) for unit, how in value.items()}
+        draft.units.setdefault(name, {}).update({unit: to for unit, to in found.items() if to is not None})
+        done = None not in found.values()
+    else:
+        return False
+    draft.sources[f"fields.{name}.{member}"] = f"fields.{name}.{member}"
+    return done
+
+
+def _stated_unit(how: Any) -> Unit | None:
+    """Return a unit as a side-car has it: `{}` may be left out, a scale or offset converts. None for others.
+
+    The authors take `(value - offset) * scale_num / scale_den` as the bare number.
+    """
+    if isinstance(how, str):
+        return how
+    numbers = ("offset", "scale_num", "scale_den")
+    if not isinstance(how, Mapping) or not set(how) <= {*numbers, "to"}:
+        return None
+    if any(isinstance(how[one], bool) or not isinstance(how[one], int) for one in numbers if one in how):
+        return None
+    if not how:
+        return ""
+    scale, parts = how.get("scale_num", 1), how.get("scale_den", 1)
+    if scale <= 0 or parts <= 0:
+        return None
+    unit = {"to": str(how.get("to", "")), "factor": str(Fraction(scale, parts))}
+    return {**unit, "offset": str(how["offset"])} if how.get("offset") else unit
+
+
+def decides(sentence: str) -> bool:
+    """Return True if a sentence that no rule read may decide a score: it joins texts that differ."""
+    bare = _QUOTED.sub("", sentence)
+    return bool(_NO_MATTER.search(bare) or (_JOINS.search(bare) and not _NEGATED.search(bare)))
 
 
 def _telling_prefix(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> tuple[str, ...]:

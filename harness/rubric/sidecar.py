@@ -3,7 +3,7 @@
 File format (version 1, JSON):
 {"version": 1, "rubrics": {base: {"columns": […], "row_key": […], "ordered": bool,
   "fields": {column: {"type": …, "uppercase": bool, "aliases": {variant: value},
-                      "units": {variant: unit or {"to": unit, "factor": "1000"}}}},
+                      "units": {variant: unit or {"to": unit, "factor": "1000", "offset": "32"}}}},
   "field_separator": "|", "record_separator": "\\n", "header": "forbidden|optional|required",
   "sources": {path of a rule: sentence it was read from}, "unread": [sentences], "assumed": [names],
   "origin": "rules|model|person"}}}
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +29,9 @@ from stillweb.snapshots.warc.appending import write_text
 
 FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")
 _MOST_DIGITS = 100  # of a unit's factor, before or after the point
+_NUMBER = re.compile(
+    r"[+-]?(?:\d{1,100}/\d{1,100}|(?:\d{1,100}(?:\.\d{0,100})?|\.\d{1,100})(?:[eE][+-]?\d{1,4})?)", re.ASCII
+)
 HEADERS = ("forbidden", "optional", "required")
 Unit = str | dict[str, str]
 
@@ -50,10 +55,10 @@ class FieldRule:
         tables: tuple[dict[str, str], dict[str, str]] = self._alias_tables  # type: ignore[attr-defined]
         return tables[fold_case]
 
-    def unit_table(self, fold_case: bool) -> dict[str, tuple[str, Decimal | None]]:
-        """Return normalised unit -> (unit, factor or None)."""
+    def unit_table(self, fold_case: bool) -> dict[str, tuple[str, Fraction | None, Fraction]]:
+        """Return normalised unit -> (unit, factor or None, offset taken from the number before)."""
         tables: tuple[Any, Any] = self._unit_tables  # type: ignore[attr-defined]
-        found: dict[str, tuple[str, Decimal | None]] = tables[fold_case]
+        found: dict[str, tuple[str, Fraction | None, Fraction]] = tables[fold_case]
         return found
 
     def as_key(self, text: str, fold_case: bool) -> str:
@@ -91,15 +96,16 @@ def _alias_table(rule: FieldRule, fold_case: bool) -> dict[str, str]:
     return {rule.as_key(k, fold_case): v for k, v in names.items()}
 
 
-def _unit_table(rule: FieldRule, fold_case: bool) -> dict[str, tuple[str, Decimal | None]]:
-    table: dict[str, tuple[str, Decimal | None]] = {}
+def _unit_table(rule: FieldRule, fold_case: bool) -> dict[str, tuple[str, Fraction | None, Fraction]]:
+    table: dict[str, tuple[str, Fraction | None, Fraction]] = {}
     for variant, target in rule.units.items():
         key = rule.as_key(normalise_text(variant), fold_case)
-        unit, factor = (target, None) if isinstance(target, str) else (target["to"], target.get("factor"))
-        table[key] = (
-            normalise_text(unit),
-            None if factor is None else Decimal(factor),
-        )
+        if isinstance(target, str):
+            table[key] = (normalise_text(target), None, Fraction(0))
+            continue
+        offset = Fraction(target.get("offset", 0))
+        factor = Fraction(target["factor"]) if "factor" in target else Fraction(1) if offset else None
+        table[key] = (normalise_text(target["to"]), factor, offset)
     return table
 
 
@@ -109,17 +115,35 @@ def _check_unit(target: Any, where: str) -> None:
     if (
         not isinstance(target, dict)
         or not isinstance(target.get("to"), str)
-        or set(target) - {"to", "factor"}
+        or set(target) - {"to", "factor", "offset"}
     ):
-        raise DamagedInput(f'{where}: must be a unit or {{"to": unit, "factor": number as text}}')
-    factor = target.get("factor", "1")
+        raise DamagedInput(
+            f'{where}: must be a unit or {{"to": unit, "factor": number as text, "offset": number as text}}'
+        )
+    factor, offset = target.get("factor", "1"), target.get("offset", "0")
+    if (found := _exact(factor)) is None or found <= 0:
+        raise DamagedInput(
+            f'{where}.factor: {factor!r} is not a number over 0 as text, such as "0.001" or "5/9"'
+        )
+    if _exact(offset) is None:
+        raise DamagedInput(f'{where}.offset: {offset!r} is not a number as text, such as "32"')
+
+
+def _exact(number: Any) -> Fraction | None:
+    """Return a number given as text, or as a whole one; None for others, and for more than 100 digits.
+
+    A JSON number with a point may have been rounded by its reader; as text it is exact.
+    """
+    if type(number) is int:
+        number = str(number)
+    if not isinstance(number, str) or not _NUMBER.fullmatch(number):
+        return None
+    if "/" not in number and abs(Decimal(number).adjusted()) > _MOST_DIGITS:
+        return None
     try:
-        # A JSON number with a point may have been rounded by its reader; as text it is exact.
-        found = Decimal(factor) if isinstance(factor, str) or type(factor) is int else None
-    except InvalidOperation:
-        found = None
-    if found is None or not found.is_finite() or found <= 0 or abs(found.adjusted()) > _MOST_DIGITS:
-        raise DamagedInput(f'{where}.factor: {factor!r} is not a number over 0 as text, such as "0.001"')
+        return Fraction(number)
+    except ZeroDivisionError:
+        return None
 
 
 @dataclass(frozen=True)

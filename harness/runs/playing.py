@@ -130,20 +130,22 @@ async def score_attempt(
         aside["confinement"] = attempt.confinement
     if attempt.given_up:
         aside["given_up"] = attempt.given_up
+    key = (attempt.task.id, attempt.number)
+    unjudged = known.unjudged.get(key, {}) if known else {}
     arguments = (attempt.trace, attempt.task, text, end, error, shop.evaluator, attempt.session, page, aside)
     try:
         if attempt.task.scorer in ("table", "exact"):
             return conclude(*arguments)  # fast and not blocking: needs no thread
         with ended_together() as sandboxes:
             try:
-                return await asyncio.to_thread(conclude, *arguments)
+                return await asyncio.to_thread(conclude, *arguments, unjudged)
             except asyncio.CancelledError:
                 sandboxes.end()  # the thread would wait for the sandboxes, and the process for the thread
                 raise
     except MissingCapability:
         raise  # as above: a missing sandbox or judge's key is no fault of the answer
     except StillwebError as failure:
-        before = known.unscored.get((attempt.task.id, attempt.number)) if known else None
+        before = known.unscored.get(key) if known else None
         result = failed_scoring(attempt.task, before or failure)
         attempt.trace.write("answer", text=text, end=end, error=error, **({"aside": aside} if aside else {}))
         attempt.trace.write("score", **result.to_json())

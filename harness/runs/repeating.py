@@ -20,11 +20,15 @@ ENDPOINT_FAILED = "the model's endpoint did not answer"  # note that marks such 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Ends known from the first run: unsolvable tasks, stopped attempts and failed scorings, with reasons."""
+    """Ends known from the first run: unsolvable tasks, stopped attempts and failed scorings, with reasons.
+
+    `unjudged` are the questions that a judge failed to answer, by digest, with the reasons in order.
+    """
 
     unsolvable: Mapping[str, str] = field(default_factory=dict)
     stops: Mapping[Key, Stop] = field(default_factory=dict)
     unscored: Mapping[Key, str] = field(default_factory=dict)
+    unjudged: Mapping[Key, Mapping[str, list[str]]] = field(default_factory=dict)
 
     @classmethod
     def of_run(cls, files: RunFiles) -> Known:
@@ -32,6 +36,7 @@ class Known:
         unsolvable: dict[str, str] = {}
         stops: dict[Key, Stop] = {}
         unscored: dict[Key, str] = {}
+        unjudged: dict[Key, dict[str, list[str]]] = {}
         for _, _, trace in files.attempts():
             answer = trace and trace.last("answer")
             if not trace or not answer:
@@ -45,7 +50,11 @@ class Known:
             score = trace.last("score")
             if score and scoring_failed(score):
                 unscored[key] = str(score["detail"]["problems"][0])
-        return cls(unsolvable, stops, unscored)
+            for event in trace.of("evidence"):
+                if event["kind"] == "judge":
+                    reasons = unjudged.setdefault(key, {}).setdefault(event["digest"], [])
+                    reasons.append(str(event["problem"]))
+        return cls(unsolvable, stops, unscored, unjudged)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
@@ -53,6 +62,7 @@ class Known:
             "unsolvable": dict(self.unsolvable),
             "stops": [[*key, s.steps, s.calls, s.end, s.error] for key, s in self.stops.items()],
             "unscored": [[*key, reason] for key, reason in self.unscored.items()],
+            "unjudged": [[*key, reasons] for key, reasons in self.unjudged.items()],
         }
 
     @classmethod
@@ -62,4 +72,5 @@ class Known:
             value["unsolvable"],
             {(task, n): Stop(*rest) for task, n, *rest in value["stops"]},
             {(task, n): reason for task, n, reason in value["unscored"]},
+            {(task, n): reasons for task, n, reasons in value["unjudged"]},
         )

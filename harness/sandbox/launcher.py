@@ -6,7 +6,7 @@ ORDER a file with the JSON object that `running.Start` makes. Only the standard 
     namespaces    a root of its own (a tmpfs) in which only the order's paths are mounted, read-only; process, IPC, host
                   name and network namespaces; as root, a user id that owns nothing on the machine
     Landlock      every right of the running kernel's version; scopes for abstract sockets and signals
-    system calls  the filter of `stillweb.harness.sandbox.seccomp`
+    system calls  the filter of `stillweb.proxy.net.seccomp`
     limits        of each process by setrlimit, of the whole tree by its supervisor, on disk by the size of the tmpfs
 """
 
@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from stillweb.harness.sandbox.seccomp import install_filter
+from stillweb.proxy.net.seccomp import install_filter
 
 FOLDER = "/workspace"  # the working folder inside, whatever its name outside: what is printed stays the same
 REFUSED = 4  # exit code
@@ -136,7 +136,7 @@ class Launch:
         self.user: int | None = None  # of the program, where it is another
         self.listeners: list[socket.socket] = []
         self.own_network = False
-        self.disk = 0  # bytes that all files may take, those that were brought in included
+        self.disk: int | None = None  # bytes for all files, those that were brought in included
 
     def run(self) -> NoReturn:
         """Enter what namespaces there are and start the program in them."""
@@ -259,8 +259,12 @@ class Launch:
             brought = [
                 -(-entry.stat(follow_symlinks=False).st_size // page) * page for entry in _walk(self._outside)
             ]
-            self.disk = self.limits["disk"] + sum(brought)
-            size = f",size={self.disk},nr_inodes={len(brought) + max(1000, self.limits['disk'] >> 14)}"
+            most = self.limits["disk"]
+            if most is None:  # without a size, the kernel takes half of the machine's memory
+                size = ",size=0,nr_inodes=0"
+            else:
+                self.disk = most + sum(brought)
+                size = f",size={self.disk},nr_inodes={len(brought) + max(1000, most >> 14)}"
         base = "/tmp" if os.path.isdir("/tmp") else "/dev"
         self._mount("tmpfs", base, _MS_NOSUID | _MS_NODEV, f"mode=755{size}")
         for folder in ("/proc", "/dev/pts", FOLDER, *_OPEN_FOLDERS):
@@ -451,12 +455,15 @@ class Launch:
         try:
             for kind, value in (
                 (resource.RLIMIT_CORE, 0),
-                (resource.RLIMIT_CPU, int(limits["seconds"]) + 5),
+                # the supervisor keeps the wall clock; this ends what escapes it, and threads add up
+                (resource.RLIMIT_CPU, int(limits["seconds"]) * (os.cpu_count() or 1) + 5),
                 (resource.RLIMIT_FSIZE, limits["file_size"]),
                 (resource.RLIMIT_NOFILE, limits["open_files"]),
                 (resource.RLIMIT_NPROC, limits["processes"]),
                 (resource.RLIMIT_AS, limits["memory"]),
             ):
+                if value is None:
+                    continue
                 hard = resource.getrlimit(kind)[1]
                 most = value if hard == resource.RLIM_INFINITY else min(value, hard)
                 resource.setrlimit(kind, (most, most))
@@ -546,8 +553,10 @@ class _Tree:
         if not self._whole:
             return ""
         pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-        if len(pids) > self._processes:
+        if self._processes is not None and len(pids) > self._processes:
             return "processes"
+        if self._memory is None:
+            return ""
         # resident pages count once for each process that shares them; the exact sum takes longer, and is asked for last
         if sum(self._resident(pid) for pid in pids) <= self._memory:
             return ""
@@ -616,14 +625,17 @@ def _give(folder: str, user: int) -> None:
             os.chown(os.path.join(place, name), user, user, follow_symlinks=False)
 
 
-def _take_back(inside: str, outside: str, most: int) -> None:
-    """Replace what the folder outside holds by what the program left. OSError where that is more than `most` bytes."""
+def _take_back(inside: str, outside: str, most: int | None) -> None:
+    """Replace the content of the folder outside by what the program left.
+
+    Raise OSError for more than `most` bytes.
+    """
     size = sum(
         entry.stat(follow_symlinks=False).st_size
         for entry in _walk(inside)
         if entry.is_file(follow_symlinks=False)
     )
-    if size > most:  # a file with holes takes its room when it is copied
+    if most is not None and size > most:  # a file with holes takes its room when it is copied
         raise OSError(errno.EFBIG, f"the files name {size} bytes, more than the limit on disk")
     for entry in list(os.scandir(outside)):
         if entry.is_dir(follow_symlinks=False):

@@ -43,7 +43,7 @@ _LINKS = 40  # of a chain, as the kernel has it
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use.
+    """What a run may use. Every limit but the wall clock and `output` may be None, for no limit.
 
     `seconds` of wall clock; bytes of `memory` (resident, of all processes together; also the address space of each),
     of one file and of all files that it adds on `disk` (four of the largest, unless said), of kept `output`; open files of
@@ -51,12 +51,14 @@ class Limits:
     """
 
     seconds: float = 300.0
-    memory: int = 8 << 30
-    file_size: int = 1 << 30
-    open_files: int = 256
+    memory: int | None = 8 << 30
+    file_size: int | None = 1 << 30
+    open_files: int | None = 256
     output: int = 10 << 20
     disk: int | None = None
-    processes: int = max(256, 16 * (os.cpu_count() or 1))  # libraries start a thread for each processor
+    processes: int | None = max(
+        256, 16 * (os.cpu_count() or 1)
+    )  # libraries start a thread for each processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,10 @@ class Start:
             "network": self.network,
             "ports": list(self.ports),
             "limits": asdict(self.limits)
-            | {"disk": self.limits.disk or max(4 * self.limits.file_size, 1 << 20)}
+            | {
+                "disk": self.limits.disk
+                or (self.limits.file_size and max(4 * self.limits.file_size, 1 << 20))
+            }
             if self.limits
             else None,
             "allow_unconfined": self.allow_unconfined,

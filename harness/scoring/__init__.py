@@ -24,14 +24,15 @@ FAULTS = ("judge", "reference", "scorer")  # causes of a missing score other tha
 Message = Mapping[str, Any]  # a Chat Completions message: {"role": …, "content": …}
 
 
+class JudgeFailed(StillwebError):
+    """Error for a judge that gave no answer (a refusal, an outage). Only the judge's part of a score is missing."""
+
+
 class Judge(Protocol):
     """Model that judges. The harness supplies a taped client, tests a function."""
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
-        """Return the text of the model's answer.
-
-        Raises on a transport error, which the scorer reports as a problem.
-        """
+        """Return the text of the model's answer. Raise JudgeFailed if there is none."""
         ...
 
 

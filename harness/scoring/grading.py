@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from stillweb.harness.scoring import Context, Judge
-from stillweb.harness.task import Task
+from stillweb.harness.task import Task, TaskSet
 from stillweb.snapshots.errors import UsageError
+
+GRADED = ("judge", "browsecomp")  # the scorers that ask a grader
 
 
 class GradeError(Exception):
@@ -118,5 +121,32 @@ def grade(
     template: str | None = None,
 ) -> Grade:
     """Ask the judge at temperature 0. Raise GradeError if its answer can't be read."""
+    return parse_grade(ask_grader(judge, model, question, response, correct_answer, template=template))
+
+
+def ask_grader(
+    judge: Judge, model: str, question: str, response: str, correct_answer: str, *, template: str | None
+) -> str:
+    """Return the judge's answer at temperature 0, as it is."""
     prompt = grader_prompt(question, response, correct_answer, template)
-    return parse_grade(judge.complete([{"role": "user", "content": prompt}], model, 0.0))
+    return judge.complete([{"role": "user", "content": prompt}], model, 0.0)
+
+
+def with_grader_template(tasks: TaskSet, path: Path) -> TaskSet:
+    """Return the set with the text of a file as `options.template` of each task that a grader scores.
+
+    Raise UsageError for a file that is no such template, or if no task is graded.
+    """
+    try:
+        template = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: can't be read as a grader's template: {error}") from error
+    graded = [task for task in tasks if task.scorer in GRADED]
+    if not graded:
+        raise UsageError(
+            f"{tasks.name}: no task is scored by {' or '.join(GRADED)}, so no grader has a template"
+        )
+    changed = {task.id: replace(task, options={**task.options, "template": template}) for task in graded}
+    for task in changed.values():
+        own_template(task)
+    return replace(tasks, tasks=tuple(changed.get(task.id, task) for task in tasks))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-from stillweb.harness.scoring import Context, Embedder, Score, score, unscored
+from stillweb.harness.models.tape import ModelError, TapeMiss
+from stillweb.harness.scoring import Context, Embedder, JudgeFailed, Score, score, unscored
 from stillweb.harness.scoring.seen import Seen
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Event, Trace, TraceWriter, digest
@@ -83,12 +85,34 @@ class Evaluator:
 
 
 class _TracingJudge:
-    def __init__(self, judge: AskedJudge, trace: TraceWriter | _Noted, session: str) -> None:
+    """Judge whose answers and failures are written to a trace.
+
+    In a repetition, `failures` holds the reasons of the first run's, by question: an endpoint that refused is
+    on no tape, so a miss there is the same failure.
+    """
+
+    def __init__(
+        self,
+        judge: AskedJudge,
+        trace: TraceWriter | _Noted,
+        session: str,
+        failures: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self._judge, self._trace, self._session = judge, trace, session
+        self._failures = {key: deque(reasons) for key, reasons in failures.items()}
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
-        answer = self._judge.ask(messages, model, temperature, self._session)
-        request = {"digest": _judge_key(messages, model, temperature), "new": [dict(m) for m in messages]}
+        key = _judge_key(messages, model, temperature)
+        try:
+            answer = self._judge.ask(messages, model, temperature, self._session)
+        except (ModelError, TapeMiss) as error:
+            before = self._failures.get(key)
+            if isinstance(error, TapeMiss) and not before:
+                raise
+            reason = before.popleft() if before else str(error)
+            self._trace.write("evidence", kind="judge", digest=key, problem=reason)
+            raise JudgeFailed(reason) from error
+        request = {"digest": key, "new": [dict(m) for m in messages]}
         self._trace.write("model", purpose="judge", api="chat", model=model, request=request, **answer)
         return str(answer["reply"]["text"] or "")
 
@@ -106,16 +130,19 @@ class _Noted:
 class _RecordedJudge:
     """Judge that answers from the `model` events of a trace (`used`).
 
-    A question that was asked twice gets the two answers in order.
+    A question that was asked twice gets the two answers in order, and fails again where the judge failed;
+    with `asks_again`, a failure is not held.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, asks_again: bool = False) -> None:
         self._path = trace.path
         self.used: list[Event] = []
         self._answers: dict[str, deque[Event]] = defaultdict(deque)
-        for event in trace.of("model"):
-            if event["purpose"] == "judge":
+        for event in filter(_of_judge, trace.events):
+            if event["event"] == "model":
                 self._answers[event["request"]["digest"]].append(event)
+            elif not asks_again:
+                self._answers[event["digest"]].append(event)
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
         answers = self._answers.get(_judge_key(messages, model, temperature))
@@ -124,8 +151,16 @@ class _RecordedJudge:
                 f"{self._path}: the judge {model!r} is asked something that this trace does not hold; "
                 "'stillweb score RUN --ask-judge -o OUT' asks it"
             )
-        self.used.append(answers.popleft())
-        return str(self.used[-1]["reply"]["text"] or "")
+        event = answers.popleft()
+        self.used.append(event)
+        if event["event"] == "evidence":
+            raise JudgeFailed(event["problem"])
+        return str(event["reply"]["text"] or "")
+
+
+def _of_judge(event: Event) -> bool:
+    """Return True for a judge's answer, and for the note that it failed."""
+    return event.get("purpose") == "judge" or (event["event"] == "evidence" and event["kind"] == "judge")
 
 
 def _judge_key(messages: Sequence[Message], model: str, temperature: float) -> str:
@@ -171,9 +206,13 @@ def conclude(
     session: str,
     page: Page | None = None,
     aside: Event | None = None,
+    unjudged: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Score:
-    """Score an attempt and write its last events: `answer` (with the unhashed `aside`) and `score`."""
-    judge = _TracingJudge(evaluator.judge, trace, session) if evaluator.judge else None
+    """Score an attempt and write its last events: `answer` (with the unhashed `aside`) and `score`.
+
+    `unjudged` holds the questions that no judge answered in the run that is repeated, with the reasons.
+    """
+    judge = _TracingJudge(evaluator.judge, trace, session, unjudged) if evaluator.judge else None
     context = evaluator.context(task, judge=judge, page=page and _tracing_page(page, trace))
     result = _score(task, text, end, error, context)
     rows, result = _split_cells(result, trace.events)
@@ -224,7 +263,7 @@ def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], No
     """
     task, answer = Task.from_json(trace.header["task"]), trace.last("answer")
     assert answer is not None
-    recorded, noted = _RecordedJudge(trace), _Noted()
+    recorded, noted = _RecordedJudge(trace, asks_again=evaluator.judge is not None), _Noted()
     try:
         result = _from_trace(trace, task, answer, evaluator, recorded)
         said = recorded.used
@@ -242,11 +281,7 @@ def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], No
             result = failed_scoring(task, failure)
         said = noted.events
     rows, result = _split_cells(result, trace.events)
-    lines = [
-        e
-        for e in trace.events
-        if e["event"] not in ("answer", "score", "review") and e.get("purpose") != "judge"
-    ]
+    lines = [e for e in trace.events if e["event"] not in ("answer", "score", "review") and not _of_judge(e)]
     lines += [*said, _with_rows(answer, rows), {"event": "score", **result.to_json()}, *trace.of("review")]
     return [trace.header, *({**event, "n": n} for n, event in enumerate(lines, start=1))]
 
@@ -288,6 +323,11 @@ def failure(trace: Trace) -> str:
     return "its scorer failed: " + str((score or {})["detail"]["problems"][0]).removeprefix(_FAILED)
 
 
+def judge_failed(trace: Trace) -> str:
+    """Return why a judge gave no answer for this attempt, "" if each gave one."""
+    return next((str(e["problem"]) for e in trace.of("evidence") if e["kind"] == "judge"), "")
+
+
 def unjudged(trace: Trace) -> str:
     """Return what was unreadable in a judge's answer for this attempt, "" if nothing was.
 
@@ -304,7 +344,7 @@ def unjudged(trace: Trace) -> str:
 def take_over(trace: TraceWriter, before: Trace) -> None:
     """Write the agent's events of an earlier attempt into a new trace, so that a judge can be asked again."""
     for event in before.events:
-        if event["event"] not in ("answer", "score", "review") and event.get("purpose") != "judge":
+        if event["event"] not in ("answer", "score", "review") and not _of_judge(event):
             trace.write(
                 event["event"], **{name: value for name, value in event.items() if name not in ("event", "n")}
             )

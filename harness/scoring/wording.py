@@ -1,23 +1,21 @@
-"""Wording of the judges' prompts: the packaged ones of this project, or those of a task's record."""
+"""Wording of the judges' prompts: the packaged ones, or those of a task's record."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
+from stillweb.harness.scoring.browsecomp import official_texts
 from stillweb.harness.scoring.grading import grader_template
 from stillweb.harness.scoring.sgi.common import packaged_prompts
 from stillweb.harness.task import Task
 from stillweb.harness.trace import digest
 
-_GRADED = ("judge", "browsecomp")
-
 
 def judges_wording(tasks: Iterable[Task]) -> dict[str, list[dict[str, str]]]:
     """Return scorer -> its wordings, each {"wording", "sha256"}; {} if no task is judged.
 
-    `wording` is the version of the packaged prompt (`stillweb-…`, written here after the benchmark's
-    contract), or `options.template` if the record's prompt replaces it; the digest is that of the prompts'
+    `wording` is the version of the packaged prompt (the benchmark's own, or `stillweb-…`, written here), or `options.template` if the record's prompt replaces it; the digest is that of the prompts'
     texts.
     """
     found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -37,7 +35,10 @@ def judges_wording(tasks: Iterable[Task]) -> dict[str, list[dict[str, str]]]:
 
 
 def _packaged(scorer: str) -> dict[str, str] | None:
-    if scorer in _GRADED:
+    if scorer == "browsecomp":
+        texts = official_texts()
+        return {name: texts[name] for name in ("version", "source", "template")}
+    if scorer == "judge":
         return grader_template()
     prompts = packaged_prompts()
     if scorer not in prompts:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stillweb.proxy.net.addresses import host_port
+from stillweb.proxy.net.seccomp import hold_sockets
 from stillweb.snapshots.errors import MissingCapability
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ CLONE_NEWNET = 0x40000000
 CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x2, 0x4, 0x8  # linux/mount.h
 MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
+AF_VSOCK = 40  # linux/socket.h
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
 # Ubuntu 24.04 forbids it to users: older kernels fail at the last step, newer ones at the first.
 _ON_UBUNTU = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
@@ -208,6 +210,27 @@ def _unshare() -> None:
             f"isolation: loopback can't be switched on ({e.strerror}); {_ON_UBUNTU}"
         ) from e
     _hide_services(libc)
+    _hold_sockets()
+
+
+def _hold_sockets() -> None:
+    """Refuse sockets that no network namespace holds: those to the host of a virtual machine, Bluetooth, XDP."""
+    try:
+        hold_sockets()
+    except OSError as error:
+        if _opens(AF_VSOCK):
+            raise MissingCapability(
+                f"isolation: sockets to the machine's host (AF_VSOCK) can't be shut ({error.strerror}). "
+                "Use a kernel with seccomp, or unload the module vsock"
+            ) from error
+
+
+def _opens(family: int) -> bool:
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
 
 
 def _hide_services(libc: ctypes.CDLL) -> None:

@@ -46,7 +46,8 @@ class RecordingAddon:
 
     `event` gives the next event number of a session. `failed(url, reason)` is called for each exchange that became no
     capture, `given_up(url)` if its client left it. `unanswered` keeps requests without an answer, and
-    `metadata(uri, object)` the messages of web sockets.
+    `metadata(uri, object)` the messages of web sockets. `forwarding(host, port)` gives the upstream proxy that plain
+    requests for a host are sent to, None without one.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class RecordingAddon:
         spool_directory: Path | None,
         authority_pem: bytes,
         status: Callable[[], dict[str, object]],
+        forwarding: Callable[[str, int], tuple[str, int] | None] | None = None,
     ) -> None:
         self.nameless = DEFAULT_SESSION  # the session of clients that give no name
         self.challenge = False  # whether clients without a user name are asked for one
@@ -77,6 +79,7 @@ class RecordingAddon:
         self._spool_directory = spool_directory
         self._authority_pem = authority_pem
         self._status = status
+        self._forwarding = forwarding
         self._drafts: dict[str, Draft] = {}  # by flow id
         self._flows: dict[str, http.HTTPFlow] = {}  # of these
         self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
@@ -223,6 +226,11 @@ class RecordingAddon:
         if (length is None and request.method not in ("GET", "HEAD")) or (length or 0) > SPOOL_BYTES:
             draft.request_spool = Spool(self._spool_directory)
             request.stream = draft.request_spool.tee
+        if self._forwarding and request.scheme == "http" and client not in self._tunnels:
+            proxy = self._forwarding(request.host, request.port)
+            if proxy is not None:  # the whole address in the request line, the connection to the proxy
+                request.data.authority = site.partition("://")[2].encode()
+                request.data.host, request.data.port = proxy
 
     def request(self, flow: http.HTTPFlow) -> None:
         """Keep an exchange whose request is whole only now, behind its answer."""

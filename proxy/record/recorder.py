@@ -30,6 +30,7 @@ from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied
 from stillweb.proxy.net.silence import Said
+from stillweb.proxy.net.upstream import UpstreamProxy
 from stillweb.proxy.record.addon import RecordingAddon
 from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
 from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
@@ -86,7 +87,9 @@ class Recorder(Proxied):
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
     `insecure` accepts any certificate of an origin. `resolve` maps "name" or "name:port" to (host, port) to
     connect to in its place. Unless `private`, no other address is connected to that is not public (loopback, private
-    networks, metadata of clouds); such requests fail, and are recorded as failed. Secrets are replaced by `redactor`
+    networks, metadata of clouds); such requests fail, and are recorded as failed. `upstream` is the proxy by which
+    origins are reached (`UpstreamProxy.of`; None: as HTTP_PROXY and its kin say). `client_cert` is a PEM file of a
+    certificate and key for origins that ask for one, or a directory of files HOST.pem. Secrets are replaced by `redactor`
     unless `redact` is False (default: the redactor of the writer's snapshot, which keeps what it learns until the
     snapshot is looked through for it, as sealing does). `on_status` is called with RecorderStats about twice a
     second, on the writing thread.
@@ -108,6 +111,8 @@ class Recorder(Proxied):
         insecure: bool = False,
         resolve: Mapping[str, Place] | None = None,
         private: bool = True,
+        upstream: str | None = None,
+        client_cert: Path | None = None,
         authority: Authority | None = None,
         redactor: Redactor | None = None,
         redact: bool = True,
@@ -120,6 +125,8 @@ class Recorder(Proxied):
         self._insecure = insecure
         self._resolve = resolve
         self._private = private
+        self._upstream = UpstreamProxy.of(upstream)
+        self._client_cert = client_cert
         self._scratch = tempfile.TemporaryDirectory(prefix="stillweb-")
         self._started = threading.Event()
         self._start_error: Exception | None = None
@@ -162,6 +169,8 @@ class Recorder(Proxied):
             spool_directory=directory,
             authority_pem=self.authority.certificate_pem,
             status=lambda: {"recording": True, **asdict(self.stats)},
+            # only the door checks addresses, so that all that must be checked goes through it
+            forwarding=self._upstream.forwarding if self._upstream and private else None,
         )
         self._addon.challenge = bool(challenge)
         self._breaking = TlsFailures(self._lost.add, self._lost.settle, self._addon.session_of)
@@ -309,7 +318,7 @@ class Recorder(Proxied):
         self._failed("recorder", repr(error))
 
     def _run(self) -> None:
-        loop = new_loop(self._resolve, private=self._private)
+        loop = new_loop(self._resolve, private=self._private, upstream=self._upstream)
         asyncio.set_event_loop(loop)
         self._loop = loop
         with in_place():
@@ -347,6 +356,7 @@ class Recorder(Proxied):
             connection_strategy="eager",  # the origin chooses the protocol that the client then speaks
             ssl_verify_upstream_trusted_ca=str(trusted),
             ssl_verify_upstream_trusted_confdir=system_directory(),
+            client_certs=str(self._client_cert) if self._client_cert else None,
         )
         self._master = master
         try:
@@ -442,16 +452,17 @@ def _without_none(factory: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def new_loop(
-    resolve: Mapping[str, Place] | None = None, *, private: bool = True
+    resolve: Mapping[str, Place] | None = None, *, private: bool = True, upstream: UpstreamProxy | None = None
 ) -> asyncio.AbstractEventLoop:
     """Make an event loop (uvloop where installed).
 
     `resolve` maps "name" or "name:port" to the address to connect to instead; names without an entry are
-    resolved as ever. Unless `private`, only public addresses and the places in `resolve` are connected to.
+    resolved as ever. Unless `private`, only public addresses and the places in `resolve` are connected to. What
+    `upstream` serves is reached through it, and its names are looked up there unless they have to be checked here.
     `create_connection` is the one door through which mitmproxy reaches an origin.
     """
     places = {name.lower(): place for name, place in (resolve or {}).items()}
-    if private and not places:
+    if private and not places and not upstream:
         return FastLoop()
 
     class ResolvingLoop(FastLoop):
@@ -462,8 +473,14 @@ def new_loop(
             target = places.get(f"{name}:{port}") or places.get(name)
             if target is not None:
                 host, port = target
-            hosts = [host] if private or target is not None else await _public_addresses(self, name, port)
             connect = super().create_connection
+            if upstream and target is None and host and port and not upstream.is_proxy(name, port):
+                by = upstream.address("https", host, port)
+                if by is not None:
+                    asked = host if private else (await _public_addresses(self, name, port))[0]
+                    given = await upstream.tunnel(by, asked, port)
+                    return await connect(protocol_factory, sock=given, ssl=options.get("ssl"))
+            hosts = [host] if private or target is not None else await _public_addresses(self, name, port)
             for place in hosts[:-1]:
                 with contextlib.suppress(OSError):  # the next one may answer
                     return await connect(protocol_factory, place, port, **options)  # type: ignore[arg-type]  # as below

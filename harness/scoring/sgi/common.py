@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from stillweb.harness.scoring import MEASURED, Context, Judge, Score, Status
+from stillweb.harness.models.tape import ModelError
+from stillweb.harness.scoring import MEASURED, Context, Judge, JudgeFailed, Score, Status
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.extras import require
 
 # Variables and their defaults, as the evaluation guide of SGI-Bench names them.
 DEFAULTS: Mapping[str, str] = {
@@ -30,6 +32,10 @@ DEFAULTS: Mapping[str, str] = {
     "SGI_CONDA_ENV": "dryexp",
     "SGI_EXECUTION_TIMEOUT": "300",
     "SGI_DRY_EXPERIMENT_DATA_DIR": "",
+    # limits beside the wall clock, for which the authors set none: bytes, bytes, and a number
+    "SGI_MEMORY_LIMIT": "",
+    "SGI_DISK_LIMIT": "",
+    "SGI_PROCESS_LIMIT": "",
 }
 
 
@@ -55,18 +61,19 @@ def need_judge(task: Task, context: Context) -> Judge:
 
 
 def ask(judge: Judge, prompt: str, model: str, temperature: float, system: str | None = None) -> str:
-    """Ask a judge one question."""
-    messages = [{"role": "user", "content": prompt}]
-    if system is not None:
-        messages.insert(0, {"role": "system", "content": system})
-    return judge.complete(messages, model, temperature)
+    """Ask a judge one question, after `system` or else the authors' system prompt. Raise JudgeFailed."""
+    first = {"role": "system", "content": packaged_prompts()["system"] if system is None else system}
+    try:
+        return judge.complete([first, {"role": "user", "content": prompt}], model, temperature)
+    except (ModelError, OSError, RuntimeError) as error:
+        raise JudgeFailed(str(error) or type(error).__name__) from error
 
 
 @lru_cache(maxsize=1)
-def packaged_prompts() -> dict[str, str]:
-    """Return the packaged prompts: by scorer, of the `parser`, and their `version` and `source`."""
+def packaged_prompts() -> dict[str, Any]:
+    """Return the benchmark's own prompts: by scorer, of the `parser`, the `system` prompt and answer `form`s."""
     text = resources.files("stillweb.harness.scoring.sgi").joinpath("prompts.json").read_text("utf-8")
-    value: dict[str, str] = json.loads(text)
+    value: dict[str, Any] = json.loads(text)
     return value
 
 
@@ -97,34 +104,46 @@ def prompt(task: Task, name: str, values: Mapping[str, str]) -> str:
 
 
 def parse_answer(task: Task, judge: Judge, model: str, text: str, example: str) -> str:
-    """Return the answer rewritten by the parser model (T = 0), which never sees the reference."""
-    return ask(
-        judge,
-        f"Text:\n{text}\n",
-        model,
-        0.0,
-        system=prompt(task, "parser", {"kind": "text", "example": example}),
-    )
+    """Return the answer rewritten by the parser model (T = 0), which never sees the reference.
 
-
-def json_part(text: str, opening: str, closing: str) -> Any:
-    """Return the JSON between the first `opening` and the last `closing` bracket.
-
-    Raise ValueError if there is none.
-
-    Trailing commas, which models write, are allowed; NaN and Infinity become texts; nothing is evaluated.
+    Raise JudgeFailed.
     """
-    start, end = text.find(opening), text.rfind(closing)
-    if start < 0 or end < start:
-        raise ValueError(f"no {opening}…{closing} in {' '.join(text.split())[:60]!r}")
-    part = text[start : end + 1]
-    try:
+    inside = extract_final_answer(text)
+    query = packaged_prompts()["parser_query"].replace("{text}", text if inside is None else inside)
+    system = prompt(task, "parser", {"kind": "<class 'str'>", "example": example})
+    return ask(judge, query, model, 0.0, system=system)
+
+
+def question_of(task: Task) -> str:
+    """Return the question of the record, without the form of the answer that the tested model is told."""
+    return str(task.meta.get("problem") or task.question)
+
+
+def read_reply(text: str, opening: str, check: Callable[[Any], Any]) -> Any:
+    """Return what `check` makes of the JSON in a judge's reply. Raise ValueError if there is none that it takes.
+
+    As the authors do, json-repair reads what stands between the outer brackets. A list without brackets, for
+    which their scorer ends in an error, is read from the outer braces. `check` raises ValueError.
+    """
+    closing = {"[": "]", "{": "}"}[opening]
+    parts = [_between(text, opening, closing)]
+    if opening == "[":
+        parts.append(f"[{_between(text, '{', '}')}]")
+    repair = require("json_repair")
+    problem = f"no {opening}…{closing} in {' '.join(text.split())[:60]!r}"
+    for part in parts:
+        if not part.strip("[]{} \n\t"):
+            continue
         try:
-            return json.loads(part, strict=False, parse_constant=str)
-        except ValueError:
-            return json.loads(re.sub(r",(\s*[\]}])", r"\1", part), strict=False, parse_constant=str)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+            return check(repair.loads(part))
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+    raise ValueError(problem)
+
+
+def _between(text: str, opening: str, closing: str) -> str:
+    start, end = text.find(opening), text.rfind(closing)
+    return text[start : end + 1] if 0 <= start < end else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,21 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillweb.harness.sandbox.running import Limits, SandboxResult, run
-from stillweb.harness.scoring import Context, Judge, Score, unscored
+from stillweb.harness.scoring import Context, Judge, JudgeFailed, Score, unscored
 from stillweb.harness.scoring.sgi.common import (
     Both,
     ask,
     extract_final_answer,
-    json_part,
     need_judge,
     parse_answer,
     prompt,
+    read_reply,
     score_of,
     variable,
 )
@@ -32,6 +34,7 @@ from stillweb.harness.scoring.sgi.dry_code import code_blocks, replace_function,
 from stillweb.harness.scoring.sgi.settings import (
     FIXTURES,
     environment_of,
+    execution_limits,
     execution_seconds,
     find_environment,
 )
@@ -39,7 +42,10 @@ from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability
 
 DATA_SECONDS = 600.0
+_LIMITS = ("seconds", "memory", "disk", "processes")
 _NO_JUDGMENT = "no judgment"
+_PARSER = "the judge that rewrites the answer"
+_OPEN = "the parser, which failed, could have found the functions"
 _OTHER_CODE = "fixed also finds code in fenced blocks, and joins no line to a function's last"
 _CODE_EXAMPLE = "\ndef add(a, b):\n    return a+b\n\ndef minus(a, b):\n    return a-b\n"
 
@@ -58,17 +64,19 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
     python = find_environment(variable(context, "SGI_CONDA_ENV"))
-    seconds = execution_seconds(variable(context, "SGI_EXECUTION_TIMEOUT"))
+    limits = execution_limits(
+        execution_seconds(variable(context, "SGI_EXECUTION_TIMEOUT")), partial(variable, context)
+    )
     problems: list[str] = []
     programs = {
         mode: _program(task, answer, context, mode == "faithful", problems) for mode in ("faithful", "fixed")
     }
-    results = {"faithful": _run_all(task, programs["faithful"], python, seconds, context, problems)}
+    results = {"faithful": _run_all(task, programs["faithful"], python, limits, context, problems)}
     same = same_program(programs["faithful"], programs["fixed"])
     if same:
         results["fixed"] = results["faithful"]
     else:
-        results["fixed"] = _run_all(task, programs["fixed"], python, seconds, context, problems)
+        results["fixed"] = _run_all(task, programs["fixed"], python, limits, context, problems)
     values = {mode: _metrics(tests, mode == "faithful") for mode, tests in results.items()}
     why = "the missing judgments could have passed it" if same else _OTHER_CODE
     metrics = {name: Both(value, values["fixed"][name], why) for name, value in values["faithful"].items()}
@@ -79,6 +87,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
             for test in chosen
         ],
         "functions": task.reference["incomplete_functions"],
+        "limits": {name: getattr(limits, name) for name in _LIMITS if getattr(limits, name) is not None},
         "measured": {
             "seconds": [test["seconds"] for test in chosen],
             "confinement": {
@@ -87,7 +96,10 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
             },
         },
     }
-    if any(test["reason"] == _NO_JUDGMENT for test in chosen):
+    unparsed = any(one.startswith(_PARSER) for one in problems)
+    if unparsed:
+        metrics = {name: replace(both, fixed=None, why=_OPEN) for name, both in metrics.items()}
+    if unparsed or any(test["reason"] == _NO_JUDGMENT for test in chosen):
         detail["fault"] = "judge"
     return score_of(metrics, context, "scored", detail, list(dict.fromkeys(problems)))
 
@@ -142,7 +154,12 @@ def _by_parser(
     problems: list[str],
 ) -> str:
     if context.judge is not None and len(readings) < 50:
-        parsed = parse_answer(task, context.judge, variable(context, "SGI_PARSER_MODEL"), text, _CODE_EXAMPLE)
+        model = variable(context, "SGI_PARSER_MODEL")
+        try:
+            parsed = parse_answer(task, context.judge, model, text, _CODE_EXAMPLE)
+        except JudgeFailed as error:
+            problems.append(f"{_PARSER} ({model}) failed: {error}")
+            parsed = text
         candidates = [parsed] if faithful else [parsed, *code_blocks(parsed)]
         readings += candidates  # asked once; the next function is looked for here first
         for code in candidates:
@@ -155,14 +172,14 @@ def _by_parser(
 
 
 def _run_all(
-    task: Task, program: str, python: Path, seconds: float, context: Context, problems: list[str]
+    task: Task, program: str, python: Path, limits: Limits, context: Context, problems: list[str]
 ) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="stillweb-dry-") as folder:
         tests = []
         for number, test in enumerate(task.reference["tests"]):
             place = Path(folder) / f"unit_test_{number}"
             place.mkdir()
-            tests.append(_run_one(task, test, program, place, python, seconds, context, problems))
+            tests.append(_run_one(task, test, program, place, python, limits, context, problems))
             shutil.rmtree(place, ignore_errors=True)
         return tests
 
@@ -173,7 +190,7 @@ def _run_one(
     program: str,
     place: Path,
     python: Path,
-    seconds: float,
+    limits: Limits,
     context: Context,
     problems: list[str],
 ) -> dict[str, Any]:
@@ -182,19 +199,22 @@ def _run_one(
     (place / "data_en.py").write_text(test["data"], "utf-8", "surrogateescape")
     (place / "main_en.py").write_text(program, "utf-8", "surrogateescape")
     variables = environment_of(python)
-    prepared = _sandboxed(python, "data_en.py", place, DATA_SECONDS, variables, context)
+    prepared = _sandboxed(
+        python, "data_en.py", place, replace(limits, seconds=DATA_SECONDS), variables, context
+    )
     if prepared.not_kept:
         problems.append(f"data_en.py of {place.name}: its files were not kept: {prepared.not_kept}")
     if prepared.returncode != 0:
         last = (prepared.stderr.strip().splitlines() or ["no output"])[-1]
         problems.append(f"data_en.py of {place.name} failed: {'timeout' if prepared.timed_out else last}")
-    result = _sandboxed(python, "main_en.py", place, seconds, variables, context)
+    result = _sandboxed(python, "main_en.py", place, limits, variables, context)
     if result.exceeded:
         problems.append(
             f"main_en.py of {place.name} was ended: it used more {result.exceeded} than the limit"
         )
     # Tracebacks name the folder, which differs where namespaces are missing.
-    output = f"{result.stderr}\n{result.stdout}".strip().replace(result.folder or str(place), ".")
+    output = f"{result.stderr}\n{result.stdout}".replace("\r\n", "\n").replace("\r", "\n")  # as in text mode
+    output = output.strip().replace(result.folder or str(place), ".")
     told: dict[str, Any] = {
         "returncode": result.returncode,
         "seconds": result.seconds,
@@ -215,12 +235,12 @@ def _run_one(
 
 
 def _sandboxed(
-    python: Path, script: str, place: Path, seconds: float, variables: dict[str, str], context: Context
+    python: Path, script: str, place: Path, limits: Limits, variables: dict[str, str], context: Context
 ) -> SandboxResult:
     return run(
         [str(python), script],
         cwd=place,
-        limits=Limits(seconds=seconds),
+        limits=limits,
         environment=variables,
         allow_unconfined=context.allow_unconfined,
     )
@@ -232,14 +252,20 @@ def _judged_same(
     model = variable(context, "SGI_DE_GRADER_MODEL")
     try:
         asked = prompt(task, "judge", {"reference": wanted, "output": output})
-        value = json_part(ask(judge, asked, model, 0.0), "{", "}")
-        judgment = value.get("judgment")
-    except (ValueError, AttributeError) as error:
-        judgment, value = None, {"reason": str(error)}
-    if judgment not in ("correct", "incorrect"):
+        judgment, reason = read_reply(ask(judge, asked, model, 0.0), "{", _judgment)
+    except JudgeFailed as error:
+        problems.append(f"the judge {model} failed on what a test printed: {error}")
+        return False, _NO_JUDGMENT
+    except ValueError:
         problems.append(f"the judge {model} gave no judgment of what a test printed")
         return False, _NO_JUDGMENT
-    return judgment == "correct", str(value.get("reason", ""))
+    return judgment == "correct", reason
+
+
+def _judgment(value: Any) -> tuple[str, str]:
+    if not isinstance(value, dict) or value.get("judgment") not in ("correct", "incorrect"):
+        raise ValueError("no judgment")
+    return value["judgment"], str(value.get("reason", ""))
 
 
 def _put_fixtures(task_id: str, data: Path, context: Context) -> None:

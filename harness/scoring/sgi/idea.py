@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stillweb.harness.scoring import Context, Embedder, Judge, Score, unscored
+from stillweb.harness.scoring import Context, Embedder, Judge, JudgeFailed, Score, unscored
 from stillweb.harness.scoring.embeddings import load_embedder
 from stillweb.harness.scoring.sgi import idea_formulas as formulas
-from stillweb.harness.scoring.sgi.common import Both, ask, json_part, need_judge, prompt, score_of, variable
+from stillweb.harness.scoring.sgi.common import Both, ask, need_judge, prompt, score_of, variable
 from stillweb.harness.scoring.sgi.idea_formulas import DIMENSIONS
 from stillweb.harness.scoring.sgi.idea_text import official_reading
 from stillweb.harness.task import Task
 
 ATTEMPTS = 5  # tries per judge until an answer can be read
 _VOTED = (*DIMENSIONS, "overall")
+_WIN = r"(Win\s*[AB])"
 _NO_CHOICE = re.compile(r"\bWin\s*A\W+or\W+Win\s*B\b", re.I)  # the prompt's own words, repeated
 
 
@@ -28,7 +29,7 @@ def parse_idea(text: str) -> dict[str, Any] | None:
     fenced = re.search(r"```(?:json)?\s*(.*?)```", text, re.S)
     for part in ([fenced[1]] if fenced else []) + [text]:
         try:
-            value = json_part(part, "{", "}")
+            value = _json_part(part)
         except ValueError:
             continue
         if isinstance(value, dict):
@@ -36,8 +37,28 @@ def parse_idea(text: str) -> dict[str, Any] | None:
     return None
 
 
+def _json_part(text: str) -> Any:
+    """Return the JSON between the outer braces.
+
+    Raise ValueError if there is none.
+
+    Trailing commas, which models write, are allowed; NaN and Infinity become texts; nothing is evaluated.
+    """
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise ValueError(f"no {{…}} in {' '.join(text.split())[:60]!r}")
+    part = text[start : end + 1]
+    try:
+        try:
+            return json.loads(part, strict=False, parse_constant=str)
+        except ValueError:
+            return json.loads(re.sub(r",(\s*[\]}])", r"\1", part), strict=False, parse_constant=str)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def parse_votes(text: str) -> dict[str, str] | None:
-    """Return dimension -> "A" or "B", or None unless all five votes can be read.
+    """Return dimension -> "A" or "B", or None unless all five votes can be read: the reading of `fixed`.
 
     A vote follows the name of its dimension, at the start of a line or with a colon: the reasons name the
     other dimensions, too.
@@ -59,13 +80,29 @@ def parse_votes(text: str) -> dict[str, str] | None:
     return votes
 
 
+def official_votes(text: str) -> dict[str, str] | None:
+    """Return dimension -> "A" or "B" as the official scorer reads them, or None unless it reads all five.
+
+    It takes the first dimension's name with `[Win X]`, else with `Win X` after its colon, else the next win on
+    the line of a mention. `WinA`, without a blank, is a vote for B there.
+    """
+    votes: dict[str, str] = {}
+    for name in _VOTED:
+        patterns = (rf"{name}\s*:\s*\[\s*{_WIN}\s*\]", rf"{name}\s*:\s*{_WIN}\s+", rf"{name}[^\n]*?{_WIN}")
+        found = next(filter(None, (re.search(one, text, re.I) for one in patterns)), None)
+        if found is None:
+            return None
+        votes[name] = "A" if found[1].upper() == "WIN A" else "B"
+    return votes
+
+
 def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     """Score each dimension 0..100 as (objective·10 + subjective)/2, and `final` as their mean.
 
     Subjective is 100 for a win, else 0, by SGI_JUDGE_MODEL_1..3 at temperature 0.1, each asked in both
     positions. Faithful reads an answer that is not JSON as the official scorer does, by its sections; the
-    judges see what the mode reads. A vote that is unreadable after five tries is not cast, and named; fixed
-    gives no value to a dimension that the missing votes could have won.
+    judges see what the mode reads. A vote that is unreadable, or whose judge fails, five times is not cast,
+    and named; fixed gives no value to a dimension that the missing votes could have won.
     """
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
@@ -82,10 +119,14 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     objective = {
         mode: _objective(embedder, read, record, mode == "faithful") for mode, read in sections.items()
     }
-    votes, ballots = _vote(task, judge, _judges(context), sections[context.mode], record, problems)
-    subjective = {name: 100.0 if formulas.verdict(name, votes[name]) == "win" else 0.0 for name in DIMENSIONS}
+    ballots = _vote(task, judge, context, sections[context.mode], record, problems)
+    counts = {mode: _count(ballots, mode) for mode in objective}
+    votes = counts[context.mode]
     dimensions = {
-        mode: {name: (values[name] * 10 + subjective[name]) / 2 for name in DIMENSIONS}
+        mode: {
+            name: (values[name] * 10 + 100.0 * (formulas.verdict(name, counts[mode][name]) == "win")) / 2
+            for name in DIMENSIONS
+        }
         for mode, values in objective.items()
     }
     whys = {
@@ -101,12 +142,18 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         whys = dict.fromkeys(whys, "the official scorer fails where the idea is no text, and counts 0")
     elif sections["faithful"] != sections["fixed"]:
         whys = dict.fromkeys(whys, "the official scorer reads scraps of an answer that is not JSON alone")
+    elif counts["faithful"] != counts["fixed"]:
+        whys = {name: f"{why}; it reads other votes in a judge's words" for name, why in whys.items()}
     metrics = {}
-    missing = 2 * len(_judges(context)) - len(ballots)
+    missing = {
+        mode: 2 * len(_judges(context)) - sum(mode in one["votes"] for one in ballots) for mode in counts
+    }
     undecided = {
         name
         for name in DIMENSIONS
-        if formulas.verdict(name, votes[name]) != "win" == formulas.verdict(name, votes[name] + missing)
+        if formulas.verdict(name, counts["fixed"][name])
+        != "win"
+        == formulas.verdict(name, counts["fixed"][name] + missing["fixed"])
     }
     for name in ("final", *DIMENSIONS):
         a, b = (
@@ -121,9 +168,11 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         "objective": objective[context.mode],
         "votes": votes,
         "verdicts": {name: formulas.verdict(name, votes[name]) for name in DIMENSIONS},
-        "ballots": ballots,
+        "ballots": [
+            {**one, "votes": one["votes"][context.mode]} for one in ballots if context.mode in one["votes"]
+        ],
     }
-    if missing and (
+    if missing[context.mode] and (
         idea is not None or context.mode == "faithful"
     ):  # in fixed mode there is no value without an idea, whatever the votes
         detail["fault"] = "judge"
@@ -183,46 +232,70 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _vote(
     task: Task,
     judge: Judge,
-    models: Sequence[str],
+    context: Context,
     idea: Mapping[str, Any],
     record: Mapping[str, Any],
     problems: list[str],
-) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return the votes for the generated idea by dimension, and the ballots."""
-    names = ("challenge", "limitation", "motivation", "task_objective", "related_work", "existing_solutions")
+) -> list[dict[str, Any]]:
+    """Return the ballots that the context's mode can read; their `votes` by mode, as each reads them."""
+    names = ("related_work", "challenge", "limitation", "motivation", "task_objective", "existing_solutions")
     background = _paragraphs((name, record[name]) for name in names)
+    background = f"Context:\n{background}\n\n" if background else ""
     original = _paragraphs(
         (name, record[key])
         for name, key in (
             ("Idea", "core_idea"),
             ("ImplementationSteps", "implementation_steps"),
             ("ImplementationOrder", "implementation_order"),
-            ("Data", "data"),
+            ("Dataset", "data"),
             ("EvaluationMetrics", "evaluation_metrics"),
             ("ExpectedOutcome", "expected_outcome"),
         )
     )
-    generated = _paragraphs((name, formulas.section(idea, name)) for name in formulas.SECTIONS)
-    votes = dict.fromkeys(_VOTED, 0)
+    sections = (
+        "Idea",
+        "ImplementationSteps",
+        "ImplementationOrder",
+        "Data",
+        "EvaluationMetrics",
+        "ExpectedOutcome",
+    )
+    generated = _paragraphs(
+        ("Dataset" if name == "Data" else name, formulas.section(idea, name)) for name in sections
+    )
     ballots: list[dict[str, Any]] = []
-    for model in models:
+    for model in _judges(context):
         for swapped in (False, True):
             a, b = (generated, original) if swapped else (original, generated)
             asked = prompt(task, "judge", {"background": background, "a": a, "b": b})
-            ballot = next(
-                filter(None, (parse_votes(ask(judge, asked, model, 0.1)) for _ in range(ATTEMPTS))), None
-            )
-            if ballot is None:
-                problems.append(
-                    f"no vote of {model}{' (swapped)' if swapped else ''}: {ATTEMPTS} unreadable answers"
-                )
-                continue
-            for name in _VOTED:
-                votes[name] += ballot[name] == ("A" if swapped else "B")
-            ballots.append({"model": model, "swapped": swapped, "votes": ballot})
-    return votes, ballots
+            last = ""
+            for _ in range(ATTEMPTS):
+                try:
+                    said = ask(judge, asked, model, 0.1)
+                except JudgeFailed as error:
+                    last = f", the last failed: {error}"
+                    continue
+                read = {"faithful": official_votes(said), "fixed": parse_votes(said)}
+                if read[context.mode] is not None:
+                    votes = {mode: one for mode, one in read.items() if one is not None}
+                    ballots.append({"model": model, "swapped": swapped, "votes": votes})
+                    break
+                last = ""
+            else:
+                which = f"{model}{' (swapped)' if swapped else ''}"
+                problems.append(f"no vote of {which}: {ATTEMPTS} tries without a readable answer{last}")
+    return ballots
 
 
-def _paragraphs(pairs: Any) -> str:
-    lines = [f"{n}: {v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for n, v in pairs if v]
-    return "\n\n".join(lines)
+def _count(ballots: Iterable[Mapping[str, Any]], mode: str) -> dict[str, int]:
+    """Return dimension -> votes for the generated idea, as a mode reads them."""
+    votes = dict.fromkeys(_VOTED, 0)
+    for ballot in ballots:
+        for name, choice in ballot["votes"].get(mode, {}).items():
+            votes[name] += choice == ("A" if ballot["swapped"] else "B")
+    return votes
+
+
+def _paragraphs(pairs: Iterable[tuple[str, Any]]) -> str:
+    """Return the named texts as the authors write them into the prompt: objects as Python prints them."""
+    return "\n\n".join(f"{name}: {value}" for name, value in pairs if value).strip()

@@ -1,22 +1,25 @@
-"""Run file of SGI-Bench, for scripts that start runs from one: models, data sets, and run options."""
+"""Run file of SGI-Bench's evaluation guide: models, data sets, and run options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.errors import DamagedInput, UsageError
 
+# dataset_id -> folder in the guide's data/sgibench, and name on the hub
 DATASETS = {
-    "sgibench-deepresearch": "deep-research",
-    "sgibench-ideageneration": "idea-generation",
-    "sgibench-dryexperiment": "dry-experiment",
-    "sgibench-wetexperiment": "wet-experiment",
+    "sgibench-deepresearch": ("deep_research", "SGI-DeepResearch"),
+    "sgibench-ideageneration": ("idea_generation", "SGI-IdeaGeneration"),
+    "sgibench-dryexperiment": ("dry_experiment", "SGI-DryExperiment"),
+    "sgibench-wetexperiment": ("wet_experiment", "SGI-WetExperiment"),
 }
+DATA = Path("data/sgibench")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,36 @@ class RunFile:
         """Number of samples to run of each set, None for all."""
         return self.demo_limit if self.demo_mode else None
 
+    def runs(self, data: Path | None = None) -> Iterator[tuple[Path, dict[str, Any], str, str | None]]:
+        """Yield, for each model and split of a set: directory, agent file, task set, and split.
+
+        The sets lie in `data`, else in data/sgibench if that is there, else on the hub. Raise UsageError if a
+        split is not in the folder.
+        """
+        folder = data or (DATA if DATA.is_dir() else None)
+        for model in self.models:
+            agent = {
+                "agent": "openai",
+                "model": model.api_model_name,
+                "base_url": model.base_url,
+                "key_variable": model.api_key,
+                "params": {"temperature": model.temperature},
+                "timeout": model.timeout,
+            }
+            for dataset in self.datasets:
+                name, on_hub = DATASETS[dataset.dataset_id]
+                for split in dataset.splits:
+                    out = Path(self.output_dir) / model.name / f"{dataset.dataset_id}-{split}"
+                    if folder is None:
+                        yield out, agent, f"hub:InternScience/{on_hub}", split
+                        continue
+                    file = folder / name / f"{split}.jsonl"
+                    if not file.is_file():
+                        raise UsageError(
+                            f"{file}: there is no such set; name the folder of the sets with --data"
+                        )
+                    yield out, agent, str(file), None
+
 
 def load_run_file(path: str | Path) -> RunFile:
     """Read and check a run file (YAML). Raise DamagedInput naming a missing, unknown or wrong member."""
@@ -89,6 +122,10 @@ def load_run_file(path: str | Path) -> RunFile:
         if run.get(name, 1) < 1:
             raise DamagedInput(f"{path}: run.{name}: must be at least 1")
     for model in models:
+        if not re.fullmatch(r"[\w.-]*[\w-][\w.-]*", model.name):
+            raise DamagedInput(
+                f"{path}: model {model.name!r}: name must be letters, digits, '.', '_' and '-'"
+            )
         if any(mark in model.api_key for mark in ("-", " ", ".")) or not model.api_key:
             raise DamagedInput(f"{path}: model {model.name!r}: api_key must name a variable, not hold a key")
     return RunFile(tuple(models), tuple(datasets), **run)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from stillweb.harness.sandbox.running import Limits
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
@@ -59,6 +60,28 @@ def execution_seconds(text: str) -> float:
     if not 0 < seconds < 1e6:
         raise UsageError(f"SGI_EXECUTION_TIMEOUT {text!r} is not a number of seconds")
     return seconds
+
+
+def execution_limits(seconds: float, env: Callable[[str], str]) -> Limits:
+    """Return the limits of a test: the wall clock, and those that SGI_…_LIMIT variables name.
+
+    Raise UsageError for a limit that is no whole number from 1 on.
+    """
+
+    def limit(name: str) -> int | None:
+        text = env(name)
+        if text and not (text.isascii() and text.isdecimal() and int(text)):
+            raise UsageError(f"{name} {text!r} is no whole number from 1 on")
+        return int(text) if text else None
+
+    return Limits(
+        seconds=seconds,
+        memory=limit("SGI_MEMORY_LIMIT"),
+        file_size=None,
+        open_files=None,
+        disk=limit("SGI_DISK_LIMIT"),
+        processes=limit("SGI_PROCESS_LIMIT"),
+    )
 
 
 def check_fixtures(tasks: Iterable[Task], env: Mapping[str, str]) -> None:

@@ -39,7 +39,7 @@ def test_each_lint_check_can_fail(tasks: list[Task], check: str) -> None:
     assert check in checks(tasks)
 
 
-def test_unread_sentences_are_notes_and_shown_on_request() -> None:
+def test_other_unread_sentences_are_notes_and_shown_on_request() -> None:
     assert [finding.check for finding in lint([task()], notes=True)] == ["unread rule", "unread rule"]
     assert "name: Names are compared" in str(lint([task()], notes=True)[1])
 

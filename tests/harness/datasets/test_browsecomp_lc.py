@@ -51,6 +51,33 @@ def bclc(urls: Any, canary: str = "c-1") -> dict[str, str]:
     }
 
 
+def test_base64_may_be_broken_into_lines(tmp_path: Path) -> None:
+    row = bclc([["https://a.test/", True]])
+    for name in ("problem", "answer", "urls"):
+        row[name] = "\r\n".join(row[name][at : at + 5] for at in range(0, len(row[name]), 5)) + "\n"
+    task = load_tasks(write(tmp_path / "x.jsonl", [row]))[0]
+    assert (task.question, task.reference, len(task.meta["urls"])) == ("Which lake?", "Alpha", 1)
+    assert (
+        load_tasks(write(tmp_path / "y.jsonl", [row, row | {"answer": "%%"}])).problems[0].field == "answer"
+    )
+
+
+def test_the_original_browsecomp_file_is_a_browsing_set(tmp_path: Path) -> None:
+    row = bclc([])
+    path = tmp_path / "browse_comp_test_set.csv"
+    path.write_text(
+        f"problem,answer,problem_topic,canary\n{row['problem']},{row['answer']},Lakes,{row['canary']}\n"
+    )
+    tasks = load_tasks(path)
+    assert tasks.notices == ()
+    task = tasks[0]
+    assert task.question.startswith(
+        "Which lake?\n\nYour response should be in the following format:\nExplanation: {"
+    )
+    assert (task.reference, task.scorer) == ("Alpha", "browsecomp")
+    assert task.meta == {"set": "browsecomp", "problem": "Which lake?", "topic": "Lakes"}
+
+
 @pytest.mark.parametrize(
     "urls",
     [

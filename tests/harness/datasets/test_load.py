@@ -298,6 +298,10 @@ def test_sgi_records_are_told_apart_and_literals_read(tmp_path: Path, name: str)
     task = load_tasks(write(tmp_path / "x.jsonl", [SGI[name]]))[0]
     assert task.scorer == name
     assert find_scorer(task.scorer)
+    # asked as the authors' step 1 asks: the question, and the form of the answer behind it
+    assert task.question.startswith("q\n")
+    assert ("### Example:\n```json" if name == "sgi-idea-generation" else "<answer>") in task.question
+    assert (task.meta["problem"], task.meta["system"]) == ("q", "You are a helpful assistant.")
     if name == "sgi-deep-research":
         assert task.reference == {"answer": "0.5", "steps": ["one", "two"]}
     if name == "sgi-idea-generation":

@@ -84,6 +84,17 @@ def test_high_item_f1_with_wrong_rows_is_first_checked_upstream(tmp_path):
     trace = script_run(tmp_path, [fetch("year=2012&page=1")], "9|3700\n7|3900")
     hint = next(h for h in hints_of(trace) if "check criterion" in h.text)
     assert hint.upstream
+    assert "with right rows in another order" in hint.text
+
+
+def test_a_right_row_that_is_repeated_is_not_said_to_be_missing_from_the_reference(tmp_path):
+    trace = script_run(tmp_path, [fetch("year=2012&page=1")], "7|3900\n7|3900\n9|3700")
+    texts = [hint.text for hint in hints_of(trace)]
+    assert not any("not in the reference" in text or "rows wrong" in text for text in texts)
+    assert any("right rows repeated" in text for text in texts)
+    (tmp_path / "other").mkdir()
+    other = script_run(tmp_path / "other", [fetch("year=2012&page=1")], "7|3900\n7|3900\n8|1\n9|3700")
+    assert any("1 of the answer's rows are not in the reference" in hint.text for hint in hints_of(other))
 
 
 def test_a_number_of_the_question_that_was_never_used_hints_at_rewriting(tmp_path):

@@ -139,3 +139,48 @@ def test_a_judge_that_answers_at_another_address_by_then_certifies(run: RunFiles
     ASKED.clear()
     assert summarise(run.path).statuses["scored"] == 2
     assert certify(run.path, times=1).differences == ()
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_down_costs_its_part_and_is_asked_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parser's part stands, also in a repetition and where the scores are computed anew."""
+    ASKED.clear()
+    monkeypatch.setenv("GRADER_API_KEY", KEY)
+    reference = {"answer": "Alpha", "steps": ["one"]}
+    task = Task("deep", "Which?", reference, "sgi-deep-research")
+
+    def said(asked: Asked) -> str:
+        if asked.body["model"] == "gpt-4.1-mini":
+            endpoint.faults = [] if mended else [401]  # for the next call, which is on no tape then
+            return "Alpha"
+        return '[{"judge": "correct"}]'
+
+    mended: list[bool] = []
+    with Endpoint(said) as endpoint:
+        settings = Settings(
+            agent="tests.harness.runs.test_judged_again:Teller",
+            contracts=(),
+            env={"GRADER_BASE_URL": endpoint.url},
+        )
+        files = start_run(tmp_path / "run", settings, [task])
+        run_attempts(files.path, display=SilentDisplay())
+        trace = read_trace(files.trace_path("deep", 1))
+        score = trace.last("score") or {}
+        assert (score["status"], score["metrics"]) == ("scored", {"em": 1.0, "step_accuracy": None})
+        assert [event["kind"] for event in trace.of("evidence")] == ["judge"]
+        assert "status 401" in trace.of("evidence")[0]["problem"]
+        assert summarise(files.path).failed[0][0] == "deep.1"  # so that `run` ends with exit code 1
+        assert write_report(files.path).read_text().count("a judge failed")
+        certificate = write_certificate(files.path)
+        assert call(capsys, "score", files.path)[0] == 0
+        ASKED.clear()
+        outcome = certify(files.path, times=1)
+        assert outcome.holds, outcome.differences
+        mended.append(True)
+        ASKED.append("deep")
+        assert run_attempts(files.path, display=SilentDisplay(), retry_failed=True) == 1
+    assert ASKED == ["deep"]
+    assert (read_trace(files.trace_path("deep", 1)).last("score") or {})["metrics"]["step_accuracy"] == 1
+    assert write_certificate(files.path)["hash"] != certificate["hash"]

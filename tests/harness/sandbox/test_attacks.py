@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.sandbox import seccomp
 from stillweb.harness.sandbox.running import Limits, SandboxResult, can_confine, run
+from stillweb.proxy.net import seccomp
 from tests.interop.readers import ROOT
 from tests.support.waiting import until
 
@@ -212,7 +212,7 @@ def test_every_refused_call_is_refused(tmp_path: Path, limits: bool) -> None:
     calls = {**seccomp.REFUSED, **(seccomp.REFUSED_WITH_LIMITS if limits else {})}
     numbers = {name: both[_COLUMN] for name, both in calls.items() if both[_COLUMN]}
     code = (
-        f"{PRELUDE}\nsys.path.insert(0, {str(ROOT)!r})\nfrom stillweb.harness.sandbox.seccomp import install_filter\n"
+        f"{PRELUDE}\nsys.path.insert(0, {str(ROOT)!r})\nfrom stillweb.proxy.net.seccomp import install_filter\n"
         f"libc.prctl(38, 1, 0, 0, 0); install_filter(limits={limits})\n"
         f"print(json.dumps({{n: tried(f'call({{v}}, -1, -1, -1, -1, -1, -1)') for n, v in {numbers!r}.items()}}))"
     )
@@ -293,7 +293,7 @@ def without(calls: list[str], code: str, folder: Path) -> subprocess.CompletedPr
     numbers = {**seccomp.REFUSED, **seccomp.REFUSED_WITH_LIMITS, "landlock_create_ruleset": (444, 444)}
     forbidden = {name: numbers[name] for name in calls}
     text = (
-        "import ctypes, sys\nfrom pathlib import Path\nfrom stillweb.harness.sandbox import seccomp\n"
+        "import ctypes, sys\nfrom pathlib import Path\nfrom stillweb.proxy.net import seccomp\n"
         "from stillweb.harness.sandbox.running import run, Limits\nfrom stillweb.snapshots.errors import MissingCapability\n"
         f"here = seccomp.REFUSED\nseccomp.REFUSED = {forbidden!r}\n"
         "ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); seccomp.install_filter(limits=False)\n" + code

@@ -118,9 +118,12 @@ def test_works_without_root(tmp_path: Path) -> None:
                     ("stillweb.snapshots.errors", (root / "snapshots" / "errors.py").read_text("utf-8")),
                     ("stillweb.proxy", ""),
                     ("stillweb.proxy.net", ""),
-                    (
-                        "stillweb.proxy.net.addresses",
-                        (root / "proxy" / "net" / "addresses.py").read_text("utf-8"),
+                    *(
+                        (
+                            f"stillweb.proxy.net.{name}",
+                            (root / "proxy" / "net" / f"{name}.py").read_text("utf-8"),
+                        )
+                        for name in ("addresses", "seccomp")
                     ),
                     ("isolation", Path(isolation.__file__).read_text("utf-8")),
                 )
@@ -279,3 +282,44 @@ def test_a_service_that_cannot_be_hidden_is_no_isolation(
     monkeypatch.setattr(isolation, "SERVICES", (str(tmp_path),))
     with pytest.raises(MissingCapability, match="leads out and can't be hidden"):
         isolation._unshare()
+
+
+@needs_namespaces
+def test_no_socket_that_a_namespace_does_not_hold_is_opened() -> None:
+    script = """if True:
+        import ctypes, errno, socket
+        def opened():
+            found = set()
+            for family in (*range(1, 46),):
+                for kind in (1, 2, 3, 5):
+                    try: socket.socket(family, kind).close()
+                    except OSError: pass
+                    else: found.add(family)
+            return found
+        syscall = ctypes.CDLL(None, use_errno=True).syscall
+        def refused(number, *arguments):
+            return syscall(number, *arguments) < 0 and ctypes.get_errno() == errno.ENOSYS
+        before = opened()
+        from stillweb.proxy.net.isolation import enter_isolation
+        enter_isolation()
+        after = opened()
+        print(before - {1, 2, 10, 16, 17, 38} == before - after, {1, 2, 10, 16} <= after)
+        print(refused(425, 1, ctypes.create_string_buffer(200)))
+    """
+    environment = {k: v for k, v in os.environ.items() if k != isolation.MARKER}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=STARTS
+    )
+    assert (done.stdout.split(), done.stderr) == (["True", "True", "True"], "")
+
+
+def test_where_sockets_cannot_be_held_isolation_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_filter() -> None:
+        raise OSError(errno.EINVAL, "no seccomp")
+
+    monkeypatch.setattr(isolation, "hold_sockets", no_filter)
+    monkeypatch.setattr(isolation, "_opens", lambda family: True)
+    with pytest.raises(MissingCapability, match=r"AF_VSOCK.+ can't be shut"):
+        isolation._hold_sockets()
+    monkeypatch.setattr(isolation, "_opens", lambda family: False)  # nothing that would have to be shut
+    isolation._hold_sockets()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.scoring import Context, score
+from stillweb.harness.scoring import Context, JudgeFailed, score
 from stillweb.harness.scoring.sgi.deep_research import NUMBER_EXAMPLE, TEXT_EXAMPLE
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
@@ -32,7 +32,7 @@ def test_deep_research_em_and_steps() -> None:
         ("gpt-4.1-mini", 0.0),
         ("o4-mini", 0.0),
     ]
-    assert "0.25" not in judge.calls[0][0].replace("<answer>0.25</answer>", "").replace("Text:\n0.25", "")
+    assert judge.calls[0][0] == "\n<input_text>\n0.25\n</input_text>\n"
 
 
 def test_the_parser_never_sees_the_reference() -> None:
@@ -75,6 +75,37 @@ def test_a_judge_that_returns_nonsense_is_named_and_the_rest_stands(nonsense: st
     assert got.metrics == {"em": 1.0, "step_accuracy": None}
     assert got.detail["fault"] == "judge"
     assert "o4-mini" in got.detail["problems"][0]
+
+
+class Down(Answers):
+    """A judge of which some models can't be reached."""
+
+    def __init__(self, answer: str, *models: str) -> None:
+        super().__init__(answer)
+        self.models = models
+
+    def complete(self, messages: Any, model: str, temperature: float) -> str:
+        if model in self.models:
+            raise JudgeFailed(f"{model} is down")
+        return super().complete(messages, model, temperature)
+
+
+def down(answer: str, *models: str, mode: Any = "faithful") -> Any:
+    task = Task("d", "How much?", {"answer": "0.25", "steps": ["one"]}, "sgi-deep-research")
+    return score(task, answer, Context(judge=Down(STEPS, *models), mode=mode))
+
+
+def test_a_judge_or_parser_that_fails_costs_only_its_own_part() -> None:
+    right, wrong = "<answer>0.25</answer>", "<answer>a quarter</answer>"
+    steps = down(right, "o4-mini")
+    assert (steps.metrics, steps.detail["fault"]) == ({"em": 1.0, "step_accuracy": None}, "judge")
+    assert steps.detail["problems"] == ["the judge o4-mini failed: o4-mini is down"]
+    for mode in ("faithful", "fixed"):  # right as it stands: the parser could add nothing
+        assert down(right, "gpt-4.1-mini", mode=mode).metrics == {"em": 1.0, "step_accuracy": 2 / 3}
+    assert down(wrong, "gpt-4.1-mini").metrics["em"] == 0  # the official scorer goes on with what it has
+    unknown = down(wrong, "gpt-4.1-mini", mode="fixed")
+    assert unknown.metrics == {"em": None, "step_accuracy": 2 / 3}
+    assert "gpt-4.1-mini" in unknown.detail["problems"][0]
 
 
 def test_no_judge_is_said_before_anything_is_scored() -> None:

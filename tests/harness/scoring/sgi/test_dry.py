@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.scoring import MEASURED, Context, Score, score
+from stillweb.harness.scoring import MEASURED, Context, JudgeFailed, Score, score
 from stillweb.harness.scoring.sgi.dry import pass_all
 from stillweb.harness.scoring.sgi.dry_code import code_blocks, functions, replace_function, same_program
 from stillweb.harness.scoring.sgi.settings import find_environment
 from stillweb.harness.task import Task
 from stillweb.proxy.net.isolation import can_isolate
-from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.scoring.sgi.samples import vector
 from tests.harness.scoring.standins import Answers
 
@@ -172,6 +172,56 @@ def test_seconds_that_differ_between_the_modes_are_in_no_hash(environment: str) 
     assert hashed[0] == hashed[1]
     assert "aet" not in [entry["metric"] for entry in scores[0]["detail"]["differs"]]
     assert [entry["metric"] for entry in scores[0]["aside"]["measured"]["differs"]] == ["aet"]
+
+
+@pytest.mark.slow
+@needs_isolation
+def test_the_wall_clock_alone_limits_a_program_unless_another_limit_is_named(environment: str) -> None:
+    """The authors set none: open files, memory and processes are the machine's."""
+    body = "    import resource\n    most = resource.getrlimit(resource.RLIMIT_AS)[0]\n"
+    code = f"<answer>def area(a, b):\n{body}    return a * b if most < 0 else most\n</answer>"
+    free = dry(code, environment, OUTPUTS)
+    assert (free.metrics["passall5"], free.detail["limits"]) == (1, {"seconds": 300.0})
+    judge = Answers('{"judgment": "incorrect"}')
+    bound = dry(code, environment, OUTPUTS, judge, SGI_MEMORY_LIMIT="2000000000", SGI_PROCESS_LIMIT="99")
+    assert bound.metrics["passall1"] == 0
+    assert bound.detail["tests"][0]["output"] == "2000000000"
+    assert bound.detail["limits"] == {"seconds": 300.0, "memory": 2_000_000_000, "processes": 99}
+    with pytest.raises(UsageError, match="SGI_DISK_LIMIT '1 GB' is no whole number"):
+        dry(code, environment, OUTPUTS, SGI_DISK_LIMIT="1 GB")
+
+
+@pytest.mark.slow
+@needs_isolation
+def test_line_breaks_are_those_of_text_mode(environment: str) -> None:
+    code = "<answer>def area(a, b):\n    print('a\\r\\nb\\rc')\n    return a * b\n</answer>"
+    got = dry(code, environment, [f"a\nb\nc\n{one}" for one in OUTPUTS])
+    assert got.metrics["passall5"] == 1
+
+
+@pytest.mark.slow
+@needs_isolation
+def test_a_judge_that_fails_on_one_test_costs_that_test(environment: str) -> None:
+    class Once(Answers):
+        def complete(self, messages: Any, model: str, temperature: float) -> str:
+            if "6.0" in messages[-1]["content"]:
+                raise JudgeFailed("busy")
+            return super().complete(messages, model, temperature)
+
+    judge = Once('{"judgment": "correct", "reason": "x"}')
+    got = dry(RIGHT, environment, ["0", "3", "6.0", "9.0", "12"], judge)
+    assert (got.metrics["passall5"], got.metrics["passall3"], got.detail["fault"]) == (0, 1, "judge")
+    assert "failed on what a test printed: busy" in got.detail["problems"][0]
+    none = dry("multiply a and b", environment, OUTPUTS, _Parserless("{}"), mode="fixed")
+    assert set(none.metrics.values()) == {None}
+    assert none.detail["fault"] == "judge"
+
+
+class _Parserless(Answers):
+    def complete(self, messages: Any, model: str, temperature: float) -> str:
+        if model == "gpt-4.1-mini":
+            raise JudgeFailed("down")
+        return super().complete(messages, model, temperature)
 
 
 @pytest.mark.slow

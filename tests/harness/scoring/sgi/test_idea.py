@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.scoring import Context, score
+from stillweb.harness.scoring import Context, JudgeFailed, score
 from stillweb.harness.scoring.sgi import idea_formulas as formulas
-from stillweb.harness.scoring.sgi.idea import parse_idea, parse_votes
+from stillweb.harness.scoring.sgi.idea import official_votes, parse_idea, parse_votes
 from stillweb.harness.task import Task
 from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.scoring.standins import Answers, Words
@@ -126,6 +126,40 @@ def test_an_unreadable_judge_is_asked_again_and_then_named() -> None:
     )  # so that it can be asked again, also where the official result counts it
     none, _ = idea("no idea at all", "Both are fine.", "fixed")
     assert (none.metrics["final"], "fault" in none.detail) == (None, False)  # which is the answer's own
+
+
+def test_a_judge_that_fails_is_tried_again_and_the_others_vote() -> None:
+    class Flaky(Answers):
+        def complete(self, messages: Any, model: str, temperature: float) -> str:
+            if model == "gemini-3-pro-preview" or (model.startswith("gpt") and len(self.calls) < 3):
+                self.calls.append(("", model, temperature))
+                raise JudgeFailed("busy")
+            return super().complete(messages, model, temperature)
+
+    task, judge = Task("i", "?", RECORD, "sgi-idea-generation"), Flaky(generated_wins)
+    got = score(task, json.dumps(IDEA), Context(judge=judge, embedder=Words()))
+    assert got.detail["votes"]["novelty"] == 4  # of six: one judge gave none
+    assert got.detail["fault"] == "judge"
+    assert [problem.partition(":")[0] for problem in got.detail["problems"]] == [
+        "no vote of gemini-3-pro-preview",
+        "no vote of gemini-3-pro-preview (swapped)",
+    ]
+    assert "the last failed: busy" in got.detail["problems"][0]
+
+
+def test_the_modes_read_a_ballot_apart_where_the_official_expressions_do() -> None:
+    tight = BALLOT.replace("[Win %s]", "WinA")  # a vote for B there
+    assert set(official_votes(tight).values()) == {"B"}  # type: ignore[union-attr]
+    assert set(parse_votes(tight).values()) == {"A"}  # type: ignore[union-attr]
+    repeated = "\n".join(f"{n}: [Win A or Win B] because ..." for n in (*formulas.DIMENSIONS, "overall"))
+    assert set(official_votes(repeated).values()) == {"A"}  # type: ignore[union-attr]
+    assert official_votes(BALLOT.replace("Overall", "All")) is None
+    got, _ = idea(json.dumps(IDEA), tight)
+    assert got.detail["votes"]["feasibility"] == 3
+    fixed, _ = idea(
+        json.dumps(IDEA), lambda prompt, model: generated_wins(prompt, model).replace("[Win A]", "WinA")
+    )
+    assert "reads other votes" in fixed.detail["differs"][0]["why"]
 
 
 def test_votes_that_are_missing_decide_nothing_in_fixed_mode() -> None:

@@ -83,15 +83,40 @@ def test_the_certificate_names_whose_words_the_judges_were_asked_with() -> None:
     own = Task("b", "?", "x", "browsecomp", options={"template": "{question}"})
     found = judges_wording([graded, own, research(None), research("Only {steps}"), Task("c", "?", "x")])
     assert {scorer: [one["wording"] for one in wordings] for scorer, wordings in found.items()} == {
-        "browsecomp": ["options.template", "stillweb-1"],
-        "sgi-deep-research": ["options.template", "stillweb-1"],
+        "browsecomp": ["options.template", "simple-evals-ee3b031"],
+        "sgi-deep-research": ["options.template", "sgi-bench-8268d43"],
     }
     assert judges_wording([Task("c", "?", "x")]) == {}
     again = judges_wording([Task("b", "?", "x", "browsecomp", options={"template": "{response}"})])
     assert again["browsecomp"][0]["sha256"] != found["browsecomp"][0]["sha256"]
 
 
-def test_the_packaged_prompts_say_that_they_are_our_own() -> None:
-    for packaged in (packaged_prompts(), grader_template()):
-        assert "wording is our own" in packaged["source"]
-        assert packaged["version"].startswith("stillweb-")
+def test_the_packaged_prompts_name_their_source_and_licence() -> None:
+    assert "InternScience/SGI-Bench, commit " in packaged_prompts()["source"]
+    assert packaged_prompts()["licence"]
+    assert "wording is our own" in grader_template()["source"]
+
+
+def test_judges_get_the_authors_system_prompt_and_the_bare_question() -> None:
+    judge = Answers(STEPS)
+    told = Task("d", "How much?\n\nAnswer in tags.", {"answer": "1", "steps": []}, "sgi-deep-research")
+    told.meta["problem"] = "How much?"
+    score(told, "x", Context(judge=judge))
+    assert judge.told[1] == "You are a helpful assistant."
+    assert "## Question  \nHow much?\n\n## Reference" in judge.calls[1][0]
+
+
+def test_the_idea_prompt_is_laid_out_as_the_authors_lay_it_out() -> None:
+    judge = Answers(BALLOT.replace("%s", "A"))
+    score(
+        Task("i", "?", RECORD, "sgi-idea-generation"),
+        json.dumps(IDEA),
+        Context(judge=judge, embedder=Words()),
+    )
+    asked = judge.calls[0][0]
+    assert "##Background context:\nContext:\nrelated_work: {'a': 'omega psi'}\n\nchallenge: x\n\n" in asked
+    assert (
+        "ImplementationSteps: {'1': 'mix', '2': 'heat'}\n\nImplementationOrder: ['1-2']\n\nDataset: x"
+        in asked
+    )
+    assert asked.index("Dataset: some") < asked.index("EvaluationMetrics: {'m': 'n'}")

@@ -1,8 +1,9 @@
-"""The system-call filter (seccomp, BPF) of a confined program.
+"""System-call filters (seccomp, BPF): of a confined program, and of a network namespace.
 
-It refuses calls that no ordinary program makes and that reach past namespaces, mounts and Landlock: kernel keys, other
+The filter of a confined program refuses calls that no ordinary program makes and that reach past namespaces, mounts and Landlock: kernel keys, other
 processes' memory, mounting, io_uring (whose requests no filter sees), sockets that no network namespace holds (vsock).
 The other calls are left to the file system's and the namespaces' own rules, since a filter reads numbers and no paths.
+The filter of a namespace refuses only sockets that lead past it.
 """
 
 from __future__ import annotations
@@ -88,6 +89,12 @@ REFUSED_WITH_LIMITS: Mapping[str, tuple[int, int]] = {
 _CLONE, _CLONE3, _SOCKET, _IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* of linux/sched.h that clone(2) takes
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
+_HELD = (
+    *_FAMILIES,
+    16,
+    17,
+    38,
+)  # those that a network namespace holds: AF_NETLINK, AF_PACKET; AF_ALG has no network
 _NETLINK = 16  # protocol 0 (routes) alone: getifaddrs asks by it
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: asm-generic/ioctls.h
 
@@ -95,6 +102,8 @@ _MACHINES = {
     "x86_64": (0, 0xC000003E),
     "aarch64": (1, 0xC00000B7),
 }  # column above, AUDIT_ARCH of linux/audit.h
+# socket, socketcall and io_uring_setup of the 32-bit programs that a machine runs, too
+_SOCKETS_OF_32_BITS = {"x86_64": (359, 102, 425), "aarch64": (281, 425)}
 _X32 = 0x40000000  # the bit of calls of the x32 ABI, which have numbers of their own
 # linux/bpf_common.h, linux/seccomp.h
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -118,10 +127,25 @@ def install_filter(*, limits: bool) -> None:
 
     Raises OSError where the kernel or the architecture has no filter.
     """
+    _install(filter_program(_machine(), limits=limits))
+
+
+def hold_sockets() -> None:
+    """Refuse this process and its children sockets that lead past a network namespace, for good.
+
+    Needs CAP_SYS_ADMIN in the user namespace. Raises OSError where the kernel or the architecture has no filter.
+    """
+    _install(socket_filter_program(_machine()))
+
+
+def _machine() -> str:
     machine = platform.machine()
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"no system-call filter is known for {machine}")
-    code = filter_program(machine, limits=limits)
+    return machine
+
+
+def _install(code: bytes) -> None:
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) != 0:
@@ -178,4 +202,33 @@ def filter_program(machine: str, *, limits: bool) -> bytes:
     refuse(errno.EAFNOSUPPORT)
     add(_RETURN, _ALLOW)
     add(_RETURN, _ALLOW)
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
+
+
+def socket_filter_program(machine: str) -> bytes:
+    """Return the filter of `hold_sockets` for an architecture as BPF instructions of 8 bytes each.
+
+    io_uring is refused, since its requests open sockets that no filter sees; programs then do without it.
+    """
+    column, architecture = _MACHINES[machine]
+    code: list[tuple[int, int, int, int]] = []
+
+    def refuse(number: int) -> None:
+        code.extend([(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)])
+
+    foreign = _SOCKETS_OF_32_BITS[machine]
+    code += [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_JUMP_EQUAL, 2 * len(foreign) + 2, 0, architecture),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    for number in foreign:
+        refuse(number)
+    code += [(_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _NUMBER)]
+    if machine == "x86_64":
+        code += [(_JUMP_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    refuse(REFUSED["io_uring_setup"][column])
+    code += [(_JUMP_EQUAL, 0, len(_HELD) + 2, _SOCKET[column]), (_LOAD, 0, 0, _FIRST)]
+    code += [(_JUMP_EQUAL, len(_HELD) - at, 0, family) for at, family in enumerate(_HELD)]
+    code += [(_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)

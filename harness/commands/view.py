@@ -1,0 +1,62 @@
+"""`stillweb view`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillweb.harness.commands.ending import Until
+from stillweb.harness.console import say
+
+
+@click.command("view")
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="[SNAPSHOT|RUN]...",
+    type=click.Path(exists=True, path_type=Path),
+)
+@click.option(
+    "--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
+)
+@click.option("--open/--no-open", "show", default=True, show_default=True, help="Open it in the browser.")
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the pages into a new folder instead, to be opened without a server.",
+)
+def command(paths: tuple[Path, ...], port: int, show: bool, export: Path | None) -> int:
+    """Look at snapshots and runs in the browser: attempts, steps, pages as the agent saw them, reviews.
+
+    Runs (directories with a run.json or traces) and snapshots may be given in any order.
+
+    \b
+    stillweb view run1
+    stillweb view run1 run2 run3 site.wacz
+    stillweb view run1 run2 --export pages
+    """
+    from stillweb.harness.view.export import export_folder
+    from stillweb.harness.view.server import ViewServer
+    from stillweb.harness.view.site import Site
+
+    runs = [path for path in paths if is_run(path)]
+    snapshots = [path for path in paths if path not in runs]
+    if export is not None:
+        click.echo(str(export_folder(runs, snapshots, export).resolve()))
+        return 0
+    site = Site(runs, snapshots)
+    until = Until()
+    with until.signals(), ViewServer(site, port=port) as server:
+        click.echo(server.url)
+        say("Ctrl-C ends it")
+        if show:
+            click.launch(server.url)
+        return until.wait()
+
+
+def is_run(path: Path) -> bool:
+    """Return True if a path is a run's directory; a half-written one may lack its run.json."""
+    return (path / "run.json").exists() or (path / "traces").is_dir()

@@ -1,0 +1,13 @@
+"""Pages of `stillweb view`: snapshots, runs and their differences, in one local web application.
+
+    with ViewServer(Site(snapshots=[path], runs=[path])) as server: print(server.url)
+
+run_table.py        attempts of a run as rows, kept in the cache: filters, sorting, roll-up by task
+shelf.py            open snapshots, and lists of their captures
+library.py          runs and snapshots that are open, and the making of pages from them
+snapshot_pages.py   pages on snapshots
+site.py             an address to a page, and the pages on runs; used by the server and by exports alike
+server.py           the web server, its checks and forms
+frozen_page.py      the recorded DOM of a page, on another origin, without scripts and network
+templates/, static/ the layout, and htmx (0BSD)
+"""

@@ -1,0 +1,179 @@
+"""Exports of the pages: a folder of files, or one file, that need no server.
+
+Pages are asked of a `Site` with another spelling of addresses. Whatever a page links to is exported, too: attempts,
+the views that their steps saw, comparisons. Pages with forms of search are the server's alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from markupsafe import Markup
+
+from stillweb.harness.view.library import Linker
+from stillweb.harness.view.site import Site
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.warc.appending import write_text
+
+MOST_PICTURES = 40_000_000  # bytes of screenshots in one file
+MOST_ATTEMPTS = 400  # told in full in one file; its table has all
+_STATIC = Path(__file__).parent / "static"
+FILES_POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' file: data:; form-action 'none'; base-uri 'none'"
+
+
+class _Queue(Linker):
+    """Linker that notes each page that is linked to."""
+
+    def __init__(self) -> None:
+        super().__init__(static=True)
+        self.names: dict[str, str] = {}  # path -> its name in the export
+        self.todo: list[str] = []
+        self._taken: set[str] = set()
+
+    def name(self, path: str) -> str:
+        """Return the name of a page, and put a new page into the queue."""
+        if path not in self.names:
+            base = re.sub(r"[^\w.-]+", "-", path.strip("/"))[:120] or "index"
+            if base.casefold() in self._taken:
+                base = f"{base}-{sha256(path.encode()).hexdigest()[:8]}"
+            self._taken.add(base.casefold())
+            self.names[path] = base
+            self.todo.append(path)
+        return self.names[path]
+
+
+class _Folder(_Queue):
+    """Spelling of addresses in a folder of files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = FILES_POLICY
+
+    def link(self, path: str, anchor: str = "") -> str:
+        return f"{self.name(path)}.html" + (f"#{anchor}" if anchor else "")
+
+    def asset(self, path: str) -> str:
+        name = self.name(path)
+        return name if path.startswith("/static/") else f"{name}.png"
+
+
+class _File(_Queue):
+    """Spelling of addresses in one file, in which each page is a section."""
+
+    def __init__(self, most_attempts: int) -> None:
+        super().__init__()
+        self.embedded = True
+        self.page = ""
+        self.site: Site | None = None
+        self.pictures = self.left_out = 0
+        self.most_attempts = most_attempts
+        self.attempts = 0
+
+    def link(self, path: str, anchor: str = "") -> str:
+        if "/attempt/" in path and path not in self.names:
+            self.attempts += 1
+            if self.attempts > self.most_attempts:
+                return ""  # the cell is no link
+        return f"#p-{self.name(path)}" + (f"-{anchor}" if anchor else "")
+
+    def anchor(self, name: str) -> str:
+        return f"p-{self.page}-{name}" if name else f"p-{self.page}"
+
+    def here(self, name: str) -> str:
+        return f"#{self.anchor(name)}"
+
+    def asset(self, path: str) -> str:
+        assert self.site is not None
+        page = self.site.page(path)
+        if page.status != 200 or self.pictures + len(page.body) > MOST_PICTURES:
+            self.left_out += 1
+            return "data:,"
+        self.pictures += len(page.body)
+        return f"data:{page.media};base64,{base64.b64encode(page.body).decode()}"
+
+
+def export_folder(runs: Sequence[Path], snapshots: Sequence[Path], out: Path) -> Path:
+    """Write the pages into the new or empty folder `out`, and return the path of the first.
+
+    They are written aside first, so that a failed export leaves no half folder. Raise UsageError if `out` has files.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: is there and not empty. Name a new folder")
+    linker = _Folder()
+    site = Site(runs, snapshots, linker=linker)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=".export-"))
+    try:
+        for table in site.tables.values():
+            table.refresh(None)
+        linker.link("/")
+        while linker.todo:
+            path = linker.todo.pop()
+            page = site.page(*_asked(path))
+            suffix = (
+                "" if path.startswith("/static/") else ".png" if page.media.startswith("image/") else ".html"
+            )
+            (aside / f"{linker.names[path]}{suffix}").write_bytes(page.body)
+        if out.exists():
+            out.rmdir()
+        aside.chmod(0o755)
+        aside.rename(out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        site.close()
+    return out / "index.html"
+
+
+def export_file(runs: Sequence[Path], out: Path, *, start: str = "", title: str = "") -> Path:
+    """Write pages on runs into one file, from the page `start` on: by default the table of the first run.
+
+    It holds figures, attempts and the views that they saw; the rest of the snapshot is left to an export of a folder.
+    """
+    linker = _File(MOST_ATTEMPTS)
+    site = Site(runs, [], linker=linker)
+    linker.site = site
+    sections = []
+    try:
+        for table in site.tables.values():
+            table.refresh(None)
+        name = next(iter(site.tables))
+        linker.link(start or f"/run/{quote(name, safe='')}")
+        while linker.todo:
+            path = linker.todo.pop(0)
+            linker.page = linker.names[path]
+            page = site.page(*_asked(path))
+            sections.append(
+                Markup(page.body.decode("utf-8"))
+            )  # of a template, which escapes all that it is given
+        css, script = ((_STATIC / one).read_text(encoding="utf-8") for one in ("view.css", "view.js"))
+        policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; form-action 'none'; base-uri 'none'"
+        page = site.render(
+            "file.html",
+            title=title or f"Run {name}",
+            css=Markup(css),
+            script=Markup(script),
+            only=policy,
+            sections=sections,
+            left_out=linker.left_out,
+            untold=max(0, linker.attempts - MOST_ATTEMPTS),
+        )
+    finally:
+        site.close()
+    write_text(out, page.body.decode("utf-8"))
+    return out
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _asked(path: str) -> tuple[str, dict[str, str]]:
+    parts = urlsplit(path)
+    return parts.path, dict(parse_qsl(parts.query))

@@ -1,0 +1,242 @@
+"""Runs and snapshots that are open, and the making of pages from them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from stillweb.harness.report import number
+from stillweb.harness.runs.moved import snapshots_now
+from stillweb.harness.trace import Trace, check_event, read_json
+from stillweb.harness.view.frozen_page import FrozenPages
+from stillweb.harness.view.run_table import RunTable
+from stillweb.harness.view.shelf import Shelf
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.words import counted
+
+_HERE = Path(__file__).parent
+PATIENT = 0.12  # seconds that a page waits for a result that is worked out in a thread
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as HTML, or another answer to a request."""
+
+    body: bytes
+    media: str = "text/html; charset=utf-8"
+    status: int = 200
+
+
+class NotFound(StillwebError):
+    """No page has this address."""
+
+
+@dataclass
+class Linker:
+    """Spelling of addresses in one page. The server's are those of the site; an export has its own."""
+
+    static: bool = False
+    embedded: bool = False  # True if all pages lie in one file
+    policy: str = ""  # Content-Security-Policy of a page that no server sends
+
+    def link(self, path: str, anchor: str = "") -> str:
+        """Return the `href` for a page of the site, and a place in it."""
+        return f"{path}#{anchor}" if anchor else path
+
+    def anchor(self, name: str) -> str:
+        """Return the `id` of a place in the page that is being made."""
+        return name
+
+    def here(self, name: str) -> str:
+        """Return the `href` of a place in the page that is being made."""
+        return f"#{name}"
+
+    def asset(self, path: str) -> str:
+        """Return the `src` for a picture, a style or a script of the site."""
+        return path
+
+
+def named(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return short, unique names for paths: their last parts, numbered if they are the same."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        if path.resolve() in (one.resolve() for one in found.values()):
+            continue
+        base = re.sub(r"[^\w.-]", "_", path.resolve().name) or "unnamed"
+        name, count = base, 1
+        while name in found:
+            count += 1
+            name = f"{base}-{count}"
+        found[name] = path
+    return found
+
+
+@dataclass
+class Library:
+    """Runs and snapshots that are looked at. `token` is in the forms of the pages; "" for pages without forms."""
+
+    runs: Sequence[Path] = ()
+    snapshots: Sequence[Path] = ()
+    token: str = ""
+    frames: FrozenPages | None = None  # origin of the frozen pages, if there is one
+    replayer: Any = None  # starts a browser on a recorded page, if there is one
+    linker: Linker = field(default_factory=Linker)
+
+    def __post_init__(self) -> None:
+        self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
+        self.shelf = Shelf(named(self.snapshots))
+        self._of_run: dict[str, str] = {}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="stillweb-view")
+        self._results: dict[Any, Future[Any]] = {}
+        self._lock = threading.Lock()
+        for name, table in self.tables.items():
+            table.refresh()
+            self._of_run[name] = self._snapshot_of(table)
+
+    def close(self) -> None:
+        """Close the snapshots."""
+        self._pool.shutdown(cancel_futures=True)
+        self.shelf.close()
+
+    def snapshot_of(self, run: str) -> str:
+        """Return the name of a run's snapshot; "" if it has none."""
+        return self._of_run[run]
+
+    def frame_of_view(self, snapshot: str, view: str) -> str:
+        """Return the address of a view's frozen page; "" without an origin for it."""
+        return self.frames.view_address(snapshot, view) if self.frames else ""
+
+    def frame_of_capture(self, snapshot: str, file: str, offset: int) -> str:
+        """Return the address of a capture's frozen page; "" without an origin for it."""
+        return self.frames.capture_address(snapshot, file, offset) if self.frames else ""
+
+    def soon(self, key: Any, work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, or None while it is not there. Raise its error."""
+        with self._lock:
+            if key not in self._results:
+                if len(self._results) > 64:
+                    self._results.clear()
+                self._results[key] = self._pool.submit(work)
+            found = self._results[key]
+        try:
+            return found.result(None if self.linker.static else PATIENT)
+        except NotYet:
+            return None
+
+    def _snapshot_of(self, table: RunTable) -> str:
+        """Return the name of a run's snapshot, which is put on the shelf; "" if the run has none."""
+        try:
+            settings, _ = table.files.manifest()
+        except (StillwebError, OSError):  # the table's problems say so
+            return ""
+        paths = snapshots_now(table.path, settings.snapshots)
+        return self.shelf.put(paths) if paths else ""
+
+    def render(self, template: str, **names: Any) -> Page:
+        """Return a page from a template."""
+        text = self._environment.get_template(template).render(site=self, **names)
+        return Page(text.encode("utf-8", "replace"))
+
+    @cached_property
+    def _environment(self) -> Environment:
+        environment = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters |= {"number": number, "counted": counted, "marked": marked, "when": when}
+        linker = self.linker
+        environment.globals |= {
+            "link": lambda path, anchor="": linker.link(path, anchor),
+            "anchor": lambda name: linker.anchor(name),
+            "here": lambda name: linker.here(name),
+            "asset": lambda path: linker.asset(path),
+            "static": linker.static,
+            "policy": linker.policy,
+            "embedded": linker.embedded,
+            "q": lambda text: quote(str(text), safe=""),
+            "query": lambda base, **more: urlencode({k: v for k, v in {**base, **more}.items() if v != ""}),
+        }
+        return environment
+
+    def table(self, name: str) -> RunTable:
+        """Return the table of a run. Raise NotFound for another name."""
+        found = self.tables.get(name)
+        if found is None:
+            raise NotFound(f"{name}: no run of this name is open. Give its directory to `stillweb view`")
+        return found
+
+    def read(self, name: str, attempt: str) -> tuple[Trace | None, str]:
+        """Return the readable part of an attempt's trace, and why the rest can't be read ("" if all can)."""
+        table = self.table(name)
+        if re.search(r"[/\\\0]", attempt) or attempt.startswith("."):
+            raise NotFound(f"{attempt}: no attempt of {name}")
+        path = table.files.traces / f"{attempt}.jsonl"
+        part = path.with_name(path.name + ".part")
+        if not path.exists() and not part.exists():
+            if table.find(attempt) is None:
+                raise NotFound(f"{attempt}: no attempt of {name}")
+            return None, "the attempt has not begun"
+        return readable(path if path.exists() else part)
+
+
+def readable(path: Path) -> tuple[Trace | None, str]:
+    """Return a trace up to its first line that can't be read, and what is wrong with that line ("" if none)."""
+    events: list[dict[str, Any]] = []
+    why = ""
+    for number_, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if not line:
+            continue
+        try:
+            event = read_json(line)
+            fault = check_event(event)
+        except (ValueError, RecursionError) as error:
+            fault = f"not JSON: {error}"
+        if not fault and (event["event"] == "header") != (not events):
+            fault = "the header must be the first line and no other"
+        if fault:
+            why = f"{path.name}:{number_}: {fault}"
+            break
+        events.append(event)
+    if not events:
+        return None, why or f"{path.name}: the trace is empty"
+    trace = Trace(path, events[0], tuple(events[1:]))
+    if not why and trace.last("score") is None:
+        why = (
+            "the attempt is under way"
+            if path.suffix == ".part"
+            else f"{path.name}: the trace ends without a score"
+        )
+    return trace, why
+
+
+def marked(text: str, values: Sequence[str]) -> Markup:
+    """Return a text as HTML with the values marked where they stand as words."""
+    if not values:
+        return escape(text)
+    forms = "|".join(re.escape(one) for one in sorted(set(values), key=lambda v: (-len(v), v)))
+    parts = re.split(rf"(?<!\w)({forms})(?!\w)", text)
+    return Markup("").join(
+        Markup("<mark>{}</mark>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
+    )
+
+
+def when(timestamp: str) -> str:
+    """Return a timestamp of 14 or 17 digits as a date and a time in UTC."""
+    t = timestamp
+    if len(t) < 14 or not t[:14].isdecimal():
+        return t
+    return f"{t[:4]}-{t[4:6]}-{t[6:8]} {t[8:10]}:{t[10:12]}:{t[12:14]} UTC"

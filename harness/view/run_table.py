@@ -1,0 +1,454 @@
+"""Attempts of a run as rows of a table.
+
+A row is read from a trace once and kept in the cache; 10,000 rows are then loaded in a moment. New and changed traces
+are read in a thread, so that a page never waits for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import msgspec
+
+from stillweb.harness.compare.compare import Outcome, rules_of
+from stillweb.harness.runs.run_files import RunFiles, trace_name
+from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
+from stillweb.harness.scoring.wanted import is_right
+from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace, is_cut_off
+from stillweb.snapshots._os.cache import cache_dir
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.warc.appending import write_whole
+
+FORMAT = "stillweb view rows 2"
+SURE = 0.99  # confidence from which an answer is not presumed
+PAGE = 100  # rows shown at once
+FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
+UNFINISHED, DAMAGED = "unfinished", "damaged"
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Figures of one attempt. `name` is its trace's file name without `.jsonl`, which its address holds.
+
+    `presumed` counts the tool calls whose answer is less than sure, `doubt` is the expected number of wrong answers
+    among the calls with a confidence, and `rated` is the number of these calls. `score` is the attempt's value of its
+    first metric on a scale from 0 to 1. `problem` says why a trace can't be read.
+    """
+
+    name: str
+    task: str
+    epoch: int
+    status: str = UNFINISHED
+    scorer: str = ""
+    end: str = ""
+    error: str = ""
+    metrics: dict[str, float | None] = {}
+    metric: str = ""
+    score: float | None = None
+    right: bool = False
+    calls: int = 0
+    models: int = 0
+    misses: int = 0
+    failures: int = 0
+    rated: int = 0
+    presumed: int = 0
+    doubt: float = 0.0
+    cut_off: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+    reviews: dict[str, str] = {}
+    problem: str = ""
+    base: str = ""
+    variant: str = ""
+    language: str = ""
+    best: float = 1.0
+    own: str = ""
+    fault: str = ""
+    rules: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the attempt as comparisons take it."""
+        return Outcome(
+            task_id=self.task,
+            base=self.base or self.task,
+            attempt=self.epoch,
+            metrics=self.metrics,
+            status=self.status if self.finished else UNFINISHED,
+            variant=self.variant,
+            trace=self.name,
+            language=self.language,
+            best=self.best,
+            rules=self.rules,
+            own=self.own,
+            fault=self.fault,
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Return True if the attempt has a score."""
+        return self.status not in (UNFINISHED, DAMAGED)
+
+    @property
+    def flags(self) -> list[str]:
+        """Return the names of the filters that the attempt fits."""
+        return [name for name, (_, fits) in FILTERS.items() if fits(self)]
+
+    @property
+    def color(self) -> str:
+        """Return the class of the cell's colour: right, part, none, unread, open or damaged."""
+        if self.status == DAMAGED:
+            return "damaged"
+        if not self.finished:
+            return "open"
+        if self.right:
+            return "right"
+        if self.status in ("unparsable", "timeout", "unsolvable"):
+            return "unread"
+        return "part" if self.score else "none"
+
+
+def row_of(path: Path, task: str, epoch: int) -> Row:
+    """Return the row of a finished trace; a trace that can't be read gives a row that says so.
+
+    Only the members that a row shows are looked at: the attempt's own page checks the whole trace.
+    """
+    name = path.name.removesuffix(".jsonl")
+    try:
+        events = [_decode(line) for line in path.read_bytes().splitlines() if line]
+        trace = Trace(path, events[0], tuple(events[1:]))
+        return _row(trace, name)
+    except (
+        msgspec.DecodeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OSError,
+        StillwebError,
+    ) as error:
+        said = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+        return Row(name, task, epoch, DAMAGED, problem=f"{path.name}: not a readable trace: {said}")
+
+
+def _row(trace: Trace, name: str) -> Row:
+    score, answer = trace.last("score"), trace.last("answer") or {}
+    if score is None:
+        raise ValueError("it ends without a score")
+    scorer = str(trace.header["task"]["scorer"])
+    metrics = Score.from_json(score).metrics
+    metric = next((n for n in metrics if n not in MEASURED), "")
+    best, own = scale_of(scorer)
+    value, task = metrics.get(metric), Task.from_json(trace.header["task"])
+    calls = models = misses = failures = rated = presumed = cut_off = tokens = 0
+    doubt = 0.0
+    total: float | None = 0.0
+    for event in trace.events:
+        if event["event"] == "tool_call":
+            calls += 1
+            misses += event["verdict"] == "miss"
+            failures += str(event["verdict"]).startswith("failed:")
+            sure = event.get("confidence")
+            if isinstance(sure, int | float):
+                rated += 1
+                presumed += sure < SURE
+                doubt += 1.0 - sure
+        elif event["event"] == "model":
+            models += 1
+            tokens += event["usage"]["input"] + event["usage"]["output"]
+            cut_off += is_cut_off(event)
+            cost = event.get("cost")
+            total = None if total is None or cost is None else total + cost
+    return Row(
+        name=name,
+        task=trace.task_id,
+        epoch=trace.attempt,
+        status=str(score["status"]),
+        scorer=scorer,
+        end=str(answer.get("end", "none")),
+        error=str(answer.get("error") or ""),
+        metrics=dict(metrics),
+        metric=metric,
+        score=None if value is None else value / best,
+        right=is_right(trace),
+        calls=calls,
+        models=models,
+        misses=misses,
+        failures=failures,
+        rated=rated,
+        presumed=presumed,
+        doubt=doubt,
+        cut_off=cut_off,
+        tokens=tokens,
+        cost=total,
+        reviews={str(e["reviewer"]): str(e["class"]) for e in trace.of("review")},
+        base=task.base or task.id,
+        variant=str(task.meta.get("variant", "")),
+        language=str(task.meta.get("language", "")),
+        best=best,
+        own=own,
+        fault=next((name for name in FAULTS if name == score["detail"].get("fault")), ""),
+        rules=rules_of(task, trace.header),
+    )
+
+
+FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
+    "wrong": ("wrong", lambda r: r.finished and not r.right),
+    "right": ("right", lambda r: r.right),
+    "unparsable": ("unparsable", lambda r: r.status == "unparsable"),
+    "missed": ("missed the snapshot", lambda r: r.misses > 0),
+    "failed": ("failed as recorded", lambda r: r.failures > 0),
+    "presumed": ("with presumed answers", lambda r: r.presumed > 0),
+    "cutoff": ("cut off", lambda r: r.cut_off > 0 or r.status == "timeout"),
+    "error": ("ended in an error", lambda r: bool(r.error)),
+    "open": ("unfinished", lambda r: r.status == UNFINISHED),
+    "damaged": ("not readable", lambda r: r.status == DAMAGED),
+    "unreviewed": ("wrong, not reviewed", lambda r: r.finished and not r.right and not r.reviews),
+    "disputed": ("disputed by reviewers", lambda r: len(set(r.reviews.values())) > 1),
+}
+
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "task": lambda r: (r.task, r.epoch),
+    "score": lambda r: -1.0 if r.score is None else r.score,
+    "calls": lambda r: r.calls,
+    "misses": lambda r: r.misses,
+    "presumed": lambda r: r.doubt,
+    "tokens": lambda r: r.tokens,
+    "cost": lambda r: r.cost or 0.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Attempts of one task and their roll-up. Figures of scores are None while no attempt has one.
+
+    `spread` is the standard deviation over the attempts, `error` the standard error of their mean. `passed` is the
+    chance that one of `k` attempts is right, estimated without bias from all (Chen et al., 2021, equation 1).
+    """
+
+    task: str
+    rows: tuple[Row, ...]
+    mean: float | None
+    spread: float | None
+    error: float | None
+    passed: float | None
+    tokens: int
+    cost: float | None
+    calls: int
+    misses: int
+    rated: int
+    presumed: int
+    doubt: float
+
+
+def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
+    """Return the roll-up of a task's attempts; an attempt without a readable answer counts as 0."""
+    done = [row for row in rows if row.finished and row.status != "unsolvable"]
+    values = [_value(row, metric) or 0.0 for row in done]
+    spread = stdev(values) if len(values) > 1 else None
+    costs = [row.cost for row in rows]
+    return Group(
+        task=task,
+        rows=tuple(rows),
+        mean=fmean(values) if values else None,
+        spread=spread,
+        error=None if spread is None else spread / math.sqrt(len(values)),
+        passed=pass_at(len(done), sum(row.right for row in done), k),
+        tokens=sum(row.tokens for row in rows),
+        cost=None if None in costs else math.fsum(cost or 0.0 for cost in costs),
+        calls=sum(row.calls for row in rows),
+        misses=sum(row.misses for row in rows),
+        rated=sum(row.rated for row in rows),
+        presumed=sum(row.presumed for row in rows),
+        doubt=math.fsum(row.doubt for row in rows),
+    )
+
+
+def _value(row: Row, metric: str) -> float | None:
+    return row.metrics.get(metric) if metric else row.score
+
+
+def pass_at(n: int, right: int, k: int) -> float | None:
+    """Return pass@k from `n` attempts of which `right` are right; None with fewer than `k` attempts."""
+    if n < k or k < 1:
+        return None
+    return 1.0 - math.comb(n - right, k) / math.comb(n, k)
+
+
+class RunTable:
+    """Rows of a run, in the order of its tasks. `problems` say what of the run can't be read.
+
+    `refresh` begins to read what is new; `rows` are those read so far. `version` rises with each change.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = RunFiles(path)
+        self.problems: list[str] = []
+        self.tasks: list[Task] = []
+        self.epochs = 1
+        self.reading = 0  # traces still to be read
+        self._rows: dict[tuple[str, int], Row] = {}
+        self._kept: dict[str, tuple[int, int, Row]] = {}
+        self._order: list[tuple[str, int]] = []
+        self._lock = threading.Lock()
+        self._listed = 0.0
+        self.version = 0
+        self._asked: tuple[int, tuple[Any, ...], Any] = (-1, (), None)
+        self._thread: threading.Thread | None = None
+        self._load()
+
+    def refresh(self, wait: float | None = 0.0) -> None:
+        """Begin to read traces that are new or changed, and wait for them at most `wait` seconds, or to the end."""
+        with self._lock:
+            busy = self._thread is not None and self._thread.is_alive()
+            if not busy and time.monotonic() - self._listed > FRESH:
+                self._thread = threading.Thread(target=self._read, name="stillweb-view-read", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        if thread is not None:
+            thread.join(wait)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return the rows of all attempts that the run owes; those without a trace are unfinished."""
+        return [
+            self._rows.get(key) or Row(trace_name(*key).removesuffix(".jsonl"), *key) for key in self._order
+        ]
+
+    def _load(self) -> None:
+        try:
+            settings, _ = self.files.manifest()
+            self.epochs = settings.epochs
+        except (StillwebError, OSError) as error:
+            self.problems.append(str(error))
+        try:
+            self.tasks = self.files.tasks()
+        except (StillwebError, OSError) as error:
+            self.problems.append(str(error))
+        self._order = [(task.id, n) for task in self.tasks for n in range(1, self.epochs + 1)]
+        try:
+            kept = msgspec.msgpack.decode(
+                self._cache().read_bytes(), type=tuple[str, dict[str, tuple[int, int, Row]]]
+            )
+            self._kept = kept[1] if kept[0] == FORMAT else {}
+        except (OSError, msgspec.DecodeError):  # no rows are kept yet: they are read from the traces
+            self._kept = {}
+        self._rows = {(row.task, row.epoch): row for _, _, row in self._kept.values()}
+
+    def _cache(self) -> Path:
+        named = sha256(f"{FORMAT}\n{self.path.resolve()}".encode(errors="surrogatepass")).hexdigest()[:32]
+        return cache_dir() / f"{named}-rows"
+
+    def _read(self) -> None:
+        stated: dict[str, tuple[int, int]] = {}
+        try:
+            with os.scandir(self.files.traces) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".jsonl"):
+                        found = entry.stat()
+                        stated[entry.name] = (found.st_size, found.st_mtime_ns)
+        except OSError as error:
+            said = f"{self.files.traces}: the traces can't be listed: {error.strerror}"
+            if said not in self.problems:
+                self.problems.append(said)
+        self._listed = time.monotonic()
+        known = {trace_name(*key): key for key in self._order}
+        todo = [name for name, state in stated.items() if self._kept.get(name, (0, 0))[:2] != state]
+        gone = self._kept.keys() - stated.keys()
+        if not todo and not gone:
+            return
+        self.reading = len(todo)
+        rows, kept = dict(self._rows), dict(self._kept)
+        for name in gone:
+            row = kept.pop(name)[2]
+            rows.pop((row.task, row.epoch), None)
+        for number, name in enumerate(sorted(todo), 1):
+            task, epoch = known.get(name) or _named(name)
+            row = row_of(self.files.traces / name, task, epoch)
+            key = (task, epoch) if name in known else (row.task, row.epoch)
+            rows[key] = row
+            kept[name] = (*stated[name], row)
+            self.reading -= 1
+            if number % 500 == 0:
+                self._take(rows, kept, known)
+                time.sleep(0)
+        self._take(rows, kept, known)
+        try:
+            write_whole(self._cache(), [msgspec.msgpack.encode((FORMAT, kept))])
+        except OSError as error:
+            self.problems.append(f"the table is not kept: {error}. Set STILLWEB_CACHE to a writable folder")
+
+    def _take(
+        self,
+        rows: Mapping[tuple[str, int], Row],
+        kept: Mapping[str, tuple[int, int, Row]],
+        known: Mapping[str, Any],
+    ) -> None:
+        if not self.tasks:  # the list of tasks can't be read: the traces alone tell of them
+            self._order = sorted(rows)
+        self._rows, self._kept = dict(rows), dict(kept)
+        self.version += 1
+
+    def find(self, name: str) -> Row | None:
+        """Return the row whose trace has this name, or None."""
+        return next((row for row in self.rows if row.name == name), None)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Return the names of the metrics, in order of appearance."""
+        return list(dict.fromkeys(name for row in self._rows.values() for name in row.metrics))
+
+    def select(self, show: str = "", text: str = "", sort: str = "", metric: str = "") -> list[Row]:
+        """Return the rows that fit. `sort` is a name of SORTS or a metric, with a leading `-` for descending."""
+        asked = self.version, (show, text, sort, metric)
+        if self._asked[:2] == asked:
+            found: list[Row] = self._asked[2]
+            return found
+        rows: Iterable[Row] = self.rows
+        if show.startswith("class:"):
+            name = show.removeprefix("class:")
+            rows = [row for row in rows if name in row.reviews.values()]
+        elif show in FILTERS:
+            rows = filter(FILTERS[show][1], rows)
+        if metric:
+            rows = [row for row in rows if metric in row.metrics]
+        if text:
+            wanted = text.casefold()
+            rows = [row for row in rows if wanted in f"{row.task} {row.error} {row.problem}".casefold()]
+        chosen = list(rows)
+        name, down = sort.removeprefix("-"), sort.startswith("-")
+        if name in SORTS:
+            chosen.sort(key=SORTS[name], reverse=down)
+        elif name in self.metrics:
+            chosen.sort(
+                key=lambda row: -math.inf if (v := row.metrics.get(name)) is None else v, reverse=down
+            )
+        self._asked = (*asked, chosen)
+        return chosen
+
+    def groups(self, rows: Iterable[Row], metric: str, k: int) -> list[Group]:
+        """Return the roll-ups of the tasks that the rows are of, each over all attempts of its task."""
+        wanted = dict.fromkeys(row.task for row in rows)
+        by_task: dict[str, list[Row]] = {task: [] for task in wanted}
+        for row in self.rows:
+            if row.task in by_task:
+                by_task[row.task].append(row)
+        return [group_of(task, found, metric, k) for task, found in by_task.items()]
+
+
+def _named(name: str) -> tuple[str, int]:
+    """Return task and epoch as a trace's file name says them, for a run whose task list can't be read."""
+    task, _, epoch = name.removesuffix(".jsonl").rpartition(".")
+    return task, int(epoch) if epoch.isdecimal() else 1

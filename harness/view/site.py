@@ -1,0 +1,280 @@
+"""The pages of `stillweb view`: an address gives a page. The server and the exports ask for the same pages.
+
+An address is a path and a query that say everything: it can be sent to a colleague who opens the same runs and
+snapshots. Recorded texts are only ever put into templates as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from stillweb.harness.report.sheet import Sheet, sheet_of
+from stillweb.harness.review.reviews import CLASSES, COMPOSITION, agreement, hints_of, latest_reviews
+from stillweb.harness.trace import Trace
+from stillweb.harness.view.comparison_pages import ComparisonPages
+from stillweb.harness.view.figures import Figures, figures_of
+from stillweb.harness.view.library import Library, NotFound, Page
+from stillweb.harness.view.run_table import FILTERS, PAGE, SORTS, RunTable
+from stillweb.harness.view.snapshot_pages import SnapshotPages
+from stillweb.snapshots.errors import StillwebError
+
+_HERE = Path(__file__).parent
+MARKED = 60  # most characters of a value that is marked in a step's result
+
+
+class Site(Library):
+    """Pages of the runs and snapshots of a library, by their addresses."""
+
+    # -- addresses
+
+    def page(self, path: str, query: Mapping[str, str] | None = None) -> Page:
+        """Return the page of an address. Errors of the input become a page that says what can't be shown."""
+        asked = dict(query or {})
+        try:
+            for pattern, make in self._routes:
+                match = pattern.fullmatch(path)
+                if match:
+                    return make(*map(unquote, match.groups()), query=asked)
+            raise NotFound(f"{path}: no page has this address. The first page lists all")
+        except NotFound as error:
+            return self._failed(404, error)
+        except (StillwebError, OSError) as error:
+            return self._failed(500, error)
+
+    @cached_property
+    def _routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
+        one = "([^/]+)"
+        routes: tuple[tuple[str, Callable[..., Page]], ...] = (
+            ("/", self._home),
+            (f"/run/{one}", self._run),
+            (f"/run/{one}/attempt/{one}", self._attempt),
+            (f"/run/{one}/agreement", self._agreement),
+            (f"/run/{one}/figures", self._figures),
+            *SnapshotPages(self).routes(one),
+            *ComparisonPages(self).routes(one),
+            (f"/static/{one}", self._static),
+        )
+        return [(re.compile(pattern), make) for pattern, make in routes]
+
+    def _failed(self, status: int, error: Exception) -> Page:
+        page = self.render("failed.html", error=str(error), title="Not shown", query={})
+        return Page(page.body, page.media, status)
+
+    def _static(self, name: str, query: Mapping[str, str]) -> Page:
+        kinds = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+        path = _HERE / "static" / name
+        if path.suffix[1:] not in kinds or not path.is_file() or "/" in name or "\\" in name:
+            raise NotFound(f"{name}: no file of the pages")
+        return Page(path.read_bytes(), kinds[path.suffix[1:]])
+
+    # -- runs
+
+    def _home(self, query: Mapping[str, str]) -> Page:
+        cards = []
+        for name, table in self.tables.items():
+            table.refresh(0.3)
+            rows = table.rows
+            cards.append(
+                {
+                    "name": name,
+                    "owed": len(rows),
+                    "right": sum(row.right for row in rows),
+                    "wrong": sum(row.finished and not row.right for row in rows),
+                    "open": sum(not row.finished for row in rows),
+                    "reading": table.reading,
+                    "snapshot": self._of_run[name],
+                    "problems": table.problems,
+                }
+            )
+        snapshots = [{"name": name, **self.shelf.brief(name)} for name in self.shelf.names]
+        return self.render("home.html", title="Runs and snapshots", runs=cards, snapshots=snapshots)
+
+    def _run(self, name: str, query: Mapping[str, str]) -> Page:
+        table = self.table(name)
+        table.refresh(0.15)
+        asked = {key: query.get(key, "") for key in ("show", "q", "sort", "metric", "by", "k")}
+        rows = table.select(asked["show"], asked["q"], asked["sort"], asked["metric"])
+        k = int(asked["k"]) if asked["k"].isdecimal() else max(1, min(table.epochs, 8))
+        by_task = asked["by"] != "attempt"
+        page = int(query.get("page", "1")) if query.get("page", "1").isdecimal() else 1
+        size = len(rows) or 1 if self.linker.static else PAGE
+        every: Sequence[Any] = list(dict.fromkeys(row.task for row in rows)) if by_task else rows
+        pages = max(1, -(-len(every) // size))
+        page = max(1, min(page, pages))
+        part = every[(page - 1) * size : page * size]
+        groups = []
+        if by_task:
+            wanted = set(part)
+            groups = table.groups((row for row in rows if row.task in wanted), asked["metric"], k)
+        everything = table.rows
+        return self.render(
+            "run.html",
+            title=name,
+            name=name,
+            table=table,
+            asked=asked,
+            k=k,
+            by_task=by_task,
+            groups=groups,
+            rows=[] if by_task else part,
+            number=page,
+            pages=pages,
+            found=len(every),
+            matching=len(rows),
+            owed=len(everything),
+            sums=_sums(everything, asked["metric"]),
+            filters=FILTERS,
+            sorts=list(SORTS),
+            classes=CLASSES,
+            live=any(not row.finished and row.status == "unfinished" for row in everything),
+            snapshot=self._of_run[name],
+        )
+
+    def _attempt(self, name: str, attempt: str, query: Mapping[str, str]) -> Page:
+        return self.attempt_page(name, attempt, query)
+
+    def attempt_page(
+        self,
+        name: str,
+        attempt: str,
+        query: Mapping[str, str],
+        *,
+        problem: str = "",
+        filled: Mapping[str, str] | None = None,
+    ) -> Page:
+        """Return an attempt's page; `problem` and `filled` are those of a review that was not accepted."""
+        table = self.table(name)
+        trace, why = self.read(name, attempt)
+        row = table.find(attempt)
+        sheet = sheet_of(trace, None) if trace else None
+        asked = {key: query.get(key, "") for key in ("show", "q", "sort", "metric", "by", "k")}
+        before, after = self._beside(table, attempt, asked)
+        snapshot = self._of_run[name]
+        hints = hints_of(trace) if trace and not why else []
+        other = self._other_snapshot(snapshot, trace)
+        places = {} if other else self._places(snapshot, sheet)
+        return self.render(
+            "attempt.html",
+            title=attempt,
+            name=name,
+            attempt=attempt,
+            sheet=sheet,
+            row=row,
+            why=why,
+            asked=asked,
+            before=before,
+            after=after,
+            snapshot=snapshot,
+            places=places,
+            other=other,
+            sought=_sought(sheet),
+            hints=hints,
+            open=any(hint.upstream for hint in hints),
+            reviews=list(latest_reviews(trace).values()) if trace else [],
+            classes=CLASSES,
+            composition=COMPOSITION,
+            last=len(trace.events) if trace else 0,
+            problem=problem,
+            filled=filled or {},
+        )
+
+    def _beside(self, table: RunTable, attempt: str, asked: Mapping[str, str]) -> tuple[str, str]:
+        """Return the names of the attempts before and after, in the order that the table was shown in."""
+        rows = table.select(asked["show"], asked["q"], asked["sort"], asked["metric"])
+        names = [row.name for row in rows]
+        try:
+            at = names.index(attempt)
+        except ValueError:  # the table, filtered so, does not show it
+            return "", ""
+        return (names[at - 1] if at else ""), (names[at + 1] if at + 1 < len(names) else "")
+
+    def _other_snapshot(self, name: str, trace: Trace | None) -> str:
+        """Return why the snapshot shows no page of an attempt; "" if it is the one that the attempt ran on."""
+        try:
+            snapshot = self.shelf.get(name)
+        except (StillwebError, OSError) as error:
+            return f"The snapshot can't be opened, so no page is linked: {error}"
+        then = trace.header.get("snapshot") if trace else None
+        if snapshot is not None and then and snapshot.id != then:
+            return "The snapshot is not the one of the run any more, so no page is linked."
+        return ""
+
+    def _places(self, snapshot: str, sheet: Sheet | None) -> dict[int, str]:
+        """Map steps to the addresses of the pages that they saw."""
+        if not snapshot or sheet is None:
+            return {}
+        found = {}
+        for step in sheet.steps:
+            if step["kind"] == "tool":
+                place = self.shelf.page_of(snapshot, step["view"], step["address"], step["captures"])
+                if place and (place.startswith("view/") or not self.linker.embedded):
+                    found[step["n"]] = f"/snapshot/{quote(snapshot, safe='')}/{place}"
+        return found
+
+    def _figures(self, name: str, query: Mapping[str, str]) -> Page:
+        table = self.table(name)
+        table.refresh(0.1)
+        figures: Figures | None = self.soon(("figures", name, table.version), partial(figures_of, table.path))
+        return self.render("figures.html", title=f"Figures of {name}", name=name, figures=figures)
+
+    def _agreement(self, name: str, query: Mapping[str, str]) -> Page:
+        table = self.table(name)
+        try:
+            pairs, why = agreement(table.path), ""
+        except (StillwebError, OSError) as error:
+            pairs, why = [], str(error)
+        names = {f"{row.task}/{row.epoch}": row.name for row in table.rows}
+        counts: dict[str, int] = dict.fromkeys(CLASSES, 0)
+        for row in table.rows:
+            for given in row.reviews.values():
+                counts[given] = counts.get(given, 0) + 1
+        return self.render(
+            "agreement.html",
+            title=f"Reviews of {name}",
+            name=name,
+            pairs=pairs,
+            why=why,
+            names=names,
+            counts=counts,
+            classes=CLASSES,
+        )
+
+
+def _sums(rows: Sequence[Any], metric: str) -> dict[str, Any]:
+    done = [row for row in rows if row.finished]
+    scored = [row.metrics.get(metric) if metric else row.score for row in done]
+    values = [value for value in scored if value is not None]
+    costs = [row.cost for row in rows]
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.color] = counts.get(row.color, 0) + 1
+    return {
+        "mean": sum(values) / len(values) if values else None,
+        "scored": len(values),
+        "done": len(done),
+        "right": sum(row.right for row in done),
+        "tokens": sum(row.tokens for row in rows),
+        "cost": None if None in costs else sum(costs),
+        "calls": sum(row.calls for row in rows),
+        "misses": sum(row.misses for row in rows),
+        "rated": sum(row.rated for row in rows),
+        "presumed": sum(row.presumed for row in rows),
+        "doubt": sum(row.doubt for row in rows),
+        "counts": counts,
+    }
+
+
+def _sought(sheet: Sheet | None) -> dict[int, list[str]]:
+    """Map steps to the values of the answer that were seen there, to mark them in the step's result."""
+    found: dict[int, list[str]] = {}
+    for row in sheet.table if sheet else ():
+        for cell in row["cells"]:
+            for step, value in ((cell["seen"], cell["value"]), (cell["reference_seen"], cell["reference"])):
+                if step is not None and value and len(str(value)) <= MARKED:
+                    found.setdefault(step, []).append(str(value))
+    return found

@@ -1,0 +1,390 @@
+"""Pages on snapshots: sites, views, captures, texts, the graph of states, failures and misses."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from stillweb.harness.trace import Trace
+from stillweb.harness.view.library import Library, NotFound, Page
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.http import charsets, encodings
+from stillweb.snapshots.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.request import Headers
+    from stillweb.snapshots.text.text import FrozenText
+    from stillweb.snapshots.view import View
+
+PAGE = 100  # captures on one page
+GALLERY = 60  # views on one page
+MOST_BODY = 200_000  # characters of a body that are shown
+MOST_TEXT = 400_000  # characters of a text whose words are compared
+MOST_MISSES = 500
+_PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"RIFF", "image/webp"))
+
+
+class SnapshotPages:
+    """Pages of a site on its snapshots."""
+
+    def __init__(self, site: Library) -> None:
+        self._site, self._shelf = site, site.shelf
+        self._indexes: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def routes(self, one: str) -> list[tuple[str, Callable[..., Page]]]:
+        """Return patterns of paths with the functions that make their pages; `one` matches a part of a path."""
+        base = f"/snapshot/{one}"
+        return [
+            (base, self.overview),
+            (f"{base}/views", self.views),
+            (f"{base}/map", self.graph),
+            (f"{base}/captures", self.captures),
+            (f"{base}/texts", self.texts),
+            (f"{base}/text", self.text),
+            (f"{base}/failures", self.failures),
+            (f"{base}/misses", self.misses),
+            (f"{base}/view/{one}", self.view),
+            (f"{base}/shot/{one}", self.shot),
+            (rf"{base}/capture/(\d+)", self.capture),
+        ]
+
+    def _open(self, name: str) -> Snapshot:
+        snapshot = self._shelf.get(name)
+        if snapshot is None:
+            raise NotFound(f"{name}: no snapshot of this name is open. Give its path to `stillweb view`")
+        return snapshot
+
+    def _render(self, template: str, name: str, title: str, **names: Any) -> Page:
+        return self._site.render(template, name=name, title=title, **names)
+
+    def overview(self, name: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        captures = self._shelf.captures(name)
+        views = snapshot.views()
+        sites: dict[str, Counter[str]] = {}
+        for one in captures:
+            counts = sites.setdefault(urlsplit(one.url).netloc if "://" in one.url else one.url, Counter())
+            counts["captures"] += 1
+            counts["errors"] += one.status >= 400
+            counts["changes"] += one.changes
+        for view in views:
+            sites.setdefault(urlsplit(view.url).netloc, Counter())["views"] += 1
+        dates = Counter(one.timestamp[:8] for one in captures)
+        return self._render(
+            "snapshot.html",
+            name,
+            name,
+            paths=self._shelf.paths(name),
+            id=snapshot.id,
+            profile=snapshot.profile,
+            notes=[*snapshot.notes, *(f"{one}: an empty archive" for one in snapshot.empty_archives())],
+            captures=len(captures),
+            views=views,
+            texts=snapshot.count_texts(),
+            failures=snapshot.count_failures(),
+            sites=sorted(sites.items(), key=lambda item: (-item[1]["captures"], item[0])),
+            dates=sorted(dates.items()),
+            runs=[run for run in self._site.tables if self._site.snapshot_of(run) == name],
+        )
+
+    def views(self, name: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        text = query.get("q", "").casefold()
+        found = [
+            view
+            for view in snapshot.views()
+            if text in f"{view.title} {view.address} {view.final_url}".casefold()
+        ]
+        part, number, pages = paged(found, query, len(found) if self._site.linker.static else GALLERY)
+        return self._render(
+            "views.html",
+            name,
+            f"Views of {name}",
+            views=part,
+            found=len(found),
+            number=number,
+            pages=pages,
+            text=query.get("q", ""),
+        )
+
+    def shot(self, name: str, id_: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        view = snapshot.view(id_)
+        data = snapshot.resource("view", view.address) if view else None
+        media = next((kind for start, kind in _PICTURES if data and data.startswith(start)), "")
+        if not data or not media:
+            raise NotFound(f"{id_}: the view has no screenshot")
+        return Page(data, media)
+
+    def view(self, name: str, id_: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        view = snapshot.view(id_)
+        if view is None:
+            raise NotFound(f"{id_}: no view of {name}")
+        from stillweb.proxy.browser.steps import describe
+        from stillweb.proxy.explore.graph_page import fields
+
+        frozen = self._text_of(snapshot, view)
+        seen = snapshot.resource("text", view.address)
+        visible = seen.decode("utf-8", "replace") if seen else ""
+        return self._render(
+            "view.html",
+            name,
+            view.title or view.address,
+            view=view,
+            picture=snapshot.resource("view", view.address) is not None,
+            frame=self._site.frame_of_view(name, view.id) if snapshot.resource("dom", view.address) else "",
+            text=frozen,
+            words=word_changes(visible, frozen.markdown) if frozen and visible else [],
+            visible=visible,
+            steps=[describe(step) for step in view.steps],
+            fields=list(fields(view.state)),
+            parent=snapshot.view(view.parent) if view.parent else None,
+            children=[one for one in snapshot.views() if one.parent == view.address],
+            loaded=[self._loaded(name, one) for one in view.captures],
+        )
+
+    def _loaded(self, name: str, one: Mapping[str, Any]) -> dict[str, Any]:
+        url, digest = str(one.get("url", "")), one.get("digest")
+        found = next((c for c in self._shelf.listed(name, url) if digest in (None, c.digest)), None)
+        return {
+            "url": url,
+            "method": one.get("method", "GET"),
+            "status": one.get("status", ""),
+            "path": found.path if found else "",
+        }
+
+    def _text_of(self, snapshot: Snapshot, view: View) -> FrozenText | None:
+        for address in (view.address, f"{view.url.partition('#')[0]}#view={view.id}"):
+            found = snapshot.text(address)
+            if found is not None:
+                return found
+        return None
+
+    def captures(self, name: str, query: Mapping[str, str]) -> Page:
+        self._open(name)
+        asked = {key: query.get(key, "") for key in ("q", "status", "type", "method", "session")}
+        wanted = asked["q"].casefold()
+        every = self._shelf.captures(name)
+        found = [
+            one
+            for one in every
+            if (not wanted or wanted in one.url.casefold())
+            and (not asked["status"] or str(one.status).startswith(asked["status"]))
+            and (not asked["type"] or asked["type"] in one.mime)
+            and (not asked["method"] or one.method == asked["method"])
+            and (not asked["session"] or one.session == asked["session"])
+        ]
+        part, number, pages = paged(found, query, PAGE)
+        return self._render(
+            "captures.html",
+            name,
+            f"Captures of {name}",
+            captures=part,
+            asked=asked,
+            found=len(found),
+            every=len(every),
+            number=number,
+            pages=pages,
+            methods=sorted({one.method for one in every}),
+        )
+
+    def capture(self, name: str, offset: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        file = query.get("file", "")
+        capture = self._shelf.capture(name, file, int(offset))
+        if capture is None:
+            raise NotFound(f"{file} at {offset}: no capture of {name}")
+        problems: list[str] = []
+        request = response = hit = None
+        sent = body = ""
+        try:
+            if capture.request_offset >= 0:
+                request = snapshot.read_request(capture)
+                sent = _shown(request.body, request.headers, problems)
+            response = snapshot.read_start(capture, 4 * MOST_BODY)
+            if not capture.mime.startswith(("image/", "font/", "video/", "audio/", "application/pdf")):
+                body = _shown(response.body, response.headers, problems)
+        except (StillwebError, OSError) as error:
+            problems.append(str(error))
+        try:
+            hit = snapshot.lookup(request) if request else snapshot.lookup(capture.url)
+        except (StillwebError, OSError) as error:
+            problems.append(f"the lookup failed: {error}")
+        text = None
+        try:
+            text = snapshot.text(capture.url)
+        except (StillwebError, OSError) as error:
+            problems.append(str(error))
+        page = capture.mime.startswith(("text/html", "application/xhtml", "image/"))
+        return self._render(
+            "capture.html",
+            name,
+            capture.url,
+            capture=capture,
+            request=request,
+            response=response,
+            sent=sent,
+            body=body,
+            hit=hit,
+            own=hit is not None and hit.capture is not None and hit.capture.place == capture.place,
+            answers=next(
+                (
+                    c.path
+                    for c in self._shelf.listed(name, hit.capture.url)
+                    if (c.file, c.offset) == hit.capture.place
+                ),
+                "",
+            )
+            if hit is not None and hit.capture is not None
+            else "",
+            others=[c for c in self._shelf.listed(name, capture.url) if (c.file, c.offset) != capture.place][
+                :50
+            ],
+            problems=problems,
+            text=text,
+            frame=self._site.frame_of_capture(name, file, int(offset))
+            if page and response is not None
+            else "",
+        )
+
+    def texts(self, name: str, query: Mapping[str, str]) -> Page:
+        from stillweb.snapshots.searching import index_of
+        from stillweb.snapshots.text.search import parse_query
+
+        snapshot = self._open(name)
+        text = query.get("q", "")
+        hits: Sequence[Any] = []
+        why = ""
+        if text and not parse_query(text).finds:
+            why = f"{text!r} names no word to look for"
+        elif text:
+            with self._lock:
+                if name not in self._indexes:
+                    self._indexes[name] = index_of(snapshot)
+            hits = self._indexes[name].search(text, 50)
+        return self._render(
+            "texts.html",
+            name,
+            f"Texts of {name}",
+            text=text,
+            hits=hits,
+            why=why,
+            count=snapshot.count_texts(),
+        )
+
+    def text(self, name: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        address = query.get("address", "")
+        found = snapshot.text(address)
+        if found is None:
+            raise NotFound(f"{address}: no frozen text of {name}")
+        view = snapshot.view(address)
+        captures = self._shelf.listed(name, address.partition("#")[0])
+        return self._render(
+            "text.html",
+            name,
+            found.title or address,
+            text=found,
+            address=address,
+            view=view,
+            captures=captures[:20],
+        )
+
+    def failures(self, name: str, query: Mapping[str, str]) -> Page:
+        snapshot = self._open(name)
+        return self._render(
+            "failures.html",
+            name,
+            f"Failed requests of {name}",
+            failures=list(snapshot.failures())[:MOST_MISSES],
+            count=snapshot.count_failures(),
+        )
+
+    def misses(self, name: str, query: Mapping[str, str]) -> Page:
+        self._open(name)
+        found: list[dict[str, Any]] = []
+        left = 0
+        for run, table in self._site.tables.items():
+            if self._site.snapshot_of(run) != name:
+                continue
+            for row in table.rows:
+                if not row.misses:
+                    continue
+                if len(found) >= MOST_MISSES:
+                    left += row.misses
+                    continue
+                trace, _ = self._site.read(run, row.name)
+                found += [
+                    {"run": run, "attempt": row.name, "event": event, "asked": _asked(event)}
+                    for event in (trace.misses if isinstance(trace, Trace) else ())
+                ]
+        return self._render("misses.html", name, f"Misses of runs on {name}", misses=found, left=left)
+
+    def graph(self, name: str, query: Mapping[str, str]) -> Page:
+        from stillweb.proxy.explore.graph_page import CARD, trees
+
+        snapshot = self._open(name)
+        return self._render("map.html", name, f"Map of {name}", trees=trees(snapshot), card=CARD)
+
+
+def _asked(event: Mapping[str, Any]) -> str:
+    arguments = event["arguments"]
+    if isinstance(arguments, dict):
+        return ", ".join(f"{key} {value}" for key, value in arguments.items())
+    return str(arguments)
+
+
+def _shown(body: bytes, headers: Headers, problems: list[str]) -> str:
+    """Return a body as text; one that is no text as the number of its bytes."""
+    fields = {name.lower(): value for name, value in headers}
+    try:
+        plain = encodings.decode(body, fields.get("content-encoding"), limit=MOST_BODY * 4)
+    except encodings.EncodingProblem as error:
+        problems.append(f"the body can't be decoded: {error}")
+        plain = body
+    if b"\0" in plain[:1000]:
+        return f"({len(plain):,} bytes that are no text)"
+    text = charsets.decode(plain, fields.get("content-type")).text
+    return (
+        text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]}\n… {len(text) - MOST_BODY:,} more characters"
+    )
+
+
+def paged(found: Sequence[Any], query: Mapping[str, str], size: int) -> tuple[Sequence[Any], int, int]:
+    """Return the asked part of a list, its number from 1, and the number of parts."""
+    size = size or 1
+    pages = max(1, -(-len(found) // size))
+    asked = query.get("page", "1")
+    number = max(1, min(int(asked) if asked.isdecimal() else 1, pages))
+    return found[(number - 1) * size : number * size], number, pages
+
+
+def word_changes(visible: str, frozen: str) -> list[tuple[str, str]]:
+    """Return the visible text of a page in parts, each with "lost" if the frozen text lacks its words, else "".
+
+    A word counts as often as it occurs. Words that only the frozen text has come last, as "restored".
+    """
+    visible, frozen = visible[:MOST_TEXT], frozen[:MOST_TEXT]
+    left = Counter(re.findall(r"\w+", frozen.casefold()))
+    parts: list[tuple[str, str]] = []
+    for piece in re.findall(r"\w+|\W+", visible):
+        word = piece.casefold()
+        if not re.match(r"\w", piece):
+            kind = parts[-1][1] if parts else ""
+        elif left[word] > 0:
+            left[word] -= 1
+            kind = ""
+        else:
+            kind = "lost"
+        if parts and parts[-1][1] == kind:
+            parts[-1] = (parts[-1][0] + piece, kind)
+        else:
+            parts.append((piece, kind))
+    more = [word for word, count in left.items() for _ in range(count)]
+    return [*parts, (" ".join(more), "restored")] if more else parts

@@ -1,0 +1,107 @@
+"""The proxy through which this machine reaches the web, if it needs one."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # not in its stub
+
+from stillweb.snapshots.errors import MissingCapability, UsageError
+
+SCHEMES = ("http", "socks4", "socks5", "socks5h")
+CONNECT_SECONDS = 30.0
+
+
+class UpstreamError(OSError):
+    """The upstream proxy can't be reached, or refuses a connection."""
+
+
+class UpstreamProxy:
+    """The proxy to reach origins by: `http`, `socks4`, `socks5` or `socks5h` with an optional user and password.
+
+    `proxies` maps "http", "https" and "all" to its address; "no" lists hosts that are reached without it, as curl
+    reads NO_PROXY. This machine itself is never reached through it. Raises UsageError for an address of another form.
+    """
+
+    def __init__(self, proxies: Mapping[str, str]) -> None:
+        self._proxies = {scheme: url for scheme, url in proxies.items() if url}
+        for scheme in ("http", "https", "all"):
+            if url := self._proxies.get(scheme):
+                self._proxies[scheme] = _checked(url)
+
+    @classmethod
+    def of(cls, url: str | None) -> UpstreamProxy:
+        """Return the proxy at `url`; None takes HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, "" takes none."""
+        return cls(getproxies_environment() if url is None else {"all": url})
+
+    def __bool__(self) -> bool:
+        return any(scheme in self._proxies for scheme in ("http", "https", "all"))
+
+    def address(self, scheme: str, host: str, port: int) -> str | None:
+        """Return the proxy's address for a host, None where it is reached without."""
+        url = self._proxies.get(scheme) or self._proxies.get("all")
+        if url is None or _is_this_machine(host) or proxy_bypass_environment(f"{host}:{port}", self._proxies):
+            return None
+        return url
+
+    def forwarding(self, host: str, port: int) -> tuple[str, int] | None:
+        """Return where a plain http request for a host is sent whole, None where a tunnel or no proxy is used.
+
+        Many proxies refuse a tunnel to port 80. One with a password gets a tunnel all the same, so that no recorded
+        request holds it.
+        """
+        url = self.address("http", host, port)
+        parts = urlsplit(url) if url else None
+        if parts is None or parts.scheme != "http" or parts.username is not None:
+            return None
+        return parts.hostname or "", parts.port or 80
+
+    def is_proxy(self, host: str, port: int) -> bool:
+        """Return True if a place is the proxy that plain requests are sent to."""
+        url = self._proxies.get("http") or self._proxies.get("all")
+        parts = urlsplit(url) if url else None
+        return parts is not None and (parts.hostname, parts.port or 80) == (host, port)
+
+    async def tunnel(self, url: str, host: str, port: int) -> socket.socket:
+        """Connect to a host through the proxy at `url`, or raise UpstreamError."""
+        try:
+            from python_socks import ProxyError
+            from python_socks.async_.asyncio import Proxy
+        except ImportError:
+            raise MissingCapability(
+                "an upstream proxy needs python-socks: pip install 'stillweb[record]'"
+            ) from None
+        shown = urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl()
+        rdns = None if shown.startswith("http") else not shown.startswith("socks5:")
+        proxy = Proxy.from_url(url.replace("socks5h:", "socks5:", 1), rdns=rdns)
+        try:
+            return await proxy.connect(host, port, timeout=CONNECT_SECONDS)
+        except (ProxyError, OSError) as error:
+            raise UpstreamError(f"upstream proxy {shown}: {str(error) or type(error).__name__}") from None
+
+
+def _checked(url: str) -> str:
+    url = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in SCHEMES and parts.hostname and parts.port != 0
+    except ValueError:
+        right = False
+    if not right:
+        shown = url.rpartition("@")[2] if "@" in url else url
+        raise UsageError(
+            f"upstream proxy {shown!r}: write SCHEME://HOST:PORT, SCHEME one of {', '.join(SCHEMES)}"
+        )
+    return url
+
+
+def _is_this_machine(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,500 @@
+"""`stillweb view` as a person meets it: the command as a process, its pages in Chromium."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from lxml import html
+
+from stillweb.harness.review.reviews import COMPOSITION
+from stillweb.harness.trace import Trace, read_trace
+from stillweb.harness.view.comparison_pages import first_divergence
+from stillweb.harness.view.export import export_file
+from stillweb.harness.view.run_table import Row, group_of, pass_at
+from stillweb.snapshots.writer import Writer
+from tests.harness.view.looked_at import DOM, EVIL, PAGE, WRONG, make_run, make_snapshot, make_world, viewed
+from tests.support.command_line import stillweb
+from tests.support.pages import chromium
+from tests.support.waiting import until
+
+AXE = Path(__file__).parents[2] / "support" / "axe" / "axe.min.js"
+WORDS = {"cause": "Took the wrong row.", "evidence": "Step 1 has both.", "why_not": "The page was right."}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def url(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with viewed(world / "run1", world / "run2", cache=tmp_path_factory.mktemp("cache")) as address:
+        yield address
+
+
+def get(
+    url: str, headers: dict[str, str] | None = None, form: dict[str, Any] | None = None
+) -> tuple[int, str, Any]:
+    """Status, text and header fields of an answer."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    body = urlencode(form) if form is not None else None
+    connection.request(
+        "POST" if form is not None else "GET",
+        f"{parts.path or '/'}?{parts.query}",
+        body,
+        {**({"Content-Type": "application/x-www-form-urlencoded"} if body else {}), **(headers or {})},
+    )
+    answer = connection.getresponse()
+    text = answer.read().decode("utf-8", "replace")
+    connection.close()
+    return answer.status, text, answer.headers
+
+
+def rows(text: str) -> list[str]:
+    """The names of the rows that a table shows."""
+    return re.findall(r'<tr data-row="([^"]*)"', text)
+
+
+@pytest.mark.slow
+def test_three_clicks_lead_from_a_red_cell_to_the_page_that_misled(url: str) -> None:
+    with chromium() as page:
+        page.goto(f"{url}/run/run1")
+        page.locator("tr[data-row=wrong] a.cell.k-none").first.click()
+        page.locator("td.cell-wrong", has_text="3800").get_by_role("link", name="from step 1").click()
+        assert page.url.endswith("/attempt/wrong.1#step-1")
+        assert page.locator("#step-1 mark").all_inner_texts().count("3800") == 1
+        page.locator("#step-1").get_by_role("link", name="Page it saw").click()
+        page.wait_for_load_state()
+        frame = page.frame_locator("iframe.page")
+        assert "Bird 8 weighed 3800 g" in frame.locator("p").inner_text()
+        assert page.locator("img.shot").evaluate("one => one.naturalWidth") == 64
+
+
+@pytest.mark.slow
+def test_a_frozen_page_runs_no_script_leads_nowhere_and_asks_nobody(url: str) -> None:
+    with chromium() as page:
+        page.goto(f"{url}/run/run1/attempt/wrong.1")
+        page.locator("#step-1").get_by_role("link", name="Page it saw").click()
+        page.wait_for_load_state("networkidle")
+        frame = next(one for one in page.frames if "/view/" in one.url and one != page.main_frame)
+        assert urlsplit(frame.url).netloc != urlsplit(url).netloc
+        assert frame.locator("h1").evaluate("one => getComputedStyle(one).color") == "rgb(1, 2, 3)"
+        assert frame.locator("img[alt=bird]").evaluate("one => one.naturalWidth") == 8
+        assert page.evaluate("document.title") == f"Birds {EVIL} – Stillweb"
+        frame.locator("#send").click()
+        frame.locator("#away").click(force=True)
+        page.wait_for_timeout(300)
+        assert "owned" not in frame.locator("body").inner_text()
+        assert page.url.startswith(url)
+        assert {urlsplit(one).hostname for one in page.requested if not one.startswith("data:")} == {
+            "127.0.0.1"
+        }
+
+
+def test_recorded_markup_is_text(url: str) -> None:
+    for path in ("/snapshot/birds", "/snapshot/birds/views", "/snapshot/birds/map"):
+        status, text, _ = get(url + path)
+        assert status == 200
+        assert EVIL not in text
+        assert "&lt;script&gt;document.title" in text
+
+
+def test_pages_have_a_strict_policy_and_the_frames_another_origin(url: str) -> None:
+    _, text, fields = get(f"{url}/snapshot/birds")
+    policy = fields["Content-Security-Policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    elements = [one for one in html.document_fromstring(text).iter() if isinstance(one.tag, str)]
+    assert all(one.get("src") for one in elements if one.tag == "script")
+    assert not [name for one in elements for name in one.attrib if name == "style" or name.startswith("on")]
+    view = re.search(r"/snapshot/birds/view/\w+", text)
+    assert view
+    frame = re.search(r'<iframe[^>]*sandbox="" src="([^"]+)"', get(url + view[0])[1])
+    assert frame
+    status, _, fields = get(frame[1])
+    assert status == 200
+    assert fields["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+    assert f"frame-ancestors {url}" in fields["Content-Security-Policy"]
+    token = urlsplit(frame[1]).path.split("/")[1]
+    assert get(frame[1].replace(token, "guess"))[0] == 404
+    assert get(frame[1], {"Host": "evil.test"})[0] == 403
+    assert get(frame[1], {"Origin": "https://evil.test"})[0] == 403
+
+
+def test_foreign_pages_are_refused_and_forms_without_the_token_too(url: str, world: Path) -> None:
+    assert get(url, {"Host": "evil.test"})[0] == 403
+    assert get(url, {"Origin": "https://evil.test"})[0] == 403
+    status, text, _ = get(f"{url}/run/run1/attempt/wrong.1", form={"reviewer": "eve", "token": "guess"})
+    assert status == 403
+    assert "not from a page of this server" in text
+    assert read_trace(world / "run1" / "traces" / "wrong.1.jsonl").of("review") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", ["right.1", "right.2", "wrong.1", "wrong.2", "babble.1", "babble.2"]),
+        ("show=wrong", ["wrong.1", "wrong.2", "babble.1", "babble.2"]),
+        ("show=unparsable", ["babble.1", "babble.2"]),
+        ("show=missed", ["wrong.1", "wrong.2", "babble.1", "babble.2"]),
+        ("show=right&q=RIGHT", ["right.1", "right.2"]),
+        ("q=nothing", []),
+        ("sort=score&metric=item_f1", ["babble.1", "babble.2", "wrong.1", "wrong.2", "right.1", "right.2"]),
+        ("sort=-item_f1&show=wrong", ["wrong.1", "wrong.2", "babble.1", "babble.2"]),
+    ],
+)
+def test_the_table_is_filtered_sorted_and_searched(url: str, query: str, shown: list[str]) -> None:
+    assert rows(get(f"{url}/run/run1?by=attempt&{query}")[1]) == shown
+
+
+def test_tasks_are_rolled_up_over_all_their_attempts(url: str) -> None:
+    text = get(f"{url}/run/run2?k=2")[1]
+    assert rows(text) == ["right", "wrong", "babble"]
+    assert "pass@2" in text
+
+
+def test_spread_standard_error_and_pass_at_k() -> None:
+    group = group_of("t", [Row(f"t.{n}", "t", n, "scored", score=s, right=s == 1, rated=2, presumed=1, doubt=0.25) for n, s in enumerate((1, 0, 1, 0), 1)], "", 2)  # fmt: skip
+    assert group.mean == 0.5
+    assert group.spread == pytest.approx(0.57735, abs=1e-5)
+    assert group.error == pytest.approx(0.288675, abs=1e-5)
+    assert group.passed == pytest.approx(1 - 1 / 6)
+    assert (group.presumed, group.doubt) == (4, 1.0)
+    assert pass_at(1, 1, 2) is None
+
+
+@pytest.mark.slow
+def test_a_review_is_made_in_place_and_a_second_reviewer_disagrees(tmp_path: Path) -> None:
+    files = make_run(tmp_path / "run", make_snapshot(tmp_path / "birds"), ["right", "wrong"], wrong=WRONG)
+    with viewed(files.path, cache=tmp_path) as url, chromium() as page:
+        for reviewer, name in (("ada", COMPOSITION), ("bob", "in-page misreading")):
+            page.goto(f"{url}/run/run/attempt/wrong.1?by=attempt&show=wrong")
+            form = page.locator("form.review")
+            form.locator("[name=reviewer]").fill(reviewer)
+            form.locator("[name=class]").select_option(name)
+            form.locator("[name=decisive_event]").fill("1")
+            form.locator("[name=nearest_class]").select_option("drift")
+            for field, words in WORDS.items():
+                form.locator(f"[name={field}]").fill(words)
+            if name == COMPOSITION:
+                assert form.locator(".override").is_visible()
+                form.locator("[name=override]").fill("The page was an advert.")
+            form.locator("button").click()
+            page.wait_for_url("**#review")
+        trace = read_trace(files.trace_path("wrong", 1))
+        assert [one["reviewer"] for one in trace.of("review")] == ["ada", "bob"]
+        assert "The reviewers disagree" in page.locator("main").inner_text()
+        text = get(f"{url}/run/run/agreement")[1]
+        assert "ada and bob" in text
+        for show in (f"class:{COMPOSITION.replace(' ', '+')}", "class:in-page+misreading", "disputed"):
+            assert rows(get(f"{url}/run/run?by=attempt&show={show}")[1]) == ["wrong.1"]
+        assert rows(get(f"{url}/run/run?by=attempt&show=class:drift")[1]) == []
+
+
+def test_a_wrong_review_is_explained_and_keeps_what_was_typed(url: str, world: Path) -> None:
+    address = f"{url}/run/run1/attempt/wrong.2"
+    token = re.search(r'name="token" value="([^"]+)"', get(address)[1])
+    assert token
+    form = {"token": token[1], "task": "wrong", "attempt": 2, "reviewer": "ada", "class": "drift", "nearest_class": "drift", "decisive_event": 1, **WORDS}  # fmt: skip
+    status, text, _ = get(address, form=form)
+    assert status == 422
+    assert "must be another than the class chosen" in text
+    assert "Took the wrong row." in text
+
+
+def test_a_damaged_trace_shows_what_is_readable_and_says_what_is_not(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    lines = (run / "traces" / "wrong.1.jsonl").read_text().splitlines()
+    (run / "traces" / "wrong.1.jsonl").write_text("\n".join([*lines[:2], '{"event": "tool_', *lines[2:]]))
+    (run / "traces" / "right.2.jsonl").rename(run / "traces" / "right.2.jsonl.part")
+    (run / "traces" / "babble.2.jsonl").unlink()
+    with viewed(run, cache=tmp_path) as url:
+        text = get(f"{url}/run/run?by=attempt&show=damaged")[1]
+        assert rows(text) == ["wrong.1"]
+        assert "not a readable trace" in text
+        assert rows(get(f"{url}/run/run?by=attempt&show=open")[1]) == ["right.2", "babble.2"]
+        text = get(f"{url}/run/run/attempt/wrong.1")[1]
+        assert "wrong.1.jsonl:3: not JSON" in text
+        assert 'id="step-1"' in text
+        assert "Bird 8 weighed 3800" in get(f"{url}/run/run/attempt/right.2")[1]
+        assert "has not begun" in get(f"{url}/run/run/attempt/babble.2")[1]
+        assert get(f"{url}/run/run/attempt/..%2f..%2frun")[0] == 404
+
+
+def test_a_half_written_run_shows_its_traces(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    (run / "tasks.jsonl").write_text("{")
+    (run / "run.json").unlink()
+    with viewed(run, cache=tmp_path) as url:
+        text = get(f"{url}/run/run?by=attempt")[1]
+        assert sorted(rows(text)) == ["babble.1", "babble.2", "right.1", "right.2", "wrong.1", "wrong.2"]
+        assert "tasks.jsonl" in text
+
+
+def test_a_snapshot_that_is_damaged_or_changed_is_said_and_the_rest_is_there(tmp_path: Path) -> None:
+    snapshot = make_snapshot(tmp_path / "birds")
+    files = make_run(tmp_path / "run", snapshot, ["wrong"], wrong=WRONG)
+    (tmp_path / "bad.wacz").write_bytes(b"no archive")
+    with Writer.open(snapshot) as writer:
+        writer.metadata("urn:note", {"added": 1})
+    with viewed(files.path, tmp_path / "bad.wacz", cache=tmp_path) as url:
+        text = get(f"{url}/run/run/attempt/wrong.1")[1]
+        assert "not the one of the run any more" in text
+        assert "Page it saw" not in text
+        assert "not readable" in get(url)[1]
+        status, text, _ = get(f"{url}/snapshot/bad.wacz")
+        assert status == 500
+        assert "bad.wacz" in text
+
+
+def test_a_capture_shows_request_answer_verdict_and_text(url: str) -> None:
+    text = get(f"{url}/snapshot/birds/captures?q=2012")[1]
+    path = re.search(r'href="(/snapshot/birds/capture/[^"]+)"', text)
+    assert path
+    text = get(url + path[1].replace("&amp;", "&"))[1]
+    assert ">exact<" in text
+    assert "this capture" in text
+    assert "Bird 9 weighed 3700 g" in text
+
+
+def test_the_texts_are_searched(url: str) -> None:
+    text = get(f"{url}/snapshot/birds/texts?q=weighed")[1]
+    path = re.search(r'href="(/snapshot/birds/text\?[^"]+)"', text)
+    assert path
+    assert "Bird 8 weighed 3800 g." in get(url + path[1])[1]
+    assert "no word to look for" in get(f"{url}/snapshot/birds/texts?q=%22")[1]
+
+
+def test_words_lost_from_a_text_are_marked(url: str) -> None:
+    view = re.search(r"/snapshot/birds/view/\w+", get(f"{url}/snapshot/birds")[1])
+    assert view
+    text = get(url + view[0])[1]
+    assert "<del>Hidden words" in text
+    assert "<ins>" in text
+
+
+def test_misses_of_runs_lead_to_their_steps(url: str) -> None:
+    text = get(f"{url}/snapshot/birds/misses")[1]
+    assert re.search(r'href="/run/run1/attempt/wrong\.1#step-\d"', text)
+    assert "https://birds.test/nowhere" in text
+
+
+def test_runs_are_compared_with_what_got_worse_first(url: str) -> None:
+    text = get(f"{url}/compare?run=run1&run=run2&metric=item_f1")[1]
+    assert rows(text) == ["right", "wrong"]
+    assert "worse by" in text
+    assert "better by" in text
+    assert "no interval, for it takes 6 clusters" in text
+    assert rows(get(f"{url}/compare?run=run1&run=run2&show=better&metric=item_f1")[1]) == ["wrong"]
+    assert rows(get(f"{url}/compare?show=all")[1]) == ["right", "wrong", "babble"]
+    status, text, _ = get(f"{url}/compare?run=run1&run=run9")
+    assert status == 404
+    assert "run9" in text
+
+
+@pytest.mark.slow
+def test_a_comparison_leads_to_the_first_divergence(url: str) -> None:
+    with chromium() as page:
+        page.goto(f"{url}/compare")
+        page.locator("tr[data-row=wrong]").get_by_role("link", name="first divergence").click()
+        page.wait_for_load_state()
+        assert "One agent went on, the other answered after 1 call alike" in page.locator("main").inner_text()
+        assert "7|3900\n9|3800" in page.get_by_label("run1/wrong.1").inner_text()
+        assert "It called nothing more" in page.get_by_label("run2/wrong.1").inner_text()
+
+
+def call(n: int, url: str, text: str) -> dict[str, Any]:
+    """A tool call as a trace has it."""
+    return {"event": "tool_call", "n": n, "tool": "fetch", "arguments": {"url": url}, "output": {"digest": text, "text": text}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "at", "how"),
+    [
+        ([call(1, "a", "x"), call(2, "b", "y")], 2, ""),
+        ([call(1, "a", "x"), call(2, "c", "y")], 1, "the agents called otherwise"),
+        ([call(1, "a", "z"), call(2, "b", "y")], 0, "the same call was answered otherwise"),
+        ([call(1, "a", "x")], 1, "one agent went on, the other answered"),
+        ([call(1, "a", "x"), call(2, "b", "y"), {"event": "answer", "text": "!"}], 2, "the same calls with the same results, another answer"),
+    ],
+)  # fmt: skip
+def test_the_first_divergence_is_a_call_a_result_or_the_answer(other: list[Any], at: int, how: str) -> None:
+    one = Trace(Path("a"), {}, (call(1, "a", "x"), call(2, "b", "y")))
+    assert first_divergence(one, Trace(Path("b"), {}, tuple(other))) == (at, how)
+
+
+def test_two_snapshots_are_compared_and_touched_tasks_named(tmp_path: Path) -> None:
+    old = make_snapshot(tmp_path / "old")
+    new = make_snapshot(tmp_path / "new", DOM.replace("3800 g", "3850 g"))
+    files = make_run(tmp_path / "run", old, ["wrong"], wrong=WRONG)
+    with viewed(files.path, old, new, cache=tmp_path) as url:
+        assert until(lambda: "Pages</h2>" in get(f"{url}/snapshots/old/new")[1])
+        assert until(lambda: "Being worked out" not in get(f"{url}/snapshots/old/new")[1])
+        text = get(f"{url}/snapshots/old/new")[1]
+        assert PAGE in text
+        assert "<b>wrong</b>" in text
+        assert text.count("/shot/") >= 2
+
+
+PAGES = [
+    "/",
+    "/compare",
+    "/divergence/run1/wrong.1/run2/wrong.1",
+    "/run/run1",
+    "/run/run1?by=attempt",
+    "/run/run1/attempt/wrong.1",
+    "/run/run1/attempt/babble.1",
+    "/run/run1/agreement",
+    "/run/run1/figures",
+    "/snapshot/birds",
+    "/snapshot/birds/views",
+    "/snapshot/birds/map",
+    "/snapshot/birds/captures",
+    "/snapshot/birds/texts?q=weighed",
+    "/snapshot/birds/misses",
+    "/snapshot/birds/failures",
+    "VIEW",
+    "CAPTURE",
+]
+
+
+def addressed(url: str, path: str) -> str:
+    """The whole address of a page; of a view's and a capture's the first."""
+    if path == "VIEW":
+        found = re.search(r"/snapshot/birds/view/\w+", get(f"{url}/snapshot/birds")[1])
+    elif path == "CAPTURE":
+        found = re.search(r"/snapshot/birds/capture/[^\"]+", get(f"{url}/snapshot/birds/captures?q=2012")[1])
+    else:
+        return url + path
+    assert found
+    return url + found[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(url: str, scheme: str, width: int) -> None:
+    with chromium(color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True) as page:
+        found = {}
+        for path in PAGES:
+            page.goto(addressed(url, path))
+            page.add_script_tag(path=AXE)
+            said = page.evaluate(
+                "axe.run(document, {iframes: false}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
+            )
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            if said or wide > width:
+                found[path] = (said, wide)
+        assert not found
+
+
+@pytest.mark.slow
+def test_the_keyboard_alone_leads_through_a_run(url: str) -> None:
+    with chromium() as page:
+        page.goto(f"{url}/run/run1")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/attempt/wrong.1")
+        page.keyboard.press("n")
+        page.wait_for_url("**/attempt/wrong.2")
+        page.keyboard.press("p")
+        page.wait_for_url("**/attempt/wrong.1")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.closest('li').id") == "step-1"
+        page.goto(f"{url}/run/run1?by=attempt")
+        page.keyboard.press("/")
+        page.keyboard.type("babb")
+        page.locator("tr[data-row='right.1']").wait_for(state="detached")
+        assert "q=babb" in page.url
+
+
+@pytest.mark.slow
+def test_a_run_in_progress_fills_by_itself(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    aside = tmp_path / "aside.jsonl"
+    (run / "traces" / "wrong.2.jsonl").rename(aside)
+    with viewed(run, cache=tmp_path) as url, chromium() as page:
+        page.goto(f"{url}/run/run")
+        cell = page.get_by_label("wrong, epoch 2")
+        assert cell.inner_text() == "…"
+        aside.rename(run / "traces" / "wrong.2.jsonl")
+        assert until(lambda: page.get_by_label("wrong, epoch 2").inner_text() == "0")
+
+
+def test_a_large_run_is_shown_in_pages(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    settings = json.loads((run / "run.json").read_text())
+    assert settings["settings"]["epochs"] == 2
+    settings["settings"]["epochs"] = 80
+    (run / "run.json").write_text(json.dumps(settings))
+    with viewed(run, cache=tmp_path) as url:
+        first, third = (get(f"{url}/run/run?by=attempt&page={n}")[1] for n in (1, 3))
+        assert (len(rows(first)), len(rows(third))) == (100, 40)
+        assert "Page 3 of 3" in third
+
+
+@pytest.mark.slow
+def test_an_exported_folder_is_walked_without_a_server(tmp_path: Path, world: Path) -> None:
+    out = tmp_path / "pages"
+    done = stillweb("view", world / "run1", world / "run2", "--export", out)
+    assert (done.code, done.out.strip()) == (0, str(out / "index.html"))
+    with chromium() as page:
+        page.goto((out / "index.html").as_uri())
+        page.get_by_role("link", name="run1", exact=True).click()
+        page.locator("select[name=show]").select_option("unparsable")
+        assert page.locator("tr[data-row]:visible").count() == 1
+        page.locator("select[name=show]").select_option("")
+        page.locator("tr[data-row=wrong] a.cell").first.click()
+        page.locator("td.cell-wrong").get_by_role("link", name="from step 1").click()
+        page.locator("#step-1").get_by_role("link", name="Page it saw").click()
+        page.wait_for_load_state()
+        assert page.locator("img.shot").evaluate("one => one.naturalWidth") == 64
+        page.goto((out / "compare.html").as_uri())
+        page.locator("tr[data-row=wrong]").get_by_role("link", name="first divergence").click()
+        assert "one agent went on" in page.locator("main").inner_text().lower()
+        assert not page.complaints
+        assert all(one.startswith(("file:", "data:")) for one in page.requested)
+    links = {
+        link
+        for one in out.glob("*.html")
+        for link in re.findall(r'(?:href|src)="([^"#:]+)[#"]', one.read_text())
+    }
+    assert not {link for link in links if not (out / link).is_file()}
+    done = stillweb("view", world / "run1", "--export", out)
+    assert done.code == 2
+    assert "not empty" in done.err
+
+
+@pytest.mark.slow
+def test_a_report_is_these_pages_in_one_file(tmp_path: Path, world: Path) -> None:
+    out = export_file([world / "run1"], tmp_path / "report.html")
+    with chromium() as page:
+        page.goto(out.as_uri())
+        page.locator("tr[data-row=wrong] a.cell").first.click()
+        page.get_by_label("wrong.1", exact=True).locator("td.cell-wrong").get_by_role(
+            "link", name="from step 1"
+        ).click()
+        page.locator("li:target").get_by_role("link", name="Page it saw").click()
+        assert (
+            page.locator("section:target img.shot").evaluate(
+                "one => one.decode().then(() => one.naturalWidth)"
+            )
+            == 64
+        )
+        assert page.requested[:1] == [out.as_uri()]
+        assert all(one.startswith(("file:", "data:")) for one in page.requested)
+        assert not page.complaints
+    text = out.read_text()
+    assert EVIL not in text
+    targets = set(re.findall(r'href="#([^"]+)"', text))
+    assert not targets - set(re.findall(r'\sid="([^"]+)"', text))

@@ -1,0 +1,205 @@
+"""Recording from behind a proxy: HTTP and SOCKS, by option and by the machine's environment, with client certificates."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.upstream import UpstreamProxy
+from stillweb.proxy.record.recorder import Recorder
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.writer import Writer
+from tests.proxy.dead import closed_port
+from tests.proxy.origin import Answer, Asked, Origin
+from tests.support.waiting import HANG
+
+# mitmproxy as the upstream: names lead to this machine, a tunnel to a plain port is refused as Squid does.
+RULES = """
+from mitmproxy import http
+def http_connect(flow):
+    if flow.request.port == {plain}:
+        flow.response = http.Response.make(403)
+def requestheaders(flow):
+    flow.request.headers["Via"] = "1.1 upstream"
+def server_connect(data):
+    data.server.address = ("127.0.0.1", data.server.address[1])
+"""
+
+
+def answer(asked: Asked) -> Answer:
+    return Answer(headers=[("Content-Type", "text/plain")], body=f"by {asked.header('Via')}".encode())
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def authority(state: Path) -> Authority:
+    return Authority.load_or_create(state / "origins")
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Origin]:
+    with Origin(answer) as origin:
+        yield origin
+
+
+@pytest.fixture(scope="module")
+def secure(authority: Authority) -> Iterator[Origin]:
+    with Origin(answer, authority.context_for("only-there.test")) as origin:
+        yield origin
+
+
+@contextmanager
+def upstream(folder: Path, mode: str, plain: Origin, authority: Authority) -> Iterator[int]:
+    script = folder / "rules.py"
+    script.write_text(RULES.format(plain=plain.port))
+    words = [
+        "mitmdump", "--mode", mode, "--listen-host", "127.0.0.1", "--listen-port", "0", "-s", script,
+        "--set", f"confdir={folder}", "--set", f"ssl_verify_upstream_trusted_ca={authority.certificate_path}",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [Path(sys.executable).parent / words[0], *words[1:]], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        found = None
+        while found is None:
+            line = process.stdout.readline()
+            assert line, "mitmdump ended"
+            found = re.search(r"listening at 127\.0\.0\.1:(\d+)", line)
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.wait(HANG)
+        process.stdout.close()
+
+
+@contextmanager
+def recording(folder: Path, **options: object) -> Iterator[tuple[Recorder, httpx.Client]]:
+    own = Authority.load_or_create(folder / "state")
+    with (
+        Writer.open(folder / "snap") as writer,
+        Recorder(writer, authority=own, **options) as recorder,  # type: ignore[arg-type]
+        httpx.Client(
+            proxy=recorder.proxy_url(),
+            verify=ssl.create_default_context(cafile=str(own.certificate_path)),
+            trust_env=False,
+            timeout=HANG,
+        ) as client,
+    ):
+        yield recorder, client
+
+
+@pytest.mark.parametrize("mode", ["regular", "socks5"])
+def test_all_is_recorded_through_the_upstream_proxy(
+    mode: str, tmp_path: Path, plain: Origin, secure: Origin, authority: Authority
+) -> None:
+    urls = [f"http://only-there.test:{plain.port}/page", f"https://only-there.test:{secure.port}/page"]
+    with upstream(tmp_path, mode, plain, authority) as port:
+        url = f"{'http' if mode == 'regular' else 'socks5h'}://127.0.0.1:{port}"
+        ca = tmp_path / "mitmproxy-ca-cert.pem"  # the upstream's own, which the recorder must trust
+        with recording(tmp_path, upstream=url, upstream_ca=ca) as (_, client):
+            for page in urls:
+                assert client.get(page).text == "by 1.1 upstream"
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        assert {capture.url for capture in snapshot.captures()} == set(urls)
+
+
+def test_the_environment_names_the_proxy_and_its_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    assert not UpstreamProxy.of(None)
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
+    monkeypatch.setenv("https_proxy", "proxy.test:3129")
+    monkeypatch.setenv("NO_PROXY", "inside.test,.corp.test")
+    found = UpstreamProxy.of(None)
+    assert found.address("http", "a.test", 80) == "http://proxy.test:3128"
+    assert found.address("https", "a.test", 443) == "http://proxy.test:3129"
+    for host in ("inside.test", "x.corp.test", "localhost", "127.0.0.1", "::1"):
+        assert found.address("https", host, 443) is None
+    assert not UpstreamProxy.of("")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://proxy.test:21", "http://", "http://proxy.test:x", "https://proxy.test"]
+)
+def test_another_form_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="SCHEME://HOST:PORT"):
+        UpstreamProxy.of(url)
+
+
+def test_a_password_of_the_proxy_is_in_no_message_and_no_record(tmp_path: Path) -> None:
+    with closed_port() as port:
+        url = f"http://me:not-for-anyone@127.0.0.1:{port}"
+        with recording(tmp_path, upstream=url) as (recorder, client):
+            assert client.get("http://only-there.test/").status_code == 502
+        [(_, reason)] = recorder.failures
+    assert f"upstream proxy http://127.0.0.1:{port}" in reason
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "snap").rglob("*") if path.is_file())
+    assert b"not-for-anyone" not in stored + reason.encode()
+
+
+@pytest.fixture(scope="module")
+def mine(state: Path) -> Path:
+    """A client's certificate, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "client.test")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.PKCS8
+    path = state / "client.pem"
+    path.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    )
+    return path
+
+
+@pytest.fixture
+def asking(authority: Authority, mine: Path) -> Iterator[Origin]:
+    """An origin that serves only clients with a certificate."""
+    context = authority.context_for("127.0.0.1")
+    context.load_verify_locations(mine)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with Origin(answer, context) as origin:
+        yield origin
+
+
+def test_an_origin_that_wants_a_certificate_gets_the_one_that_was_named(
+    tmp_path: Path, asking: Origin, authority: Authority, mine: Path
+) -> None:
+    with recording(tmp_path, upstream_ca=authority.certificate_path, client_cert=mine) as (_, client):
+        assert client.get(f"{asking.url}/mine").text == "by None"
+
+
+def test_without_a_certificate_the_failure_is_told_at_once(
+    tmp_path: Path, asking: Origin, authority: Authority
+) -> None:
+    with recording(tmp_path, upstream_ca=authority.certificate_path) as (recorder, client):
+        assert client.get(f"{asking.url}/mine", timeout=10.0).status_code == 502
+    assert [url for url, _ in recorder.failures] == [f"{asking.url}/mine"]

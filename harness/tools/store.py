@@ -270,6 +270,8 @@ class Visit:
                 return found
             self._session.answered(lookup)
         found.chain.append(first_alike(self.store.snapshot, lookup.capture))
+        if (mutation := self.store.snapshot.mutated.get(lookup.capture.place)) is not None:
+            found.verdict = f"mutated:{mutation}"
         found.ambiguous = bool(lookup.ambiguous)
         return found
 

@@ -103,6 +103,7 @@ class Answerer:
         self.failures: list[str] = []  # errors while answering, for the status page
         self.forgotten = 0  # errors dropped from that list, counted only
         self.kept = Kept(snapshot, cache_bytes)
+        self.mutated = snapshot.mutated
         self.faults = faults
         self.faulted = 0  # answers that a fault changed
         self._fault_sessions: dict[str, FaultSession] = {}
@@ -309,6 +310,8 @@ class Answerer:
                 met = None  # nothing older was recorded: the cache is fresh
             else:
                 told = replace(lookup, capture=old)
+        if self.mutated and told.capture is not None and told.capture.place in self.mutated:
+            verdict = f"mutated:{self.mutated[told.capture.place]}"
         if met is not None:
             verdict = met.verdict
         try:

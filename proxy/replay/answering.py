@@ -47,14 +47,11 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.events import field_names
 from stillweb.snapshots.evidence.lookup import HANGS
 from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
-from stillweb.snapshots.identity.keys import opens_socket, parse, request_key
-from stillweb.snapshots.identity.operations import operations_of
-from stillweb.snapshots.identity.rules import reduced
+from stillweb.snapshots.identity.keys import opens_socket, request_key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import mask
@@ -216,13 +213,12 @@ class Answerer:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(min(interval, TURN))
         try:
-            parsed = parse(request)
             request_key(request)
             if (masked := mask(request)) is not request:
                 request_key(masked)
-            operations_of(parsed)
-            field_names(parsed)
-            reduced(request, self.matcher.rules.rules, self.matcher.issued(request))
+            evidence = self.matcher.evidence(site_of(request.url))
+            evidence.asked(request, request_key(request).canonical, {})
+            self.matcher.twins(request)
         except DamagedInput:
             pass  # the answer meets it again, and says so to the client
         finally:

@@ -272,7 +272,8 @@ class SiteEvidence:
             parts["~order"] = repr(repeated)
         parts |= cookie_parts(request, given)
         if response is None:
-            event = event_of(request, normal, own=own)
+            made = partial(event_of, key=normal, own=own)
+            event = request.derived(("event", normal, own), made)
         else:
             media, location = response.header("content-type") or "", response.header("location") or ""
             told = response.header("content-length") or ""
@@ -733,7 +734,7 @@ class Matcher:
         def left(one: Request, stored: bool) -> str:
             return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
 
-        wanted = left(request, False)
+        wanted = request.derived(("left", known), lambda one: left(one, False))
         own = [c for c in group.captures if c.method == request.method][:TWINS]
         return [c for c in own if left(group.request(c), True) == wanted]
 

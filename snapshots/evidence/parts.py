@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from stillweb.snapshots.evidence.issued import named_values, token_like
 from stillweb.snapshots.evidence.priors import of_part
@@ -119,6 +120,10 @@ def cookie_parts(request: Request, given: Mapping[tuple[str, str], str]) -> dict
 
 def issued_in(request: Request, known: Issued) -> tuple[Issued, list[str]]:
     """Return where a request holds values that its site gave out, by name or as `known`, and the values."""
+    return request.derived(("issued", known), partial(_issued_in, known=known))
+
+
+def _issued_in(request: Request, *, known: Issued) -> tuple[Issued, list[str]]:
     places, values = set(known), []
     for place, name, value in named_values(parse(request)):
         if f"{place}:{name}" in known or (ONCE.search(name) and token_like(name, value)):
@@ -131,6 +136,14 @@ def rule_parts(
     request: Request, rules: RuleSet, issued: Issued, *, given: bool, stored: bool
 ) -> tuple[str, dict[str, str]]:
     """Return the key that rules leave of a request, and what each of them left out. `given`: the site gave what is `issued`."""
+    made = partial(_rule_parts, rules=rules, issued=issued, given=given, stored=stored)
+    key, parts = request.derived(("rule parts", issued, given, stored), made)
+    return key, dict(parts)
+
+
+def _rule_parts(
+    request: Request, *, rules: RuleSet, issued: Issued, given: bool, stored: bool
+) -> tuple[str, dict[str, str]]:
     if is_plain(request) and "?" not in request.url and ";" not in request.url:
         return digest(parse(request)), {}
     if irrelevant(request):
@@ -155,6 +168,10 @@ def repeated_pairs(request: Request) -> list[tuple[str, str]]:
     """Return the pairs of query and form whose name occurs more than once, by name, values in order."""
     if not request.body and "&" not in request.url:
         return []
+    return request.derived("repeated pairs", _repeated_pairs)
+
+
+def _repeated_pairs(request: Request) -> list[tuple[str, str]]:
     parsed = parse(request)
     pairs: list[tuple[str, str]] = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
     if parsed.body.kind == FORM:

@@ -55,8 +55,8 @@ def command(
     if not compared.comparisons:
         return
     if page is not None:
-        from stillweb.harness.report.comparison import write_comparison
+        from stillweb.harness.view.export import export_file
 
-        written = write_comparison(compared.comparisons, page, compared.differs, compared.remarks)
-        click.echo(str(written.resolve()))
+        runs = [a] if b is None else [a, b]
+        click.echo(str(export_file(runs, page, start="/compare" if b else "", title="Comparison").resolve()))
     check_gates(compared.comparisons, gates)

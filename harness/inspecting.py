@@ -28,13 +28,15 @@ from inspect_ai.util import store
 
 from stillweb.harness._parsing import session_of
 from stillweb.harness.datasets import load_tasks
-from stillweb.harness.scoring import Context, score
+from stillweb.harness.scoring import MEASURED, METRICS, Context, score
 from stillweb.harness.task import Task
 from stillweb.harness.tools import ToolResult, Toolset, ToolSpec
 from stillweb.harness.tools.toolset import ToolSession
 from stillweb.snapshots import Snapshot
+from stillweb.snapshots.errors import UsageError
 
 TASK = "stillweb_task"  # the member of a sample's metadata that holds our task
+OF_SET = "stillweb_set"  # and the one that holds what is known of the whole set
 KEPT = "stillweb"  # the member of a sample's store: a list of {tool, verdict, captures, …}, one for each call
 SESSION = "stillweb_session"
 
@@ -92,14 +94,20 @@ def _content(result: ToolResult) -> str | list[Content]:
 
 
 def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
-    """Return a task set (see `datasets.load_tasks`) as samples; each one's metadata holds the whole task."""
+    """Return a task set (see `datasets.load_tasks`) as samples.
+
+    Each one's metadata holds the whole task, and the metrics of the set: inspect wants the same of each sample.
+    """
     tasks = load_tasks(source, **options)
+    scorers = list(dict.fromkeys(task.scorer for task in tasks))
+    metrics = list(dict.fromkeys(name for one in scorers for name in METRICS.get(one, ())))
+    unknown = [one for one in scorers if one not in METRICS] if len(scorers) > 1 else []
     samples = [
         Sample(
             input=task.question,
             target=task.reference if isinstance(task.reference, str) else "",
             id=task.id,
-            metadata={TASK: task.to_json()},
+            metadata={TASK: task.to_json(), OF_SET: {"metrics": metrics, "unknown": unknown}},
         )
         for task in tasks
     ]
@@ -107,17 +115,28 @@ def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
 
 
 @scorer(metrics={"*": [mean()]})  # type: ignore[untyped-decorator]  # inspect_ai may be missing
-def scored_as_here(context: Context | None = None) -> Scorer:
-    """Score each sample with its task's scorer: all of its metrics, NaN for a metric without a score.
+def scored_as_here(context: Context | None = None, metrics: Sequence[str] = ()) -> Scorer:
+    """Score each sample with its task's scorer: all metrics of the set.
 
-    `context` holds a judge, rubrics etc. for scorers that need them. Status and details are in the metadata.
+    A metric without a score counts 0, as in the mean of all of `stillweb score`; one of another task's scorer, or
+    that was not measured, is NaN, which inspect leaves out. `context` holds a judge, rubrics etc. for scorers that
+    need them. Status and details are in the metadata. `metrics` names those of your own scorers (`module:function`)
+    in a set with several scorers. Raise UsageError where they are needed and missing.
     """
 
     async def judge(state: TaskState, target: Target) -> Score:
         task = Task.from_json(state.metadata[TASK])
+        of_set = state.metadata.get(OF_SET, {"metrics": [], "unknown": []})
+        if of_set["unknown"] and not metrics:
+            raise UsageError(
+                f"scored_as_here: the set has several scorers, of which {of_set['unknown'][0]!r} has metrics that only "
+                "it knows; name them: scored_as_here(metrics=[…])"
+            )
         answer = state.output.completion or None
         found = score(task, answer, context)
-        value = {name: math.nan if number is None else number for name, number in found.metrics.items()}
+        value = dict.fromkeys([*of_set["metrics"], *metrics], math.nan)
+        for name, number in found.metrics.items():
+            value[name] = number if number is not None else math.nan if name in MEASURED else 0.0
         return Score(value=value, answer=answer, metadata={"status": found.status, "detail": found.detail})
 
     return judge

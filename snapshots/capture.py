@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -126,3 +128,48 @@ class Exchange:
     protocol: str = "http/1.1"  # or "h2"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)  # further WARC fields of the response record
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A web socket of another tool's recording: its messages as (from the client?, message), and their times.
+
+    `times` are in seconds since 1970. `events` holds the last event number of the session before each message.
+    """
+
+    url: str  # http or https
+    messages: Sequence[tuple[bool, str | bytes]]
+    times: Sequence[float]
+    started: datetime  # UTC, aware
+    session: str = "default"
+    close: tuple[int, str] | None = None  # the code and reason of a server that closed it
+    protocol: str | None = None
+    begin: int = 0
+    end: int = 0
+    events: Sequence[int] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the record (docs/snapshot.md)."""
+        said = []
+        for mine, what in self.messages:
+            entry = {"from": "client" if mine else "server"}
+            if isinstance(what, str):
+                entry["text"] = what
+            else:
+                entry["base64"] = base64.b64encode(what).decode("ascii")
+            said.append(entry)
+        found: dict[str, Any] = {
+            "url": self.url,
+            "session": self.session,
+            "begin": self.begin,
+            "end": self.end,
+            "messages": said,
+            "events": list(self.events),
+            "times": [round(at * 1000) for at in self.times],
+            "left_out": 0,
+        }
+        if self.close is not None:
+            found["close"] = list(self.close)
+        if self.protocol is not None:
+            found["protocol"] = self.protocol
+        return found

@@ -19,6 +19,7 @@ from stillweb.snapshots._os.cache import derived
 from stillweb.snapshots._os.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
 from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.boundaries import boundary_after
@@ -70,12 +71,33 @@ def _file(place: Place, name: str, stamp: str) -> Container:
         return several
     from stillweb.snapshots.importers import convert_to_cache
 
+    if lead[:2] == warc.GZIP_MAGIC:
+        place = _gunzipped(place, name, stamp)
     converted = convert_to_cache(place, name, stamp)
     if converted is None:
         place.close()
         what = "is empty" if not lead else "is no WACZ, WARC, ARC, HAR or mitmproxy flow file"
         raise DamagedInput(f"{name}: {what}")
     return open_directory(converted)
+
+
+def _gunzipped(place: Place, name: str, stamp: str) -> Place:
+    """Return what a gzip file holds, such as `browsertime.har.gz`. Raises DamagedInput."""
+
+    def unpack(out: BinaryIO) -> None:
+        try:
+            out.writelines(decode_pieces(_pieces(place), "gzip"))
+        except EncodingProblem as error:
+            raise DamagedInput(f"{name}: {error}") from error
+
+    unpacked = derived("unpacked", f"unpacked {stamp} {place.name}", unpack)
+    place.close()
+    return FilePlace(unpacked, name=name)
+
+
+def _pieces(place: Place) -> Iterator[bytes]:
+    for at in range(0, place.size, CHUNK):
+        yield place.read(at, CHUNK)
 
 
 def _is_archive(place: Place, lead: bytes) -> bool:
@@ -146,10 +168,15 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
 
 
 def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -> Container:
-    """Open a HAR in a zip together with its bodies, as Playwright writes it."""
+    """Open a HAR in a zip together with its bodies, or a trace; Playwright writes both."""
     from stillweb.snapshots.importers import convert_to_cache
 
     hars = sorted(n for n in places if n.endswith(".har"))
+    traced = sorted(n for n in places if n.endswith(".network"))
+    if traced and not hars:
+        hars = traced[:1]
+        lines = [places[n].read(0, places[n].size) for n in traced]
+        places[hars[0]] = BytesPlace(b"\n".join(lines), f"{name}!{hars[0]}")
     if not hars:
         raise DamagedInput(f"{name}: a zip without WACZ, WARC, ARC or HAR files")
     if len(hars) > 1:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.console import print_json, progress, say_damage, table
+from stillweb.harness.console import print_json, progress, say, say_damage, table
+from stillweb.snapshots.words import counted
+
+# name of a gate -> the checks of the audit that trip it, unless they are notes
+CHECKS = {
+    "leak": ("leak",),
+    "gold-missing": ("gold-missing", "gold-unread"),
+    "expiry": ("date", "relative-date", "certificate", "cookie"),
+}
 
 
 @click.command("coverage")
@@ -34,6 +42,11 @@ from stillweb.harness.console import print_json, progress, say_damage, table
     type=click.DateTime(["%Y-%m-%d"]),
     help="With --gold: the day to check dates against; today by default.",
 )
+@click.option(
+    "--fail-on",
+    metavar="CHECKS",
+    help=f"With --gold, which it implies: exit code 1 on a finding of these, with commas: {', '.join(CHECKS)}.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(
     snapshots: tuple[Path, ...],
@@ -42,12 +55,14 @@ def command(
     synthetic_search: bool,
     gold: bool,
     today: object,
+    fail_on: str | None,
     as_json: bool,
 ) -> int:
     """Say which URLs, views, PDFs and searches SNAPSHOTS can answer, of those that a task set names.
 
     \b
     stillweb coverage site.wacz --tasks goal.jsonl        exit code 1 if something is missing, or a record unreadable
+    stillweb coverage site.wacz --tasks goal.jsonl --fail-on leak,gold-missing       a gate before a set is published
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
     from stillweb.harness.commands.search_ready import make_search_ready
@@ -65,8 +80,12 @@ def command(
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")
+    gates = [name.strip() for name in fail_on.split(",")] if fail_on is not None else []
+    if unknown := [name for name in gates if name not in CHECKS]:
+        raise click.UsageError(f"--fail-on: no check {unknown[0]!r}; known are {', '.join(CHECKS)}")
+    gold = gold or bool(gates)
     if gold and run is not None:
-        raise click.UsageError("--gold goes with --tasks: a run's trace has no gold")
+        raise click.UsageError("--gold and --fail-on go with --tasks: a run's trace has no gold")
     tasks = read_tasks(source) if source is not None else tasks_as_asked(run or Path())
     refused = tasks.problems if isinstance(tasks, TaskSet) else ()
     day = today.date() if isinstance(today, datetime) else date.today()
@@ -89,10 +108,17 @@ def command(
                 certificates=[ca] if ca.exists() else [],
                 cookies=cookie_dates((c.url, snapshot.read(c).headers) for c in snapshot.captures()),
             )
+    tripped = {
+        name: sum(one.check in CHECKS[name] and one.level != "note" for one in findings) for name in gates
+    }
+    code = 1 if found.lacking or refused or any(tripped.values()) else 0
+    for name, count in tripped.items():
+        if count:
+            say(f"--fail-on {name}: {counted(count, 'finding')}")
     if as_json:
         told = {"refused": [str(problem) for problem in refused]} if refused else {}
         print_json({**found.to_json(), **told, "findings": [finding.to_json() for finding in findings]})
-        return 1 if found.missing or refused else 0
+        return code
     rows = [[need.task_id, need.kind, need.verdict, need.what, "; ".join(need.notes)] for need in found.needs]
     if rows:
         click.echo(table(["task", "what", "verdict", "address or query", "notes"], rows))
@@ -107,4 +133,4 @@ def command(
     doubtful = f", {len(found.doubtful)} of them with a note" if found.doubtful else ""
     needs = f"{len(found.needs) - len(found.missing)} of {len(found.needs)} needs answered"
     click.echo(f"{needs if found.needs else 'the tasks name no need'}{doubtful}; snapshot {found.snapshot}")
-    return 1 if found.missing or refused else 0
+    return code

@@ -52,7 +52,8 @@ def command(files: tuple[Path, ...], out: Path) -> int:
         )
     if report.failures:
         say(f"{out}: {failed_line(report.failures)}")
-    click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}")
+    sockets = f", {counted(report.sockets, 'web socket')}" if report.sockets else ""
+    click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}{sockets}")
     return 3 if report.damaged else 0
 
 

@@ -202,8 +202,9 @@ def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterat
 
 def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[AuditFinding]:
     """Yield findings for answers in the prompt (a whole row) or in an id or URL (a characteristic cell)."""
-    if task.scorer == "browsecomp" and prompt != task.question:
-        prompt = task.question  # pages hold the answer by design
+    problem = str(task.meta.get("problem") or task.question)
+    if prompt == task.question or task.scorer == "browsecomp":
+        prompt = problem  # pages hold the answer by design, and the form of an answer its examples
     for place, text in (
         ("the prompt", prompt),
         ("the task id", task.id),
@@ -217,7 +218,9 @@ def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[A
             texts += [plain, plain.replace("_", " "), re.sub(r"[_\-/]", " ", plain)]
         index = TextIndex([(place, one) for one in texts])
         for number, row in enumerate(rows, 1):
-            telling = [cell for cell in row if _width(cell) >= 3]
+            # a question that holds the one answer gives all away, however short; elsewhere a short cell says little
+            least = 1 if place == "the prompt" and len(row) == 1 else 3
+            telling = [cell for cell in row if _width(cell) >= least]
             if place == "the prompt" and len(row) > 1:
                 leaked = len(telling) > 1 and all(index.find(cell) for cell in telling)
                 told = f"row {number} of the reference"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
 from stillweb.harness.task import Task
@@ -12,7 +12,7 @@ from stillweb.proxy.browser.page_checks import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.text import html_text
-from stillweb.snapshots.text.text import READ, doubts, unpacked
+from stillweb.snapshots.text.text import READ, unpacked
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
@@ -73,6 +73,11 @@ class Coverage:
     def missing(self) -> tuple[Need, ...]:
         """Needs that the snapshot can't answer."""
         return tuple(need for need in self.needs if not need.answered)
+
+    @property
+    def lacking(self) -> tuple[Need, ...]:
+        """Missing needs but those that missed when a run was made on this very snapshot."""
+        return tuple(need for need in self.missing if MISSED_THEN not in need.notes)
 
     @property
     def doubtful(self) -> tuple[Need, ...]:
@@ -141,7 +146,8 @@ def _is_query(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, Mapping) and bool(value.get("q")))
 
 
-def _told(query: Query) -> str:
+def query_text(query: Query) -> str:
+    """Return a search as a need names it: its text, or its arguments as JSON."""
     if isinstance(query, str):
         return query
     return str(query["q"]) if len(query) == 1 else json.dumps(dict(query), ensure_ascii=False)
@@ -158,7 +164,7 @@ def coverage(
 
     Redirects are followed. `URL#view=<id>` needs that view. A URL with another fragment needs a view that
     starts there; if only the page is recorded, it counts with a note, as it may lack what the fragment
-    selects.
+    selects. What a run asked this very snapshot has the verdict that it had there.
     """
     from stillweb.harness.tools.store import Store
 
@@ -168,17 +174,30 @@ def coverage(
     needs: list[Need] = []
     known: dict[str, Need] = {}
     for done, task in enumerate(todo, 1):
+        asked: Mapping[str, str] = (task.meta.get("verdicts") or {}).get(snapshot.id, {})
         for url in urls_of(task):
             if url not in known:
                 known[url] = _url(url, store, starts)
             found = known[url]
-            needs.append(Need(task.id, found.kind, url, found.verdict, found.notes))
+            needs.append(_as_asked(Need(task.id, found.kind, url, found.verdict, found.notes), asked))
         for query in searches_of(task):
             verdict, notes = search(query) if search else ("miss", ("searches were not looked up",))
-            needs.append(Need(task.id, "search", _told(query), verdict, notes))
+            needs.append(_as_asked(Need(task.id, "search", query_text(query), verdict, notes), asked))
         if progress:
             progress(done, len(todo))
     return Coverage(snapshot.id, tuple(needs), tuple(task.id for task in todo))
+
+
+MISSED_THEN = "missed in the run, too, which was made on this snapshot"
+
+
+def _as_asked(need: Need, asked: Mapping[str, str]) -> Need:
+    """Return a need with the verdict that a run on the same snapshot had for it, if there was one."""
+    verdict = asked.get(need.what)
+    if verdict is None:
+        return need
+    then = replace(need, verdict=verdict)
+    return then if then.answered else replace(then, notes=(*need.notes, MISSED_THEN))
 
 
 UNSURE = "several answers were recorded, or one in another state (a login, a filter), and nothing decides"
@@ -216,7 +235,7 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
         if text is None:
             notes.append("no frozen text (is the snapshot sealed?)")
         else:
-            notes += doubts(text.warnings)
+            notes += text.warnings
             if not text.markdown.strip():
                 notes.append("its text is empty")
     return Need("", kind, url, str(found.verdict), tuple(notes))

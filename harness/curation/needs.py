@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from stillweb.harness.curation.coverage import query_text
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.task import Task
 from stillweb.harness.tools.browser_text import full_url
@@ -58,7 +59,8 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
 def tasks_as_asked(path: Path) -> list[Task]:
     """Return tasks that name what the attempts of a run (or of one trace file) asked their tools for.
 
-    Raise UsageError if the run has no finished attempt.
+    `meta["verdicts"]` maps the snapshot's id to the verdict of each, by URL or search. Raise UsageError if the run
+    has no finished attempt.
     """
     if path.is_dir():
         traces = [trace for _, _, trace in RunFiles(path).attempts() if trace is not None]
@@ -69,15 +71,23 @@ def tasks_as_asked(path: Path) -> list[Task]:
     # task -> urls, and searches by their JSON; each once, in order
     asked: dict[str, dict[str, dict[str, Any]]] = {}
     for trace in traces:
-        named = asked.setdefault(str(trace.header["task"]["id"]), {"urls": {}, "searches": {}})
+        named = asked.setdefault(
+            str(trace.header["task"]["id"]), {"urls": {}, "searches": {}, "verdicts": {}}
+        )
+        told = named["verdicts"].setdefault(str(trace.header["snapshot"]), {})
         for event in trace.of("tool_call"):
-            named["urls"] |= {url: url for url in _asked(event, named=True)}
+            verdict = str(event["verdict"] or "miss")
+            urls = {url: url for url in _asked(event, named=True)}
+            named["urls"] |= urls
+            told |= dict.fromkeys(urls, verdict)
             given = _arguments(event)
             if event["tool"] == "google_search" and isinstance(given.get("q"), str) and given["q"]:
                 given = {k: v for k, v in given.items() if (k, v) not in _PRESET}
                 named["searches"][json.dumps(given, sort_keys=True)] = given
+                told[query_text(given)] = verdict
     return [
-        Task(name, "", meta={k: list(v.values()) for k, v in named.items()}) for name, named in asked.items()
+        Task(name, "", meta={k: v if k == "verdicts" else list(v.values()) for k, v in named.items()})
+        for name, named in asked.items()
     ]
 
 

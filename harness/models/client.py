@@ -191,9 +191,10 @@ class ModelClient:
                 raise error.__cause__ from None
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error.__cause__ or error}") from error
         except openai.APIStatusError as error:
-            raise ModelError(
-                f"{mask_value(str(error.request.url))}: status {error.status_code}: {error.message[:500]}"
-            ) from error
+            text = f"{mask_value(str(error.request.url))}: status {error.status_code}: {error.message[:500]}"
+            if error.status_code in (400, 422) and (name := _refused_parameter(error, body)):
+                raise ParameterRefused(text, name) from error
+            raise ModelError(text) from error
         except openai.OpenAIError as error:
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
 
@@ -202,6 +203,25 @@ class ModelClient:
         price = self._prices.get(str(body.get("model"))) if counted else None
         aside = {"seconds": round(time.perf_counter() - begin, 6)}
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
+
+
+class ParameterRefused(ModelError):
+    """Error for an endpoint that refuses a parameter of the request, `name`."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def _refused_parameter(error: openai.APIStatusError, body: Mapping[str, Any]) -> str | None:
+    """Return the parameter that an endpoint's error names, of those that a request can do without."""
+    optional = [name for name in body if name not in ("model", "messages", "input", "tools")]
+    said = getattr(error, "param", None)
+    if said in optional:
+        return str(said)
+    return next(
+        (name for name in optional if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", error.message)), None
+    )
 
 
 def _encodable(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -277,7 +297,10 @@ _THOUGHTS = re.compile(
     re.S,
 )
 # Chat templates that open the thoughts themselves leave only the closing mark in the content.
-_CLOSED = re.compile(r"((?:(?!<think(?:ing)?>).)*?)</think(?:ing)?>", re.S)
+_OPENING = r"<(?:think|thinking|thought|reasoning)>|\[THINK\]|◁think▷"
+_CLOSED = re.compile(
+    rf"((?:(?!{_OPENING}).)*?)(?:</(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷)", re.S
+)
 
 
 def split_thoughts(text: str | None) -> tuple[str | None, str | None]:
@@ -366,16 +389,24 @@ def _response_reply(response: dict[str, Any]) -> Reply:
 class Judge:
     """Judge models, for synchronous code. Calls run on an event loop in a separate thread.
 
-    `endpoints` maps a model's name to {"base_url", "key_variable"}; None stands for all other models.
+    `endpoints` maps a model's name to {"base_url", "key_variable", "params"}; None stands for all other models.
+    `params` are further members of its requests, over the scorer's temperature; one that is None is not sent.
+    A parameter that an endpoint refuses is left out, and the question asked again. Each session finds that out
+    for itself, so that a repetition makes the same calls whatever the order of attempts.
     """
 
     def __init__(
-        self, tape: Tape, endpoints: Mapping[str | None, Mapping[str, str]], *, prices: Prices | None = None
+        self, tape: Tape, endpoints: Mapping[str | None, Mapping[str, Any]], *, prices: Prices | None = None
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stillweb-judge", daemon=True)
         self._thread.start()
-        self._clients = {name: ModelClient(tape, prices=prices, **each) for name, each in endpoints.items()}  # type: ignore[arg-type]
+        self._params = {name: dict(each.get("params") or {}) for name, each in endpoints.items()}
+        self._clients = {
+            name: ModelClient(tape, prices=prices, **{k: v for k, v in each.items() if k != "params"})
+            for name, each in endpoints.items()
+        }
+        self._left_out: dict[tuple[str, str], list[str]] = {}  # by session and model
         self._lock = threading.Lock()
         self._asked: set[Future[Reply]] = set()
         self._closed = False
@@ -387,18 +418,32 @@ class Judge:
     def ask(
         self, messages: Sequence[Mapping[str, Any]], model: str, temperature: float, session: str
     ) -> dict[str, Any]:
-        """Return the members of a `model` event for the judge's answer."""
+        """Return the members of a `model` event for the judge's answer, with what was `left_out` of the request."""
         client = self._clients.get(model) or self._clients.get(None)
         if client is None:
             raise ModelError(f"no endpoint is known for the judge {model!r}")
-        body = {"model": model, "messages": [dict(m) for m in messages], "temperature": temperature}
+        params = {"temperature": temperature, **self._params[model if model in self._clients else None]}
+        body = {"model": model, "messages": [dict(m) for m in messages]}
+        body |= {name: value for name, value in params.items() if value is not None and name not in body}
+        left_out = self._left_out.setdefault((session, model), [])
+        while True:
+            sent = {name: value for name, value in body.items() if name not in left_out}
+            try:
+                reply = self._call(client, f"{session}/judge", sent)
+            except ParameterRefused as error:
+                left_out.append(error.name)
+                continue
+            told = {"left_out": list(left_out)} if left_out else {}
+            return {**reply.members(), **told}
+
+    def _call(self, client: ModelClient, session: str, body: Mapping[str, Any]) -> Reply:
         with self._lock:
             if self._closed:
                 raise ModelError(_JUDGE_CLOSED)
-            future = asyncio.run_coroutine_threadsafe(client.chat(f"{session}/judge", body), self._loop)
+            future = asyncio.run_coroutine_threadsafe(client.chat(session, body), self._loop)
             self._asked.add(future)
         try:
-            return future.result().members()
+            return future.result()
         except CancelledError:
             raise ModelError(_JUDGE_CLOSED) from None
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from decimal import Decimal
 from functools import lru_cache
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)")
@@ -16,6 +17,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.,:;/()\-+%&'=#@<>?$!\" ]*", re.ASCII)
 UNSPACED = "\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 IN_WORD = rf"[^\W{UNSPACED}]"
 
+# A power of ten, with or without a number before it; NFKC would make 106 of 10⁶.
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_POWER = re.compile(
+    r"(?<![\w.,^])(?:([+-]?\d{1,40}(?:\.\d{1,40})?)\s*[×x·⋅*]\s*)?10(?:([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})|\^(?:\{([+-]?\d{1,2})\}|([+-]?\d{1,2})))(?![\w^⁰¹²³⁴⁵⁶⁷⁸⁹])",
+    re.A,
+)
+_RAISED = re.compile(r"(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+
 LONGEST = 4000  # characters of a cell in which marks are paired, which takes quadratic time
 
 
@@ -23,7 +32,7 @@ LONGEST = 4000  # characters of a cell in which marks are paired, which takes qu
 def normalise_text(text: str) -> str:
     """Return the text in NFKC, trimmed, without link, emphasis and code marks, with single blanks.
 
-    Idempotent. Source: SGR-Bench's answer canonicalisation; case is kept (see `fold`).
+    Powers of ten are written out (10⁶ is 1000000), another digit's exponent stays one (2³ is 2^3). Idempotent. Source: SGR-Bench's answer canonicalisation; case is kept (see `fold`).
     """
     if _PLAIN.fullmatch(text):
         return " ".join(text.split())
@@ -32,7 +41,14 @@ def normalise_text(text: str) -> str:
     return text
 
 
+def _power(found: re.Match[str]) -> str:
+    exponent = int((found[2] or found[3] or found[4]).translate(_SUPERSCRIPTS))
+    return f"{Decimal(found[1] or 1).scaleb(exponent):f}"
+
+
 def _clean_once(text: str) -> str:
+    text = _POWER.sub(_power, text)
+    text = _RAISED.sub(lambda found: f"^{found[0].translate(_SUPERSCRIPTS)}", text)
     text = unicodedata.normalize("NFKC", text).strip()
     if len(text) > LONGEST:
         return " ".join(text.split())

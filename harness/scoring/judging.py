@@ -66,7 +66,7 @@ class Evaluator:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings for trace headers and the certificate, without judges' keys and addresses."""
-        models = {name: value for name, value in self.env.items() if "MODEL" in name}
+        models = {name: value for name, value in self.env.items() if "MODEL" in name or "PARAMS" in name}
         embedder = self.embedder.name if self.embedder else None
         return {
             "mode": self.mode,

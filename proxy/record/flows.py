@@ -17,11 +17,11 @@ from mitmproxy.proxy.layers.http._base import format_error
 
 from stillweb.proxy.net.addresses import host_port, named_by_host, public, target_text
 from stillweb.proxy.net.grease import browsers_suites
-from stillweb.proxy.net.trailers import merged
 from stillweb.proxy.record.archive_writer import Draft, byte_fields, text_headers
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import has_left
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
+from stillweb.snapshots.http.trailers import merged
 from stillweb.snapshots.identity.irrelevant import errand
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import Redactor

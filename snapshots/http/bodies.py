@@ -17,11 +17,14 @@ from urllib.parse import unquote_to_bytes
 
 import rfc8785
 
+from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
+
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
 # Media types that say nothing about the bytes. All other types are part of the key of a plain body.
 UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream"})
 
+MAX_NESTED = 4  # multipart bodies within each other
 MAX_DEPTH = 64  # of JSON; deeper values are bytes, so that no recursion over them exhausts the stack
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -84,14 +87,20 @@ def netstring(*items: bytes) -> bytes:
 
 
 def typed_body(body: bytes, content_type: str | None, content_encoding: str | None = None) -> Body:
-    """Parse a body by its content type. Never raises: anything that strict parsing rejects is bytes."""
+    """Parse a body by its content type. Never raises: anything that strict parsing rejects is bytes.
+
+    A packed body is unpacked first. One that can't be decoded is bytes with its coding as part of the label.
+    """
     if not body:
         return Body(EMPTY)
     media, _, parameters = (content_type or "").partition(";")
     media = media.strip().lower()
-    coding = (content_encoding or "").strip().lower()
-    if coding in ("", "identity"):
-        coding = ""
+    coding = ", ".join(codings(content_encoding))
+    if coding and (plain := unpacked(body, coding)) is not None:
+        body, coding = plain, ""
+        if not body:
+            return Body(EMPTY)
+    if not coding:
         found: Body | None = None
         if media == "application/x-www-form-urlencoded":
             found = _form(body, charset_of(parameters))
@@ -106,6 +115,16 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
     if charset:
         label += f";charset={charset}"
     return Body(BYTES, body, f"{label};{coding}" if coding else label)
+
+
+def unpacked(body: bytes, content_encoding: str | None) -> bytes | None:
+    """Return a body without its content encodings, or None if it has none or can't be decoded."""
+    if not codings(content_encoding):
+        return None
+    try:
+        return decode(body, content_encoding)
+    except EncodingProblem:
+        return None
 
 
 def charset_of(parameters: str) -> str:
@@ -249,7 +268,21 @@ def _form(body: bytes, charset: str) -> Body | None:
     return Body(FORM, form_pairs(body), charset)
 
 
-def _multipart(body: bytes, subtype: str, parameters: str) -> Body | None:
+def _without_inner_boundary(
+    headers: list[tuple[bytes, bytes]], content: bytes, depth: int
+) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return a part that is multipart itself (an OData changeset) in canonical form; any other as it is."""
+    for at, (name, value) in enumerate(headers):
+        media, _, parameters = value.decode("latin-1").partition(";")
+        if name == b"content-type" and media.strip().lower().startswith("multipart/"):
+            inner = _multipart(content, media.strip().lower()[10:], parameters, depth)
+            if inner is not None:
+                told = _BOUNDARY.sub("boundary=", value.decode("latin-1")).encode("latin-1")
+                return [*headers[:at], (name, told), *headers[at + 1 :]], canonical_body(inner)
+    return headers, content
+
+
+def _multipart(body: bytes, subtype: str, parameters: str, depth: int = 0) -> Body | None:
     found = _BOUNDARY.search(parameters)
     if not found:
         return None
@@ -277,5 +310,7 @@ def _multipart(body: bytes, subtype: str, parameters: str) -> Body | None:
             headers.append((name.lower(), value.strip()))
         if not gap:
             return None
+        if depth < MAX_NESTED:
+            headers, content = _without_inner_boundary(headers, content, depth + 1)
         parts.append(Part(tuple(sorted(headers)), content))
     return Body(MULTIPART, tuple(parts), subtype)

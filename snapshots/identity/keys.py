@@ -2,7 +2,8 @@
 
 Two requests have the same `canonical` key exactly if they have the same method, the same URL as WHATWG parses
 it with sorted query pairs, and the same body by type: JSON as RFC 8785, a form as a multiset of pairs,
-multipart/form-data as a multiset of parts without the boundary, anything else as bytes. A GET that opens a
+multipart/form-data as a multiset of parts without the boundary, anything else as bytes. Content encodings of
+the body are undone: the same body packed at another time or level is other bytes. A GET that opens a
 WebSocket differs from one for a page.
 """
 
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import ada_url
 
-from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body
+from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body, unpacked
 from stillweb.snapshots.identity.urlkeys import IPV4, PORT, request_urlkey, surt
 from stillweb.snapshots.request import Remembering, Request
 
@@ -31,6 +32,7 @@ UPGRADE = frozenset(("Upgrade", "upgrade", "UPGRADE"))  # spellings that clients
 WEBSOCKET = "websocket"
 
 NO_BODY = Body(EMPTY)
+_USERINFO = re.compile(r"\A(https?://)[^/?#]*@")
 
 
 class Key(NamedTuple):
@@ -66,10 +68,15 @@ def canonical_url(url: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, tuple[str, ...] | None]:
-    """Return the canonical URL before its query, and the query's pairs in their order."""
+    """Return the canonical URL before its query, and the query's pairs in their order.
+
+    A name and password in the URL are left out: clients send them as a header field (RFC 9110, 4.2.4).
+    """
     text = url.partition("#")[0]
     try:
         text = ada_url.normalize_url(text)
+        if "@" in text:
+            text = _USERINFO.sub(r"\1", text)
     except ValueError:  # raised also for text that UTF-8 can't encode
         text = f"!{text}"
     base, mark, query = text.partition("?")
@@ -89,8 +96,14 @@ def _parse(request: Request) -> Parsed:
     operation = tuple(sorted((n.lower(), v.strip()) for n, v in request.headers if n.lower() in OVERRIDES))
     if socket:
         operation += (("upgrade", WEBSOCKET),)
-    body = typed_body(request.body, request.header("content-type"), request.header("content-encoding"))
+    body = typed_body(request.body, request.header("content-type"), request.combined("content-encoding"))
     return Parsed(request.method, base, query, body, operation)
+
+
+def unpacked_body(request: Request) -> bytes:
+    """Return a request's body without its content encodings, or as it is if it can't be decoded."""
+    body = unpacked(request.body, request.combined("content-encoding")) if request.body else None
+    return request.body if body is None else body
 
 
 def overridden(request: Request) -> bool:
@@ -219,5 +232,5 @@ def parsed_key(request: Request) -> Key:
     """Parse a request and return its key."""
     parsed = parse(request)
     url = parsed.url if parsed.query is None else f"{parsed.url}?{'&'.join(sorted(parsed.query))}"
-    urlkey = request_urlkey(parsed.method, url, parsed.body, request.body)
+    urlkey = request_urlkey(parsed.method, url, parsed.body, unpacked_body(request))
     return Key(digest(parsed), exact_digest(request, parsed), urlkey)

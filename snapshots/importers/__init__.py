@@ -18,8 +18,9 @@ from pathlib import Path
 
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots._os.places import Place
-from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.shapes import must_be_well_formed
@@ -36,6 +37,7 @@ class ImportReport:
     captures: int = 0
     failures: int = 0  # requests without an answer
     views: int = 0
+    sockets: int = 0  # web sockets with their messages
     notes: list[str] = field(default_factory=list)
     # the notes about damage
     damaged: list[str] = field(default_factory=list)
@@ -46,7 +48,7 @@ Beside = Mapping[str, Place]  # the other files of the zip that holds a file, by
 
 def exchanges_in(
     place: Place, name: str, lead: bytes, beside: Beside | None = None
-) -> Iterable[Exchange | Failure | str] | None:
+) -> Iterable[Exchange | Conversation | Failure | str] | None:
     """Return the exchanges, failed requests and notes in a file, or None if its format is unknown."""
     text = lead.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
@@ -60,20 +62,33 @@ def exchanges_in(
     return None
 
 
-def _storable(found: Iterable[Exchange | Failure | str], name: str) -> Iterator[Exchange | Failure | str]:
+def _storable(
+    found: Iterable[Exchange | Conversation | Failure | str], name: str
+) -> Iterator[Exchange | Conversation | Failure | str]:
     """Yield the items found, with a note in place of each exchange that no WARC record can hold."""
     for one in found:
         if not isinstance(one, str):
             try:
                 _check(one)
             except (ValueError, OverflowError) as error:
-                yield f"{name}: {one.request.method[:20]!r} {one.request.url[:80]!r}: can't be kept: {error}"
+                what = (
+                    f"{one.url[:80]!r}"
+                    if isinstance(one, Conversation)
+                    else (f"{one.request.method[:20]!r} {one.request.url[:80]!r}")
+                )
+                yield f"{name}: {what}: can't be kept: {error}"
                 continue
         yield one
 
 
-def _check(one: Exchange | Failure) -> None:
+def _check(one: Exchange | Conversation | Failure) -> None:
     """Raise ValueError for text that no record can hold, and OverflowError for a time outside UTC's years."""
+    if isinstance(one, Conversation):
+        must_be_well_formed(
+            one.url, one.session, *(what for _, what in one.messages if isinstance(what, str))
+        )
+        one.started.astimezone(UTC)
+        return
     request = one.request
     if not _METHOD.fullmatch(request.method):
         raise ValueError("its method is no token")
@@ -91,7 +106,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted 8 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 9 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder
@@ -125,6 +140,9 @@ def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | No
             elif isinstance(one, Failure):
                 one.write(writer)
                 report.failures += 1
+            elif isinstance(one, Conversation):
+                writer.metadata(one.url, one.to_json(), date=iso_date(one.started))
+                report.sockets += 1
             else:
                 writer.exchange(one)
                 report.captures += 1

@@ -6,14 +6,15 @@ version 3 of the format (mitmproxy 0.18). Flows other than HTTP are omitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from stillweb.snapshots._os.places import Place
-from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http.trailers import merged
 from stillweb.snapshots.importers.har import numbered
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
@@ -21,12 +22,12 @@ from stillweb.snapshots.request import Headers, Request
 MAX_DIGITS = 12
 
 
-def exchanges(place: Place, name: str) -> Iterator[Exchange | Failure | str]:
-    """Yield the exchanges of a flow file by start time, failed requests, and notes on omitted flows.
+def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Failure | str]:
+    """Yield the exchanges and web sockets of a flow file by start time, failed requests, and notes.
 
     Raises DamagedInput.
     """
-    found: dict[str, list[tuple[datetime, datetime, Exchange]]] = {}
+    found: dict[str, list[tuple[datetime, datetime, Exchange | Conversation]]] = {}
     for number, flow in enumerate(flows(place, name)):
         if isinstance(flow, str):
             yield flow
@@ -121,20 +122,21 @@ def _failure(flow: dict[str, Any]) -> Failure | None:
     if flow.get("response") or reason_of(told) == OTHER or _text(flow.get("type", "http")) != "http":
         return None
     asked = flow["request"]
-    sent, user = asked.get("content"), (flow.get("metadata") or {}).get("proxyauth")
+    sent = asked.get("content")
     request = Request(_text(asked["method"]).upper(), _url(asked), _headers(asked), bytes(sent or b""))
-    session = _text(user[0]) if user else "default"
     moment = _time(asked["timestamp_start"])
-    return Failure(request, reason_of(told), told, moment, session, whole=sent is not None)
+    return Failure(request, reason_of(told), told, moment, _session(flow), whole=sent is not None)
 
 
-def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange] | str:
+def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conversation] | str:
     if _text(flow.get("type", "http")) != "http":
         return f"is of type {_text(flow.get('type'))}"
     asked, answer = flow["request"], flow.get("response")
     url = _url(asked)
     if not answer:
         return f"got no answer: {url}"
+    if flow.get("websocket"):
+        return _conversation(flow)
     if asked.get("content") is None or answer.get("content") is None:
         return f"a body is not in the file: {url}"
     begun = _time(asked["timestamp_start"])
@@ -142,23 +144,57 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange] | str
     peer = (flow.get("server_conn") or {}).get("peername") or (flow.get("server_conn") or {}).get(
         "ip_address"
     )
-    user = (flow.get("metadata") or {}).get("proxyauth")
     one = Exchange(
         Request(_text(asked["method"]).upper(), url, _headers(asked), bytes(asked["content"])),
         int(answer["status_code"]),
         _text(answer.get("reason") or ""),
-        _headers(answer),
+        merged(_headers(answer), _fields(answer.get("trailers") or ())),
         bytes(answer["content"]),
         begun,
-        session=_text(user[0]) if user else "default",
+        session=_session(flow),
         protocol="h2" if _text(answer.get("http_version", "")) == "HTTP/2.0" else "http/1.1",
         ip=_text(peer[0]) if peer else None,
     )
     return begun, max(begun, ended), one
 
 
+def _conversation(flow: dict[str, Any]) -> tuple[datetime, datetime, Conversation]:
+    """Return a web socket. Each message is [opcode, from the client?, content, time, …]."""
+    socket, begun = flow["websocket"], _time(flow["request"]["timestamp_start"])
+    said: list[tuple[bool, str | bytes]] = []
+    times: list[float] = []
+    for opcode, mine, content, at, *_ in socket["messages"]:
+        data = bytes(content)
+        said.append((bool(mine), data.decode("utf-8", "surrogateescape") if int(opcode) == 1 else data))
+        times.append(float(at))
+    code = socket.get("close_code")
+    closed = socket.get("closed_by_client") is False and code is not None
+    chosen = next((v for n, v in _headers(flow["response"]) if n.lower() == "sec-websocket-protocol"), None)
+    one = Conversation(
+        _url(flow["request"]),
+        said,
+        times,
+        begun,
+        _session(flow),
+        (int(code), _text(socket.get("close_reason") or "")) if closed else None,
+        chosen,
+    )
+    ended = max([begun.timestamp(), float(socket.get("timestamp_end") or 0), *times])
+    return begun, _time(ended), one
+
+
+def _session(flow: dict[str, Any]) -> str:
+    """Return the name of the proxy user that made a request, which is the session's."""
+    user = (flow.get("metadata") or {}).get("proxyauth")
+    return _text(user[0]) if user else "default"
+
+
 def _headers(message: dict[str, Any]) -> Headers:
-    return tuple((_text(n), _text(v)) for n, v in message["headers"] if not _text(n).startswith(":"))
+    return _fields(message["headers"])
+
+
+def _fields(listed: Iterable[Any]) -> Headers:
+    return tuple((_text(n), _text(v)) for n, v in listed if not _text(n).startswith(":"))
 
 
 def _url(asked: dict[str, Any]) -> str:
@@ -174,6 +210,7 @@ def _url(asked: dict[str, Any]) -> str:
         if port != {"http": 80, "https": 443}.get(scheme):
             host = f"{host}:{port}"
     path = _text(asked["path"])
+    scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     return path if path.startswith(("http://", "https://")) else f"{scheme}://{host}{path}"
 
 

@@ -2,10 +2,11 @@
 
 Format: http://www.softwareishard.com/blog/har-12-spec/
 
-A HAR holds decoded bodies, so the headers lose their content encoding. Texts get back the charset that their
-page names, or the bytes that match their size. Entries whose body is missing are omitted: an empty page would
-be a wrong answer. Bodies in separate files (`_file`, as Playwright writes them) are read only from the HAR's
-own folder or zip.
+A HAR holds decoded bodies, so the headers lose their content encoding, unless a recorder of Node's left the
+body packed. Texts get back the charset that their page names, or the bytes that match their size. Entries whose
+body is missing are omitted: an empty page would be a wrong answer. Bodies in separate files (`_file` and `_sha1`,
+as Playwright writes them) are read only from the HAR's own folder or zip. The network file of a Playwright trace
+holds the same entries, one a line.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import binascii
 import codecs
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from stillweb.snapshots._os.places import Place
-from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
+from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.words import counted
@@ -37,6 +40,15 @@ _decode = json.JSONDecoder().raw_decode
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # media types that are decoded by the declared charset
 _READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)
+_SOCKETS = {"ws://": "http://", "wss://": "https://"}
+# names that say that the text is text
+_PLAIN = frozenset({"", "utf-8", "utf8", "text", "identity", "none"})
+# media types of bodies that are packed even when their content encoding is undone
+_PACKED_TYPES = re.compile(
+    r"application/(?:x-)?(?:gzip|gtar|tar|tgz|zstd|brotli|compressed|octet-stream)|.*[-+/]gzip\b", re.I
+)
+_TEXT_FRAME, _BINARY_FRAME = 1, 2  # RFC 6455, 5.2
+_IN_SECONDS = 1e11  # later moments are in milliseconds
 NOT_SENT = "the body of its request is not in the HAR"
 NO_BODY = "its body is not in the HAR"
 _MOMENT = timedelta(microseconds=1)
@@ -46,8 +58,8 @@ Read = Callable[[str], bytes | str]
 
 def exchanges(
     place: Place, name: str, beside: Mapping[str, Place] | None = None
-) -> Iterator[Exchange | Failure | str]:
-    """Yield the exchanges of a HAR by start time, failed requests, and notes on omitted entries.
+) -> Iterator[Exchange | Conversation | Failure | str]:
+    """Yield the exchanges and web sockets of a HAR by start time, failed requests, and notes on omissions.
 
     Of a truncated or otherwise damaged HAR, the entries before the damage are read. `beside` holds the other
     files of its zip, by name. Raises DamagedInput.
@@ -58,18 +70,21 @@ def exchanges(
         if not isinstance(entries, list):
             raise TypeError("entries is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        entries, reached = _whole_entries(data)
+        entries, reached = _traced(data) or _whole_entries(data)
         if not entries:
             why = f"it has no member {error}" if isinstance(error, KeyError) else error
             raise DamagedInput(f"{name}: is no HAR, the only JSON that is a snapshot: {why}") from error
-        whole = counted(len(entries), "whole entry")
-        yield Damaged(f"{name}: offset {reached}: a damaged HAR ({error}); what follows {whole} is left out")
+        if reached < len(data):
+            whole = counted(len(entries), "whole entry")
+            yield Damaged(
+                f"{name}: offset {reached}: a damaged HAR ({error}); what follows {whole} is left out"
+            )
     read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)
-    found: list[tuple[datetime, datetime, Exchange]] = []
+    found: list[tuple[datetime, datetime, Exchange | Conversation]] = []
     for number, entry in enumerate(entries):
         try:
-            one = _failure(entry, read) or _exchange(entry, read)
-            ended = _ended(one.started, entry.get("time")) if isinstance(one, Exchange) else None
+            one = _conversation(entry) or _failure(entry, read) or _exchange(entry, read)
+            ended = None if isinstance(one, (str, Failure)) else _ended(one.started, entry.get("time"))
         except KeyError as error:
             yield f"{name}: entry {number}: can't be read: it has no member {error}"
             continue
@@ -102,6 +117,27 @@ def _whole_entries(data: bytes) -> tuple[list[Any], int]:
     return found, len(text[:at].encode(errors="surrogateescape"))
 
 
+def _traced(data: bytes) -> tuple[list[Any], int] | None:
+    """Return the entries of a Playwright trace's network file and the offset of its end; None for other files.
+
+    Playwright writes each exchange as a line (`resource-snapshot`) when it is complete, and again if it changes.
+    """
+    found: dict[str, Any] = {}
+    at = 0
+    for number, line in enumerate(data.splitlines(keepends=True)):
+        try:
+            value = json.loads(line) if line.strip() else {}
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(value, dict):
+            break
+        at += len(line)
+        entry = value.get("snapshot")
+        if value.get("type") == "resource-snapshot" and isinstance(entry, dict):
+            found[str(entry.get("_id") or entry.get("_resourceId") or number)] = entry
+    return (list(found.values()), at) if found else None
+
+
 def _ended(started: datetime, lasted: Any) -> datetime:
     """Return the end of an exchange that took `lasted` milliseconds.
 
@@ -110,19 +146,60 @@ def _ended(started: datetime, lasted: Any) -> datetime:
     return max(started + timedelta(milliseconds=max(0.0, float(lasted or 0))), started + _MOMENT)
 
 
-def numbered(found: list[tuple[datetime, datetime, Exchange]]) -> list[Exchange]:
+def numbered(
+    found: Sequence[tuple[datetime, datetime, Exchange | Conversation]],
+) -> list[Exchange | Conversation]:
     """Assign event numbers to the starts and ends of exchanges, and return the exchanges by start.
 
-    An exchange that ended when another began came before it.
+    An exchange that ended when another began came before it. Each message of a web socket gets the number of
+    the last event before it.
     """
-    moments = [(start, 1, n) for n, (start, _, _) in enumerate(found)]
-    moments += [(end, 0, n) for n, (_, end, _) in enumerate(found)]
-    for event, (_, begins, n) in enumerate(sorted(moments), 1):
+    moments = sorted(
+        [(start, 1, n) for n, (start, _, _) in enumerate(found)]
+        + [(end, 0, n) for n, (_, end, _) in enumerate(found)]
+    )
+    for event, (_, begins, n) in enumerate(moments, 1):
         if begins:
             found[n][2].begin = event
         else:
             found[n][2].end = event
+    times = [moment.timestamp() for moment, _, _ in moments]
+    for _, _, one in found:
+        if isinstance(one, Conversation):
+            one.events = [min(max(bisect_right(times, at), one.begin), one.end) for at in one.times]
     return sorted((one for _, _, one in found), key=lambda one: one.begin)
+
+
+def _conversation(entry: dict[str, Any]) -> Conversation | None:
+    """Return the web socket of an entry with its messages, or None for other entries.
+
+    Chromium, Playwright, mitmproxy and Proxyman write the messages as `_webSocketMessages`.
+    """
+    messages = entry.get("_webSocketMessages")
+    if not isinstance(messages, list):
+        return None
+    said: list[tuple[bool, str | bytes]] = []
+    times: list[float] = []
+    started = _time(entry.get("startedDateTime"))
+    for one in messages:
+        opcode = int(one.get("opcode", _TEXT_FRAME))
+        if opcode not in (_TEXT_FRAME, _BINARY_FRAME):
+            continue
+        data = str(one["data"])
+        said.append(
+            (one["type"] in ("send", "request"), data if opcode == _TEXT_FRAME else _from_base64(data))
+        )
+        at = float(one.get("time") or started.timestamp())
+        times.append(at / 1000 if at > _IN_SECONDS else at)
+    chosen = next((v for n, v in _headers(entry["response"]) if n.lower() == "sec-websocket-protocol"), None)
+    return Conversation(_address(entry["request"]), said, times, started, protocol=chosen)
+
+
+def _address(asked: dict[str, Any]) -> str:
+    """Return the http(s) address of a request without its fragment."""
+    url = str(asked["url"]).partition("#")[0]
+    scheme = url.partition("//")[0] + "//"
+    return _SOCKETS.get(scheme, scheme) + url[len(scheme) :]
 
 
 def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
@@ -145,9 +222,11 @@ def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
 def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     asked, answer = entry["request"], entry["response"]
     status = int(answer["status"])
-    url = str(asked["url"])
+    url = _address(asked)
     if not url.startswith(("http://", "https://")):
         return f"is no HTTP exchange: {url[:80]}"
+    if status == 101:
+        return f"is a web socket, of which the HAR holds no message: {url}"
     if not 100 <= status <= 599:
         return f"got no answer (status {status}): {url}"
     body = _body(answer, read, str(asked["method"]).upper(), status)
@@ -157,18 +236,19 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
         body, extra = b"", {"WARC-Truncated": "unspecified"}
     if isinstance(body, str):
         return f"{body}: {url}"
-    if _is_cut(answer.get("content") or {}, body):
-        extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return f"{sent}: {url}"
-    dropped = {"transfer-encoding", "content-encoding"} if body else {"transfer-encoding"}
+    packed = _is_packed(answer, body)
+    if _is_cut(answer, body, packed, str(asked["method"]).upper()):
+        extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
+    dropped = {"transfer-encoding", "content-encoding"} if body and not packed else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
-    if body and _is_text(answer, body):
+    if body and not packed and _is_text(answer, body):
         headers = _read_as_utf8(headers, body)
     version = str(answer.get("httpVersion") or asked.get("httpVersion") or "").lower()
     return Exchange(
-        Request(str(asked["method"]).upper(), url.partition("#")[0], _headers(asked), sent),
+        Request(str(asked["method"]).upper(), url, _headers(asked), sent),
         status,
         str(answer.get("statusText") or ""),
         headers,
@@ -210,8 +290,8 @@ def _in_zip(beside: Mapping[str, Place]) -> Read:
 def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes | str:
     """Return the body of an answer, or the reason why it is unavailable."""
     content = answer.get("content") or {}
-    if name := content.get("_file"):
-        return read(str(name))
+    if name := _file_of(content):
+        return read(name)
     text = content.get("text")
     if not text:
         # bodySize is the size of the encoded body, which may encode nothing
@@ -219,14 +299,73 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         if size > 0 and method != "HEAD" and status not in _BODILESS:
             return NO_BODY
         return b""
-    if content.get("encoding") == "base64":
-        try:
-            return base64.b64decode("".join(str(text).split()), validate=True)
-        except (binascii.Error, ValueError):
-            return "its body is no base64"
+    coded = _coded(content)
+    if coded is not None:
+        return coded if isinstance(coded, bytes) else f"its body {coded}"
     media = next((v for n, v in _headers(answer) if n.lower() == "content-type"), None)
     size = int(content.get("size") or 0)
     return _encoded(str(text), media, {size, size + int(content.get("compression") or 0)})
+
+
+def _file_of(content: dict[str, Any]) -> str | None:
+    """Return the name of the file that holds a body, or None if the HAR itself holds it."""
+    if name := content.get("_file"):
+        return str(name)
+    return f"resources/{content['_sha1']}" if content.get("_sha1") else None
+
+
+def _coded(content: dict[str, Any]) -> bytes | str | None:
+    """Return the bytes that a coded text stands for, or what is wrong with it; None for a plain text.
+
+    PollyJS writes bytes in hex or base64, those of packed bodies as a JSON list of pieces; before its version 6 it
+    named no encoding but `_isBinary`.
+    """
+    name = str(content.get("encoding") or ("hex" if content.get("_isBinary") else "")).strip().lower()
+    if name in _PLAIN:
+        return None
+    reader = {"base64": _from_base64, "base64url": _from_base64url, "hex": bytes.fromhex}.get(name)
+    if reader is None:
+        return f"is in an encoding that is not known: {name}"
+    text = str(content["text"])
+    try:
+        pieces = json.loads(text) if text.startswith("[") else [text]
+        return b"".join(reader(str(piece)) for piece in pieces)
+    except (binascii.Error, ValueError, TypeError):
+        return f"is no {name}"
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode("".join(text.split()), validate=True)
+
+
+def _from_base64url(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+
+
+def _is_packed(answer: dict[str, Any], body: bytes) -> bool:
+    """Return True if a body still has the content encoding that its fields tell.
+
+    Most tools decode it. A file that is packed by itself counts only if it has the length that was sent.
+    """
+    fields = {n.lower(): v for n, v in _headers(answer)}
+    coding = ", ".join(codings(fields.get("content-encoding")))
+    if not body or not coding:
+        return False
+    try:
+        decoded = decode(body, coding)
+    except EncodingProblem:
+        return False
+    if not decoded or ("br" in coding and _is_utf8(body)):  # a short text may be Brotli by chance
+        return False
+    sent = {str(answer.get("bodySize")), fields.get("content-length", "").strip()}
+    return str(len(body)) in sent or not _PACKED_TYPES.match(fields.get("content-type", ""))
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        return body.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def _encoded(text: str, media: str | None, sizes: Collection[int]) -> bytes | str:
@@ -234,6 +373,8 @@ def _encoded(text: str, media: str | None, sizes: Collection[int]) -> bytes | st
 
     `sizes` are candidates for the length of the original bytes, which most tools record.
     """
+    if text.startswith(("\x1f\x8b\x08", "\x1f\ufffd\x08")):  # gzip that was read as text
+        return _byte_by_byte(text) or "its body was read as text while it was packed, and bytes are lost"
     plain = _utf8(text)
     named = codec(header_charset(media)) or codec(meta_charset(plain))
     if named is None and len(plain) not in sizes and (bare := _byte_by_byte(text)) and len(bare) in sizes:
@@ -269,13 +410,21 @@ def _utf8(text: str) -> bytes:
         return text.encode(errors="surrogatepass")
 
 
-def _is_cut(content: dict[str, Any], body: bytes) -> bool:
-    """Return True if the HAR declares a larger size than it holds. A missing byte order mark is ignored."""
+def _is_cut(answer: dict[str, Any], body: bytes, packed: bool, method: str) -> bool:
+    """Return True if the HAR or the answer's Content-Length declares a larger size than the HAR holds.
+
+    A missing byte order mark is ignored.
+    """
+    content = answer.get("content") or {}
     size = int(content.get("size") or 0)
     twice = 2 * len(str(content.get("text") or ""))  # size in UTF-16
+    told = {n.lower(): v.strip() for n, v in _headers(answer)}
+    length = told.get("content-length", "")
+    if length.isdecimal() and (packed or not codings(told.get("content-encoding"))) and method != "HEAD":
+        size = max(size, int(length)) if body else size
     return (
         bool(body)
-        and "_file" not in content
+        and _file_of(content) is None
         and size > len(body) + len(codecs.BOM_UTF8)
         and size not in (twice, twice + 2)
     )
@@ -284,7 +433,7 @@ def _is_cut(content: dict[str, Any], body: bytes) -> bool:
 def _is_text(answer: dict[str, Any], body: bytes) -> bool:
     """Return True if the HAR holds an answer as text, and the body is its UTF-8 encoding."""
     content = answer["content"]
-    if "_file" in content or content.get("encoding") == "base64":
+    if _file_of(content) is not None or _coded(content) is not None:
         return False
     return body == str(content["text"]).encode(errors="surrogatepass")
 
@@ -317,12 +466,13 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
 
 def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
     data = asked.get("postData") or {}
-    if name := data.get("_file"):
-        return read(str(name))
+    if name := _file_of(data):
+        return read(name)
     text = data.get("text")
     if text:
-        if data.get("encoding") == "base64":
-            return base64.b64decode("".join(str(text).split()), validate=True)
+        coded = _coded(data)
+        if coded is not None:
+            return coded if isinstance(coded, bytes) else f"the body of its request {coded}"
         return _utf8(str(text))
     params = data.get("params") or ()
     if not params:

@@ -62,11 +62,11 @@ def import_files(
                         raise
                     note_damage(report, str(error))
                 way.next_file()
-        if report.notes and not report.captures and not report.views:
+        if report.notes and not (report.captures or report.views or report.sockets):
             more = f" (and {len(report.notes) - 1} more)" if len(report.notes) > 1 else ""
             raise DamagedInput(f"nothing could be taken: {report.notes[0]}{more}")
     except BaseException:
-        if fresh and not report.captures and not report.views:
+        if fresh and not (report.captures or report.views or report.sockets):
             shutil.rmtree(out, ignore_errors=True)
         raise
     return report
@@ -134,7 +134,7 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         shifts = copy_captures(holder, captures, count, writer, report, way)
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
-                copy_conversations(source, uri, writer, shifts)
+                report.sockets += copy_conversations(source, uri, writer, shifts)
         with noting_damage(report, f"{path}: requests that failed"):
             for failure in source.failures():
                 failure.write(writer)
@@ -224,13 +224,16 @@ def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int 
         )
 
 
-def copy_conversations(source: Snapshot, uri: str, writer: Writer, shifts: dict[str, int]) -> None:
-    """Store the web socket conversations of an address again. Raises DamagedInput."""
+def copy_conversations(source: Snapshot, uri: str, writer: Writer, shifts: dict[str, int]) -> int:
+    """Store the web socket conversations of an address again, and return their number. Raises DamagedInput."""
+    count = 0
     for said in source.said_at(uri):
         session = str(said.get("session", ""))
         shift = shifts[session] if session in shifts else writer.last_event(session)
         events = {name: said[name] + shift for name in ("begin", "end") if isinstance(said.get(name), int)}
         writer.metadata(uri, said | events)
+        count += 1
+    return count
 
 
 def copy_view(source: Snapshot, view: View, writer: Writer) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ PIECE = 1 << 20
 VIEWED = ("dom", "aria", "text", "pageinfo", "files")  # resources of a view that hold text
 _JSON: Headers = (("Content-Type", "application/json"),)
 _SHAPE = ("content-type", "content-encoding")  # fields that give a body's format
+MOST = 1000  # secrets that are named of a body: the rest of a file of nothing else is not searched
 OVERLAP = 1 << 13  # longer than any known format except private keys, which are recognised by their start
 
 
@@ -107,8 +109,12 @@ def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
         yield leak(kind, part, value)
     mime = capture.mime or "text/"
     if TEXTUAL.search(mime) or BINARY.search(mime):
-        for kind, value in in_bytes(body_pieces(snapshot, capture, headers)):
+        found = enumerate(in_bytes(body_pieces(snapshot, capture, headers)), 1)
+        for number, (kind, value) in found:
             yield leak(kind, "response body", value)
+            if number == MOST:
+                yield leak(f"more than {MOST} secrets; the rest is not searched", "response body", "")
+                break
 
 
 class _Finder(Redactor):
@@ -120,7 +126,8 @@ class _Finder(Redactor):
 
     def found(self, kind: str, secret: str) -> str:
         """Note a secret, and keep it unchanged."""
-        self._found.append((kind, secret))
+        if len(self._found) < MOST:
+            self._found.append((kind, secret))
         return secret
 
     def _taken(self) -> list[tuple[str, str]]:
@@ -185,8 +192,14 @@ def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
 def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
     """Yield kind and value of private keys, well-known formats and named secrets in a streamed response."""
     kept = b""
+    seen: set[bytes] = set()  # digests: a body that unpacks to gigabytes repeats itself
     for piece in pieces:
         data = kept + piece
+        digest = blake2b(data, digest_size=16).digest()
+        kept = data[-OVERLAP:]
+        if digest in seen:
+            continue
+        seen.add(digest)
         # the end of a piece is searched again with the next one; `scan` removes the duplicates
         for kind, found in detect.known_formats(data):
             yield kind, found.decode("latin-1")
@@ -196,7 +209,6 @@ def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
         for one in detect.named(data, sent=False):
             yield f"member {one.name}", one.value
         yield from _private_keys(data)
-        kept = data[-OVERLAP:]
 
 
 def _private_keys(data: bytes) -> Iterator[tuple[str, str]]:

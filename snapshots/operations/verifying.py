@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,7 @@ from stillweb.snapshots.words import counted
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
+MOST = 1000  # problems of a kind that are named of a file: a bomb has millions
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class _Check:
     container: Container
     progress: Progress | None
     problems: list[Problem] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # problems by check and file
     ids: dict[str, tuple[str, int]] = field(default_factory=dict)
     total: int = 0
     done: int = 0
@@ -101,10 +104,15 @@ class _Check:
         self.index(built)
         self.identity(built)
         self.texts(built)
+        for (check, file), count in sorted(self.counts.items()):
+            if count > MOST:
+                self.problems.append(Problem(check, file, -1, f"{count - MOST} more of this kind"))
         return self.problems
 
     def found(self, check: str, file: str, offset: int, message: str) -> None:
-        self.problems.append(Problem(check, file, offset, message))
+        self.counts[check, file] += 1
+        if self.counts[check, file] <= MOST:
+            self.problems.append(Problem(check, file, offset, message))
 
     def advance(self, size: int) -> None:
         self.done += size
@@ -340,6 +348,10 @@ class _Check:
         Raises what reading the lines raises.
         """
         for number, line in enumerate(lines, 1):
+            if self.counts["index", name] >= MOST:
+                message = f"line {number} and those after it are not checked"
+                self.problems.append(Problem("index", name, -1, message))
+                return
             if line.startswith((b"!meta", b" CDX")) or not line.strip():
                 continue
             try:

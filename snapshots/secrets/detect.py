@@ -164,6 +164,7 @@ def secret_field(name: str, value: str) -> bool:
     return strength == 2 or (looks_drawn(value) and not any(map(str.isspace, unquote(value))))
 
 
+@lru_cache(maxsize=4096)
 def given_field(name: str, value: str) -> bool:
     """Return True if a member of this name in an answer holds a secret.
 

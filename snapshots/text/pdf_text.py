@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import io
+import json
+import math
+import os
 import re
+import subprocess
+import sys
 import threading
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 # pdfium keeps global state: one thread at a time
 _LOCK = threading.Lock()
+LITTLE = 32 << 20  # bytes that the streams of a PDF read in this process unpack to at most
+MEMORY, SECONDS = 300 << 20, 60  # of the process that reads a larger one
+MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
+_PIECE = 1 << 16
+_STREAM = re.compile(rb"stream\r?\n")
+# the filters that `_unpacks_to_little` counts, and those of pictures, which are not unpacked for a text
+_COUNTED = re.compile(
+    rb"/Filter\s*(?:/(?:FlateDecode|Fl|DCTDecode|DCT|JPXDecode|CCITTFaxDecode|CCF|JBIG2Decode)(?=[/>\s])"
+    rb"|\[\s*/(?:FlateDecode|Fl|DCTDecode|DCT|JPXDecode|CCITTFaxDecode|CCF|JBIG2Decode)\s*\])"
+)
+_OBSCURE = re.compile(rb"/Encrypt\b|/\w*#[0-9A-Fa-f]{2}")  # names with escapes may be those of filters
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -35,7 +52,68 @@ class PdfText:
 
 
 def extract_pdf(data: bytes) -> PdfText:
-    """Extract the text of a PDF. Damaged files don't raise: `readable` and `warnings` say what is wrong."""
+    """Extract the text of a PDF. Damaged files don't raise: `readable` and `warnings` say what is wrong.
+
+    A PDF that may unpack to much is read by a process of limited memory and time, as pdfium knows no limits.
+    """
+    return _extract(data) if _unpacks_to_little(data) else _extract_apart(data)
+
+
+def _unpacks_to_little(data: bytes) -> bool:
+    """Return True if no stream has a filter that may unpack to more than is counted here, and all do to `LITTLE`."""
+    if _OBSCURE.search(data) or data.count(b"/Filter") != len(_COUNTED.findall(data)):
+        return False
+    left = LITTLE
+    for start in _STREAM.finditer(data):
+        z = zlib.decompressobj()
+        rest = memoryview(data)[start.end() :]
+        try:
+            for at in range(0, len(rest), _PIECE):
+                piece: bytes | memoryview = rest[at : at + _PIECE]
+                while piece and not z.eof:
+                    left -= len(z.decompress(piece, _PIECE))
+                    if left < 0:
+                        return False
+                    piece = z.unconsumed_tail
+                if z.eof:
+                    break
+        except zlib.error:
+            pass  # not packed, or damaged: what was unpacked counts
+    return True
+
+
+def _extract_apart(data: bytes) -> PdfText:
+    import pypdfium2
+
+    path = os.pathsep.join(filter(None, sys.path))
+    program = f"from stillweb.snapshots.text.pdf_text import _extract_here; _extract_here({MEMORY})"
+    why = f"it needs more than {MEMORY >> 20} MB of memory"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            input=data,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": path},
+            timeout=SECONDS,
+        )
+        if done.returncode == 0:
+            return PdfText(**json.loads(done.stdout))
+    except subprocess.TimeoutExpired:
+        why = f"it takes more than {SECONDS} s"
+    version = str(pypdfium2.PYPDFIUM_INFO)
+    return PdfText([], "pypdfium2", version, readable=False, warnings=[f"its text is not read: {why}"])
+
+
+def _extract_here(memory: int) -> None:
+    """Read a PDF from standard input and write its text as JSON, within `memory` bytes."""
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    sys.stdout.write(json.dumps(asdict(_extract(sys.stdin.buffer.read()))))
+
+
+def _extract(data: bytes) -> PdfText:
     import pypdfium2
 
     out = PdfText([], "pypdfium2", str(pypdfium2.PYPDFIUM_INFO))
@@ -272,8 +350,14 @@ def spans(numbers: list[int]) -> str:
 
 
 def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
-    """Render page `number` (from 1) as PNG. Raises ValueError if the PDF can't be read or has no such page."""
+    """Render page `number` (from 1) as PNG, smaller if it would have more than `MOST_PIXELS`.
+
+    Raises ValueError if the PDF can't be read, unpacks to too much or has no such page.
+    """
     import pypdfium2
+
+    if not _unpacks_to_little(data):
+        raise ValueError(f"its pages are not drawn: it may unpack to more than {LITTLE >> 20} MB")
 
     with _LOCK:
         try:
@@ -284,7 +368,9 @@ def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
             if not 1 <= number <= len(document):
                 raise ValueError(f"no page {number}: it has {len(document)}")
             page = document[number - 1]
-            image = page.render(scale=dots_per_inch / 72).to_pil()
+            width, height = page.get_size()
+            fitting = math.sqrt(MOST_PIXELS / max(1.0, width * height))
+            image = page.render(scale=min(dots_per_inch / 72, fitting)).to_pil()
             page.close()
         except pypdfium2.PdfiumError as error:
             raise ValueError(f"page {number} can't be read: {error}") from error

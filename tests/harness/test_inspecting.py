@@ -9,11 +9,19 @@ import pytest
 
 inspect_ai = pytest.importorskip("inspect_ai")
 
-from inspect_ai.model import ModelOutput, get_model  # noqa: E402
+from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
 from inspect_ai.solver import generate, use_tools  # noqa: E402
 from inspect_ai.tool import ToolDef  # noqa: E402
 
-from stillweb.harness.inspecting import KEPT, SESSION, TASK, frozen_tools, scored_as_here, task_samples  # noqa: E402
+from stillweb.harness.inspecting import (  # noqa: E402
+    KEPT,
+    OF_SET,
+    SESSION,
+    TASK,
+    frozen_tools,
+    scored_as_here,
+    task_samples,
+)
 from tests.harness.tools.frozen import BIRDS, REPORT, make_site  # noqa: E402
 
 
@@ -32,6 +40,55 @@ def tasks(folder: Path) -> Path:
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
+
+
+TABLE = {
+    "question": "List place|count.",
+    "columns": ["place", "count"],
+    "row_key": ["place"],
+    "table": [["Basin", "42"]],
+}
+
+
+def means(
+    folder: Path, records: list[dict[str, object]], answers: list[str], **more: object
+) -> dict[str, float]:
+    """The means of an eval whose model gives these answers, in order."""
+    path = folder / "set.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    said = [ModelOutput.from_content("mockllm/model", answer) for answer in answers]
+    for output in said:
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    log = inspect_ai.eval(
+        inspect_ai.Task(dataset=task_samples(path), solver=generate(), scorer=scored_as_here()),
+        model=get_model("mockllm/model", custom_outputs=said),
+        display="none",
+        log_dir=str(folder),
+        max_samples=1,
+        **more,
+    )[0]
+    assert log.status == "success", log.error
+    assert log.results is not None
+    return {one.name: one.metrics["mean"].value for one in log.results.scores}
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_set_of_texts_and_tables_has_results(tmp_path: Path, epochs: int) -> None:
+    records = [{"id": "text", "question": "What?", "answer": "42"}, {"id": "table", **TABLE}]
+    found = means(tmp_path, records, ["42", "Basin|42"] * epochs, epochs=epochs)
+    assert (found["exact"], found["em"], found["row_f1"]) == (1, 1, 1)
+
+
+def test_an_answer_that_can_not_be_read_counts_as_it_does_here(tmp_path: Path) -> None:
+    records = [{"id": "one", **TABLE}, {"id": "two", **TABLE}]
+    assert means(tmp_path, records, ["Basin|42", "I could not find such a table, sorry."])["em"] == 0.5
+
+
+def test_a_scorer_of_ones_own_among_others_has_its_metrics_named(tmp_path: Path) -> None:
+    path = tmp_path / "set.jsonl"
+    own = {"id": "own", "question": "?", "answer": "x", "scorer": "tests.harness.scoring.standins:percent"}
+    path.write_text("".join(json.dumps(record) + "\n" for record in (own, {"id": "table", **TABLE})))
+    assert task_samples(path)[0].metadata[OF_SET]["unknown"] == [own["scorer"]]
 
 
 def call(name: str, **arguments: object) -> ModelOutput:

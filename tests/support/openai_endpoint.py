@@ -64,6 +64,7 @@ class Endpoint:
         self.faults = list(faults)
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.refuses: dict[str, str] = {}  # parameter -> what the endpoint says against it
         self.lock = threading.Lock()
         self.hang = 1.5  # seconds
         self.ended = threading.Event()
@@ -81,6 +82,12 @@ class Endpoint:
                     endpoint.requests.append(json.loads(body))
                     endpoint.keys.append(self.headers.get("authorization"))
                     fault = endpoint.faults.pop(0) if endpoint.faults else None
+                if fault is None and (
+                    name := next((one for one in endpoint.refuses if one in json.loads(body)), None)
+                ):
+                    message = endpoint.refuses[name]
+                    error = {"message": message, "type": "invalid_request_error", "code": "unsupported_value"}
+                    return self.send(400, "application/json", json.dumps({"error": error}).encode())
                 if fault is not None and fault != "half":
                     return self.fail(fault)
                 api = "chat" if self.path.endswith("/chat/completions") else "responses"

@@ -58,3 +58,49 @@ def test_one_of_both_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str
     make_site(tmp_path / "site").close()
     assert call(capsys, "coverage", tmp_path / "site")[0] == 2
     assert call(capsys, "coverage", tmp_path / "site", "--run", tmp_path, "--gold")[0] == 2
+
+
+def test_a_run_lacks_nothing_on_the_snapshot_that_it_was_made_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What missed then misses again, which is told and no gate; on another snapshot it is one."""
+    make_site(tmp_path / "site").close()
+    steps = [
+        *ASKED["steps"],
+        {"call": "fetch", "with": {"url": "https://elsewhere.test/"}, "may_fail": True},
+        {"call": "google_search", "with": {"q": "nobody asked", "gl": "us", "hl": "en"}, "may_fail": True},
+    ]
+    run = run_on(
+        tmp_path / "site", tmp_path, ["t"], {"agent": "script", "tasks": {"t": ASKED | {"steps": steps}}},
+        contracts=("fetch", "pdf-reader", "serper"),
+    ).path  # fmt: skip
+    code, out = call(capsys, "coverage", tmp_path / "site", "--run", run)
+    assert code == 0
+    assert out.count("missed in the run, too") == 2
+    with Writer.open(tmp_path / "other") as writer:
+        Recorder(writer).add(BIRDS, "<p>birds</p>")
+    assert call(capsys, "coverage", tmp_path / "other", "--run", run)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "gates", "code"),
+    [
+        ("How many?", "5076", "leak,gold-missing,expiry", 0),
+        ("How many of 7 or 9?", "7", "leak", 1),
+        ("How many of 7 or 9?", "7", "gold-missing", 0),
+        ("How many?", "no such value", "gold-missing", 1),
+        ("How many on 2026-05-01?", "5076", "expiry", 1),
+        ("How many on 2026-05-01?", "5076", "leak, gold-missing", 0),
+    ],
+)
+def test_findings_are_a_gate_on_request(
+    question: str, answer: str, gates: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_site(tmp_path / "site").close()
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"id": "t", "question": question, "answer": answer}) + "\n")
+    words = ("coverage", tmp_path / "site", "--tasks", tasks, "--today", "2026-01-01")
+    assert call(capsys, *words, "--gold")[0] == 0
+    assert call(capsys, *words, "--fail-on", gates)[0] == code
+    assert call(capsys, *words, "--fail-on", gates, "--json")[0] == code
+    assert call(capsys, *words, "--fail-on", "leek")[0] == 2

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from stillweb.harness.rubric.normalise import as_decimal, decimal_text, normalise_cell
 from stillweb.harness.rubric.sidecar import FieldRule
 from stillweb.harness.rubric.spelling import fold, normalise_text
+from stillweb.harness.scoring import score
+from stillweb.harness.task import Task
 from tests.support.spending import cpu_seconds
 
 
@@ -134,3 +136,32 @@ def test_conversion_keeps_every_digit() -> None:
     digits = "1234567890" * 5
     assert normalise_cell(f"{digits} m", rule, False) == f"{digits[:-3]}.{digits[-3:].rstrip('0')} km"
     assert normalise_cell("1e500", FieldRule("decimal"), False) == "1" + "0" * 500
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("10⁶", "1000000"),
+        ("3.2 × 10⁶", "3200000"),
+        ("3.2x10^6", "3200000"),
+        ("-5·10^{-2}", "-0.05"),
+        ("10⁻³", "0.001"),
+        ("about 5 × 10⁶ m²", "about 5000000 m2"),
+        ("2³", "2^3"),
+        ("1,234²", "1,234^2"),  # a footnote, or a square: no longer number
+        ("210⁶", "210^6"),
+        ("10⁶⁶⁶", "10^666"),
+        ("x10^6", "x10^6"),
+        ("H₂O in km²", "H2O in km2"),
+    ],
+)
+def test_a_raised_digit_is_never_one_of_the_number(text: str, plain: str) -> None:
+    assert normalise_text(text) == plain == normalise_text(plain)
+
+
+def test_a_power_of_ten_is_its_number_in_every_kind_of_cell() -> None:
+    for kind in ("string", "integer", "decimal"):
+        assert normalise_cell("10⁶", FieldRule(kind), False) == "1000000"
+    for options in ({}, {"numeric": True}):
+        task = Task("t", "?", "1000000", "exact", options=options)
+        assert [score(task, said).metrics["exact"] for said in ("10⁶", "1 × 10^6", "106")] == [1, 1, 0]

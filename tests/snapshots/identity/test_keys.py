@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, canonical_json, typed_body
+from stillweb.snapshots.http.encodings import encode
 from stillweb.snapshots.identity.keys import canonical_url, parsed_key, plain_key, request_key
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.states.groups import group_prefix
@@ -38,6 +39,8 @@ def json_body(text: str | bytes, media: str = "application/json") -> Request:
         ("http://a.test/é?ü=1", "http://a.test/%C3%A9?%C3%BC=1"),
         ("http://BÜCHER.test/", "http://xn--bcher-kva.test/"),
         ("http://127.1/", "http://127.0.0.1/"),
+        ("http://u:p@a.test/", "http://a.test/"),
+        ("http://u@a.test:8080/x?q=c@d", "http://a.test:8080/x?q=c@d"),
     ],
 )
 def test_urls_that_are_the_same(one: str, other: str) -> None:
@@ -54,7 +57,6 @@ def test_urls_that_are_the_same(one: str, other: str) -> None:
         ("http://a.test/?a=1&&b=2", "http://a.test/?a=1&b=2"),
         ("http://a.test/a%2Fb", "http://a.test/a/b"),
         ("http://a.test/A", "http://a.test/a"),
-        ("http://u:p@a.test/", "http://a.test/"),
         ("http://no url/1", "http://no url/2"),
     ],
 )
@@ -169,11 +171,46 @@ def test_the_same_bytes_in_another_charset_are_another_text(media: str) -> None:
     assert same(ask("UTF-8"), post("http://a.test/x", "a=%E9", media))
 
 
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "deflate", "br", "zstd", "gzip, br"])
+@pytest.mark.parametrize(
+    ("media", "body"),
+    [
+        ("application/json", b'{"q": 1}'),
+        ("application/x-www-form-urlencoded", b"q=1&r=2"),
+        ("text/csv", b"q,1"),
+    ],
+)
+def test_a_packed_body_is_the_body_that_it_holds(coding: str, media: str, body: bytes) -> None:
+    plain, packed = (
+        post("http://a.test/", body, media),
+        post("http://a.test/", encode(body, coding), media, content_encoding=coding),
+    )
+    assert same(plain, packed)
+    assert request_key(plain).urlkey == request_key(packed).urlkey
+    assert request_key(plain).exact != request_key(packed).exact
+    assert not same(
+        packed, post("http://a.test/", encode(body + b" x", coding), media, content_encoding=coding)
+    )
+
+
+def test_a_changeset_in_a_batch_is_the_same_whatever_its_boundary() -> None:
+    def batch(outer: str, inner: str, row: str = "1") -> Request:
+        body = (
+            f"--{outer}\r\nContent-Type: multipart/mixed; boundary={inner}\r\n\r\n"
+            f"--{inner}\r\nContent-Type: application/http\r\n\r\nPOST /rows HTTP/1.1\r\n\r\n{row}\r\n--{inner}--\r\n"
+            f"\r\n--{outer}--\r\n"
+        )
+        return post("http://a.test/$batch", body.encode(), f"multipart/mixed; boundary={outer}")
+
+    assert same(batch("batch_a", "changeset_a"), batch("batch_b", "changeset_b"))
+    assert not same(batch("batch_a", "changeset_a"), batch("batch_a", "changeset_a", "2"))
+
+
 def test_methods_differ_in_case() -> None:
     assert not same(Request("patch", "http://a.test/"), Request("PATCH", "http://a.test/"))
 
 
-def test_a_coded_body_is_compared_as_it_was_sent() -> None:
+def test_a_body_that_only_claims_a_coding_is_compared_as_it_was_sent() -> None:
     plain = post("http://a.test/", b"{}", "application/json")
     coded = post("http://a.test/", b"{}", "application/json", content_encoding="gzip")
     assert not same(plain, coded)

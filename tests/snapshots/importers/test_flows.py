@@ -1,16 +1,19 @@
 """mitmproxy flow files, written by mitmproxy itself."""
 
+import base64
 import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from mitmproxy import http
+from mitmproxy import http, websocket
 from mitmproxy.flow import Error
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow
+from wsproto.frame_protocol import Opcode
 
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http.trailers import parted
 from stillweb.snapshots.operations.importing import import_files, left_out
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
@@ -163,3 +166,37 @@ def test_a_damaged_flow_hides_no_other(tmp_path: Path) -> None:
 def left_out_of(path: Path) -> list[str]:
     with Snapshot.open(path) as snapshot:
         return left_out(snapshot)
+
+
+def test_trailers_are_kept(tmp_path: Path) -> None:
+    call = flow("https://grpc.test/pkg.Greeter/Hello", b"\0\0\0\0\0", 1000.0, content_type="application/grpc")
+    call.response.trailers = http.Headers(((b"grpc-status", b"5"), (b"grpc-message", b"not found")))  # type: ignore[union-attr]
+    with Snapshot.open(written(tmp_path / "x.flows", call)) as snapshot:
+        (capture,) = snapshot.captures()
+        fields, trailers = parted(snapshot.read(capture).headers, 5)
+        assert trailers == (("grpc-status", "5"), ("grpc-message", "not found"))
+        assert ("grpc-status", "5") not in fields
+
+
+def test_a_web_socket_keeps_its_messages(tmp_path: Path) -> None:
+    talk = tflow.twebsocketflow()
+    assert talk.websocket is not None
+    talk.websocket.messages = [
+        websocket.WebSocketMessage(Opcode.TEXT, True, "grüß".encode(), 1000.5),
+        websocket.WebSocketMessage(Opcode.BINARY, False, b"\xff\0", 1000.7),
+    ]
+    talk.websocket.closed_by_client, talk.websocket.close_code, talk.websocket.close_reason = (
+        False,
+        1001,
+        "bye",
+    )
+    talk.request.timestamp_start = 1000.0
+    report = import_files([written(tmp_path / "x.flows", talk)], tmp_path / "out")
+    assert (report.captures, report.sockets, report.notes) == (0, 1, [])
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        (said,) = snapshot.all_metadata("http://example.com/ws")
+        assert said["messages"] == [
+            {"from": "client", "text": "grüß"},
+            {"from": "server", "base64": base64.b64encode(b"\xff\0").decode()},
+        ]
+        assert (said["times"], said["close"]) == ([1000500, 1000700], [1001, "bye"])

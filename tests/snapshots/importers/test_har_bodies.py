@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
+from stillweb.snapshots.http.encodings import decode, encode
 from stillweb.snapshots.operations.importing import import_files, left_out
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
@@ -154,3 +160,135 @@ def test_an_answer_of_which_only_the_first_is_kept_is_unsure(
             Request("GET", "http://example.test/"), snapshot.matcher().session("x")
         )
         assert bool(found.ambiguous) == bool(cut)
+
+
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"encoding": "hex", "text": PNG.hex()},
+        {"_isBinary": True, "text": PNG.hex()},  # PollyJS before 6
+        {"encoding": "base64", "text": json.dumps([base64.b64encode(PNG[:5]).decode(), base64.b64encode(PNG[5:]).decode()])},
+        {"encoding": "BASE64", "text": base64.b64encode(PNG).decode()},
+        {"encoding": "base64url", "text": base64.urlsafe_b64encode(PNG).decode().rstrip("=")},
+    ],
+)  # fmt: skip
+def test_bytes_are_kept_in_whatever_encoding_they_are_written(
+    tmp_path: Path, content: dict[str, Any]
+) -> None:
+    response = {"headers": [], "content": {"size": len(PNG), "mimeType": "image/png"} | content}
+    with Snapshot.open(
+        write(tmp_path / "x.har", entry("http://example.test/", response=response))
+    ) as snapshot:
+        assert snapshot.read(next(snapshot.captures())).body == PNG
+
+
+def test_an_encoding_that_nobody_knows_is_named_and_left_out(tmp_path: Path) -> None:
+    response = {"content": {"size": 5, "text": "86xvo", "encoding": "ascii85"}}
+    path = write(tmp_path / "x.har", entry("http://a.test/1", response=response), entry("http://a.test/2"))
+    report = import_files([path], tmp_path / "out")
+    assert report.captures == 1
+    assert "encoding that is not known: ascii85: http://a.test/1" in report.notes[0]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+@pytest.mark.parametrize("sizes", [True, False])
+def test_a_body_that_is_still_packed_stays_so(tmp_path: Path, coding: str, sizes: bool) -> None:
+    page = b"<p>forty-two penguins</p>" * 8
+    packed = encode(page, coding)
+    fields = [{"name": "content-type", "value": "text/html"}, {"name": "content-encoding", "value": coding}]
+    response = {
+        "headers": [*fields, {"name": "content-length", "value": str(len(packed))}] if sizes else fields,
+        "content": {"size": len(packed), "encoding": "base64", "text": base64.b64encode(packed).decode()},
+    }
+    with Snapshot.open(write(tmp_path / "x.har", entry("http://a.test/", response=response))) as snapshot:
+        kept = snapshot.read(next(snapshot.captures()))
+        assert decode(kept.body, kept.header("content-encoding")) == page
+
+
+def test_a_packed_file_whose_encoding_was_undone_is_not_packed_twice(tmp_path: Path) -> None:
+    file = gzip.compress(b"a tarball", mtime=0)
+    response = {
+        "bodySize": len(file) + 30,
+        "headers": [
+            {"name": "content-type", "value": "application/gzip"},
+            {"name": "content-encoding", "value": "gzip"},
+        ],
+        "content": {"size": len(file), "encoding": "base64", "text": base64.b64encode(file).decode()},
+    }
+    with Snapshot.open(write(tmp_path / "x.har", entry("http://a.test/", response=response))) as snapshot:
+        kept = snapshot.read(next(snapshot.captures()))
+        assert (kept.body, kept.header("content-encoding")) == (file, None)
+
+
+def test_a_body_shorter_than_its_content_length_is_marked_as_cut(tmp_path: Path) -> None:
+    response = {
+        "headers": [{"name": "Content-Length", "value": "5000"}],
+        "content": {"size": 5, "mimeType": "text/plain", "text": "hello"},
+    }
+    with Snapshot.open(write(tmp_path / "x.har", entry("http://a.test/", response=response))) as snapshot:
+        assert next(snapshot.captures()).truncated == "length"
+
+
+def socket_entry(url: str, *messages: dict[str, Any]) -> dict[str, Any]:
+    fields = [{"name": "Upgrade", "value": "websocket"}]
+    made = entry(url, request={"headers": fields}, response={"status": 101, "headers": fields, "content": {}})
+    return made | {"_webSocketMessages": list(messages)} if messages else made
+
+
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+def test_what_a_web_socket_said_is_kept(tmp_path: Path, scheme: str) -> None:
+    path = write(
+        tmp_path / "x.har",
+        socket_entry(
+            f"{scheme}://a.test/chat",
+            {"type": "send", "time": 1735783445.8, "opcode": 1, "data": "hello"},
+            {"type": "receive", "time": 1735783445.9, "opcode": 9, "data": ""},
+            {"type": "receive", "time": 1735783446.0, "opcode": 2, "data": base64.b64encode(b"\0").decode()},
+        ),
+    )
+    with Snapshot.open(path) as snapshot:
+        (said,) = snapshot.all_metadata("http://a.test/chat")
+        assert [(one["from"], one.get("text", one.get("base64"))) for one in said["messages"]] == [
+            ("client", "hello"),
+            ("server", "AA=="),
+        ]
+
+
+def test_a_web_socket_without_its_messages_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.har", socket_entry("ws://a.test/chat"), entry("http://a.test/"))
+    report = import_files([path], tmp_path / "out")
+    assert (report.captures, report.sockets) == (1, 0)
+    assert "is a web socket, of which the HAR holds no message: http://a.test/chat" in report.notes[0]
+
+
+def test_a_har_packed_by_gzip_opens(tmp_path: Path) -> None:
+    write(tmp_path / "x.har", entry("http://a.test/"))
+    packed = tmp_path / "x.har.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "x.har").read_bytes()))
+    with Snapshot.open(packed) as snapshot:
+        assert [c.url for c in snapshot.captures()] == ["http://a.test/"]
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(DamagedInput, match=r"x\.har\.gz: "):
+        Snapshot.open(packed)
+
+
+def test_a_trace_of_playwright_opens_with_its_bodies(tmp_path: Path) -> None:
+    page = entry("http://a.test/", response={"content": {"size": 5, "_sha1": "abc.html"}})
+    post = entry("http://a.test/p", request={"method": "POST", "postData": {"_sha1": "abc.html"}})
+    lost = entry("http://a.test/lost", response={"content": {"size": 5, "_sha1": "none.html"}})
+    lines = [json.dumps({"type": "resource-snapshot", "snapshot": one}) for one in (page, post, lost)]
+    with zipfile.ZipFile(tmp_path / "trace.zip", "w") as trace:
+        trace.writestr("trace.trace", '{"type":"context-options"}\n')
+        trace.writestr("trace.network", "\n".join(lines[:2]))
+        trace.writestr("1-trace.network", lines[2] + "\n")
+        trace.writestr("resources/abc.html", "hello")
+    report = import_files([tmp_path / "trace.zip"], tmp_path / "out")
+    assert report.captures == 2
+    assert ["none.html is missing" in note for note in report.notes] == [True]
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        captures = {c.url: c for c in snapshot.captures()}
+        assert snapshot.read(captures["http://a.test/"]).body == b"hello"
+        assert snapshot.read_request(captures["http://a.test/p"]).body == b"hello"

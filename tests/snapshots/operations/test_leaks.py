@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from stillweb.snapshots.capture import Exchange, Response
 from stillweb.snapshots.http import encodings
+from stillweb.snapshots.operations import leaks
 from stillweb.snapshots.operations.leaks import in_bytes, scan
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.redact import Redactor
@@ -132,3 +134,13 @@ def test_what_web_sockets_said_is_looked_through(tmp_path: Path) -> None:
         ("JSON web token", "web socket message 5"),  # the reason for which it was closed
     ]
     assert {leak.url for leak in found} == {"http://a.test/ws"}
+
+
+def test_a_body_of_nothing_but_secrets_is_searched_until_enough_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaks, "MOST", 3)
+    keys = [f"ghp_{sha256(b'%d' % number).hexdigest()[:36]}" for number in range(9)]
+    found = leaks_of(tmp_path / "s", Request("GET", "http://a.test/"), HTML, " ".join(keys).encode())
+    assert len(found) <= 4
+    assert any("more than 3 secrets; the rest is not searched" in one for one in found)

@@ -13,6 +13,7 @@ import pytest
 
 from stillweb.snapshots.contents.package import digest_of
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.operations import verifying
 from stillweb.snapshots.operations.verifying import Problem, verify
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
@@ -381,3 +382,18 @@ def test_a_bit_of_what_the_digest_is_of_is_told(tmp_path: Path) -> None:
         at = whole.index(wanted) + 2
         digest.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert [p.file for p in verify(tmp_path / "s")] == ["datapackage-digest.json"]
+
+
+def test_of_an_index_of_nothing_but_faults_some_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "MOST", 3)
+    archive = gzip.compress(b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 0\r\n\r\n\r\n\r\n")
+    with zipfile.ZipFile(tmp_path / "x.wacz", "w") as z:
+        z.writestr("archive/a.warc.gz", archive)
+        z.writestr("indexes/index.cdx", b"a 2 {}\n" * 50)
+    found = [problem.message for problem in verifying.verify(tmp_path / "x.wacz") if problem.check == "index"]
+    assert found == [
+        *(f"line {number} can't be read" for number in (1, 2, 3)),
+        "line 4 and those after it are not checked",
+    ]

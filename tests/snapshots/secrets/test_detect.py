@@ -168,6 +168,7 @@ def test_a_password_is_found_in_a_message_with_lengths(name: str, word: str) -> 
 
 BOT = "NDg2" + DRAWN[:20] + ".Gh1jK2." + DRAWN + DRAWN
 OKTA = "00" + (DRAWN + DRAWN)[:40]
+OLD_BASE = "key" + "0" + DRAWN[:13]
 BASE = "pat" + DRAWN[:14] + "." + "0123456789abcdef" * 4
 
 
@@ -178,6 +179,8 @@ BASE = "pat" + DRAWN[:14] + "." + "0123456789abcdef" * 4
         ('{{"value": "{}"}}', OKTA),
         ("Authorization: SSWS {}", OKTA),
         ("<code>{}</code>", BASE),
+        ("Airtable.configure({{}}, '{}')", OLD_BASE),
+        ('{{"service": "airtable", "value": "{}"}}', OLD_BASE),
         ("machine a.test login me password {}\n", WORD),
         ("machine a.test\n  login me\n  password {}\n", WORD),
         ("default login me password {}", WORD),
@@ -203,6 +206,7 @@ def test_a_bare_secret_is_found_by_its_format(text: str, secret: str) -> None:
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         'id="00123456789012345678901234567890123456789012"',
         "a.path.of.patterns",
+        "airtable keyboardShortcuts",
     ],
 )
 def test_a_text_about_secrets_stays_as_it_is(text: str) -> None:

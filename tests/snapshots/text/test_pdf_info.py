@@ -6,11 +6,14 @@ The expected values are those of @sylphx/pdf-reader-mcp 2.4.0 (PDF.js 5.6) for t
 from __future__ import annotations
 
 import io
+import zlib
 
 import pypdf
 import pytest
+from PIL import Image
 from pypdf.generic import DecodedStreamObject, NameObject
 
+from stillweb.snapshots.text import pdf_text
 from stillweb.snapshots.text.pdf_text import extract_pdf
 from tests.snapshots.text.test_text import make_pdf
 
@@ -65,3 +68,68 @@ def test_metadata_in_xml_is_known_to_be_there() -> None:
         (with_metadata(data=b""), False),
     ):
         assert extract_pdf(data).xmp is there
+
+
+def with_content(content: bytes, filters: bytes = b"/FlateDecode") -> bytes:
+    """Return a PDF of one page, whose content is packed as `filters` say."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Count 1 /Kids [4 0 R] >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 5 0 R"
+        b" /Resources << /Font << /F1 3 0 R >> >> >>",
+        b"<< /Filter %b /Length %d >>\nstream\n%b\nendstream" % (filters, len(content), content),
+    ]
+    out, places = b"%PDF-1.4\n", []
+    for number, one in enumerate(objects, 1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%b\nendobj\n" % (number, one)
+    rows = b"".join(b"%010d 00000 n \n" % place for place in places)
+    end = b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % len(out)
+    return out + b"xref\n0 6\n0000000000 65535 f \n" + rows + end
+
+
+SAID = b"BT /F1 12 Tf (said) Tj ET\n"
+MUCH = SAID + b"0 0 m " * (8 << 20)  # 50 MB, of which pdfium makes as much again
+
+
+@pytest.mark.parametrize(
+    ("content", "filters"),
+    [
+        (zlib.compress(zlib.compress(MUCH)), b"[ /FlateDecode /FlateDecode ]"),
+        (zlib.compress(zlib.compress(MUCH)), b"[/Fl/Fl]"),
+        (zlib.compress(MUCH), b"/Flate#44ecode"),
+        (zlib.compress(MUCH), b"/FlateDecode"),
+        (zlib.compress(MUCH).hex().encode() + b">", b"[/ASCIIHexDecode /FlateDecode]"),
+    ],
+)
+def test_a_pdf_that_unpacks_to_much_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, filters: bytes
+) -> None:
+    monkeypatch.setattr(pdf_text, "MEMORY", 100 << 20)
+    found = extract_pdf(with_content(content, filters))
+    assert (found.pages, found.readable) == ([], False)
+    assert found.warnings == ["its text is not read: it needs more than 100 MB of memory"]
+
+
+def test_a_pdf_that_is_read_by_a_process_of_its_own_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = with_content(zlib.compress(zlib.compress(SAID)), b"[/FlateDecode /FlateDecode]")
+    assert extract_pdf(packed).pages == ["said"]
+    here = extract_pdf(PLAIN)
+    monkeypatch.setattr(pdf_text, "LITTLE", -1)
+    assert extract_pdf(PLAIN) == here
+
+
+def test_a_pdf_that_takes_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf_text, "SECONDS", 0.01)
+    found = extract_pdf(with_content(b"", b"/LZWDecode"))
+    assert found.warnings == ["its text is not read: it takes more than 0.01 s"]
+
+
+def test_a_page_of_any_size_is_drawn_within_bounds() -> None:
+    small = with_content(zlib.compress(SAID))
+    large = small.replace(b"[0 0 612 792]", b"[0 0 14400 14400]")
+    for data, size in ((small, (816, 1056)), (large, (4096, 4096))):
+        assert Image.open(io.BytesIO(pdf_text.page_image(data, 1))).size == size
+    with pytest.raises(ValueError, match="may unpack to more than 32 MB"):
+        pdf_text.page_image(with_content(zlib.compress(MUCH)), 1)

@@ -23,7 +23,6 @@ SHOWN = {
     "divergence": "/divergence/run/penguins_001.1/run/weather_001.1",
     "snapshot": "/snapshot/site.wacz",
     "map": "/snapshot/site.wacz/map",
-    "captures": "/snapshot/site.wacz/captures",
 }
 
 

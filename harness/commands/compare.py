@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -58,5 +59,6 @@ def command(
         from stillweb.harness.view.export import export_file
 
         runs = [a] if b is None else [a, b]
-        click.echo(str(export_file(runs, page, start="/compare" if b else "", title="Comparison").resolve()))
+        start = "/compare" + (f"?metric={quote(metric)}" if metric else "") if b else ""
+        click.echo(str(export_file(runs, page, start=start, title="Comparison").resolve()))
     check_gates(compared.comparisons, gates)

@@ -21,13 +21,12 @@
     else if (event.key === "/") { document.querySelector("input[type=search]")?.focus(); event.preventDefault(); }
   });
   // Table of an export: its filters work on the rows that are there.
-  const local = document.querySelector("form[data-local]");
-  if (local) {
-    const shown = document.getElementById("shown");
+  for (const local of document.querySelectorAll("form[data-local]")) {
+    const scope = local.closest(".page-section") || document, shown = local.querySelector("[role=status]");
     const fit = () => {
       const text = local.elements.q.value.toLowerCase(), show = local.elements.show.value;
       let count = 0;
-      for (const row of document.querySelectorAll("[data-row]")) {
+      for (const row of scope.querySelectorAll("[data-row]")) {
         row.hidden = !((!text || row.dataset.row.toLowerCase().includes(text)) && (!show || row.dataset.flags.split(" ").includes(show)));
         count += !row.hidden;
       }

@@ -287,8 +287,10 @@ def test_the_command_shows_what_got_worse_side_by_side(
     assert "1 worse, 1 better" in out
     with chromium(viewport={"width": 1300, "height": 800}) as page:
         page.goto((tmp_path / "worse.html").as_uri())
-        assert "better by" in page.locator("section[aria-label^=\"Compare \"] tr[data-row=b]").inner_text()
-        page.locator("section[aria-label^=\"Compare \"] tr[data-row=a]").get_by_role("link", name="first divergence").click()
+        assert "better by" in page.locator('section[aria-label^="Compare "] tr[data-row=b]').inner_text()
+        page.locator('section[aria-label^="Compare "] tr[data-row=a]').get_by_role(
+            "link", name="first divergence"
+        ).click()
         sides = page.locator("section:target .two > section")
         assert sides.count() == 2
         left, right = (sides.nth(i).bounding_box() for i in (0, 1))

@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from stillweb.snapshots.text.text import FrozenText
 
 REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
+
+
+MUTATION = "urn:stillweb:mutation:"  # a metadata record that tells of a mutation
+DROPPABLE = ("view", "aria", "text")  # resources that a layer may drop by an empty record
 
 
 class Snapshot:
@@ -263,9 +267,26 @@ class Snapshot:
         return found if request_key(asked).canonical == request_key(url).canonical else None
 
     def resource(self, kind: str, address: str) -> bytes | None:
-        """Return a view's resource: its screenshot, DOM, … (kinds are those of `view.RESOURCES`)."""
+        """Return a view's resource: its screenshot, DOM, … (kinds are those of `view.RESOURCES`).
+
+        An empty screenshot or tree in a layer says that a mutation dropped the one below.
+        """
         record = self.record_of("resource", f"urn:{kind}:{address}")
-        return None if record is None else record.block
+        return record.block if record is not None and (record.block or kind not in DROPPABLE) else None
+
+    @cached_property
+    def mutated(self) -> dict[tuple[str, int], str]:
+        """Place of each answer that a mutation changed -> the id of the mutation."""
+        found: dict[tuple[str, int], str] = {}
+        for layer in self._layers:
+            for one in _mutations(layer, self._entry_record):
+                found |= {(layer.prefix + c["file"], c["offset"]): one["id"] for c in one["changed"]}
+        return found
+
+    @cached_property
+    def mutations(self) -> list[dict[str, Any]]:
+        """The provenance of each mutation: id, spec, base, changed, asked_for. Lowest layer first."""
+        return [one for layer in self._layers for one in _mutations(layer, self._entry_record)]
 
     def metadata(self, uri: str) -> Any:
         """Return the JSON value of a URI's last metadata record; None if there is none.
@@ -465,6 +486,20 @@ class Hit:
     def nearest(self) -> list[Near]:
         """Captures that come nearest to the request, each with what differs and the rule that would join them."""
         return self._lookup.nearest
+
+
+def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) -> Iterator[dict[str, Any]]:
+    for line in layer.index.lines(other_key("metadata", MUTATION), prefix=True):
+        entry = parse_line(line)[2]
+        if entry["kind"] != "metadata":
+            continue
+        try:
+            one = json.loads(read(layer, entry).block)
+            yield {**one, "id": str(one["id"]), "changed": [dict(c) for c in one["changed"]]}
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedInput(
+                f"{entry['filename']}: the record of a mutation can't be read: {error}"
+            ) from error
 
 
 def _id_of(layer: Layer) -> str:

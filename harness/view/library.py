@@ -141,7 +141,7 @@ class Library:
         except (StillwebError, OSError):  # the table's problems say so
             return ""
         paths = snapshots_now(table.path, settings.snapshots)
-        return self.shelf.put(paths) if paths else ""
+        return self.shelf.put(paths, settings.at) if paths else ""
 
     def render(self, template: str, **names: Any) -> Page:
         """Return a page from a template."""

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,6 +24,7 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
+from stillweb.snapshots.dates import read_at, timestamp_of
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.sites import site_of
@@ -66,6 +68,7 @@ class Snapshot:
         self._archives = Archives(files)
         self._found: dict[str, tuple[Capture, ...]] = {}
         self._matcher: Matcher | None = None
+        self.at = ""  # "latest", or the 17 digits of the last moment that is seen; "" for as recorded
 
     @classmethod
     def open(
@@ -74,26 +77,31 @@ class Snapshot:
         progress: Progress | None = None,
         checked: bool = False,
         aside: OnDisk | None = None,
+        at: str = "",
     ) -> Snapshot:
         """Open one or more paths or fsspec URLs; later ones lie over earlier ones.
 
         A path is a WACZ file, an open snapshot directory (also while it is being recorded), a WARC or ARC, a
         HAR or a mitmproxy flow file. A foreign index is rebuilt from the records; `progress` is called with
         the bytes done and the bytes in all. `checked`: see `open_index`. `aside` receives all captures; for a
-        large archive they are then kept nowhere else. Raises UsageError and DamagedInput.
+        large archive they are then kept nowhere else. `at` is a date, after which nothing is seen, or "latest": of
+        several answers to a request the newest one then counts. Raises UsageError and DamagedInput.
         """
         if not paths:
             raise UsageError("no snapshot named")
+        limit = read_at(at) if at else ""
         layers: list[Layer] = []
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers.append(open_layer(path, prefix, progress, checked, aside))
+                layers.append(open_layer(path, prefix, progress, checked, aside, limit))
         except BaseException:
             for layer in layers:
                 layer.container.close()
             raise
-        return cls(tuple(str(p) for p in paths), layers)
+        opened = cls(tuple(str(p) for p in paths), layers)
+        opened.at = limit
+        return opened
 
     # -- identity and settings
 
@@ -105,7 +113,8 @@ class Snapshot:
         which capture is served.
         """
         ids = [_id_of(layer) for layer in self._layers]
-        return ids[0] if len(ids) == 1 else layered_id(ids)
+        found = ids[0] if len(ids) == 1 else layered_id(ids)
+        return sha256(f"{found} at {self.at}".encode()).hexdigest() if self.at else found
 
     @property
     def profile(self) -> Profile | None:
@@ -234,8 +243,12 @@ class Snapshot:
             pages = listed_views(container) if others or fits(container) else []
             if not pages:
                 pages = list(self._recorded_views(layer))
-            found |= {view.address: view for view in pages}
+            found |= {view.address: view for view in pages if self._sees(view.timestamp)}
         return found
+
+    def _sees(self, timestamp: str) -> bool:
+        """Return True if a moment is not later than `at`."""
+        return self.at in ("", "latest") or timestamp_of(timestamp).ljust(17, "0") <= self.at
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:
         """Yield the views in the metadata records, the source of the page list."""

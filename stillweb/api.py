@@ -42,13 +42,14 @@ StrPath = str | os.PathLike[str]
 T = TypeVar("T")
 
 
-def open(*paths: StrPath) -> Snapshot:
+def open(*paths: StrPath, at: str = "") -> Snapshot:
     """Open a snapshot for reading: a `.wacz`, an open snapshot directory, a WARC, ARC, HAR or mitmproxy flow file.
 
     Several paths (or fsspec URLs) are layers; later ones lie over earlier ones. The snapshot is a context manager.
+    `at` is a date (2026-03-01) after which nothing is seen, or "latest"; of several answers the newest then counts.
     Raises UsageError for a missing path and DamagedInput for an unreadable one.
     """
-    return Snapshot.open(*paths)
+    return Snapshot.open(*paths, at=at)
 
 
 # --- recording
@@ -349,6 +350,7 @@ def run(
     retry_failed: bool = False,
     allow_unconfined: bool = False,
     faults: Faults | Mapping[str, Any] | StrPath | None = None,
+    at: str = "",
     display: Display | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Run:
@@ -362,7 +364,7 @@ def run(
     `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `limits` are
     those of an attempt, by default 50 model calls, 200 tool calls and 1800 seconds. `prices` maps a model to money
     per million tokens. `mode` and `ignore_case` decide how answers are scored. `faults` is a fault
-    file, or its content (docs/drills.md). `note` is called with each remark.
+    file, or its content; `at` is the date after which nothing is seen (docs/drills.md). `note` is called with each remark.
 
     Raises UsageError for wrong settings, DamagedInput for damaged files and MissingCapability for what the machine
     lacks. Attempts that fail raise nothing: see `summary.failed`.
@@ -421,6 +423,7 @@ def run(
         source=os.path.abspath(source) if source is not None and os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
         env=scoring_variables(os.environ),
+        at=at or (snapshot.at if isinstance(snapshot, Snapshot) else ""),
         faults=disturbed.source if disturbed is not None else {},
     )
     start_run(

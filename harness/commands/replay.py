@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.answering import accept_option, faults_option, min_confidence_option
+from stillweb.harness.commands.answering import accept_option, at_option, faults_option, min_confidence_option
 from stillweb.harness.commands.driving import ADVICE, drives
 from stillweb.harness.commands.ending import Until
 from stillweb.harness.commands.finite import FiniteRange
@@ -58,6 +58,7 @@ from stillweb.snapshots.words import counted
     is_flag=True,
     help="Answer searches at google.serper.dev that were never recorded from the frozen texts.",
 )
+@at_option
 @faults_option
 @click.option("--session", default="default", show_default=True, help="Name of PROGRAM's session.")
 @click.pass_context
@@ -74,6 +75,7 @@ def command(
     max_misses: int | None,
     max_expected_wrong: float | None,
     synthetic_search: bool,
+    at: str,
     faults: str | None,
     session: str,
 ) -> int:
@@ -108,7 +110,7 @@ def command(
         say(proof.line())
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
-    with Snapshot.open(*snapshots) as snapshot:
+    with Snapshot.open(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)

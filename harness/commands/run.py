@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
-from stillweb.harness.commands.answering import accept_option, faults_option, synthetic_search_option
+from stillweb.harness.commands.answering import (
+    accept_option,
+    at_option,
+    faults_option,
+    synthetic_search_option,
+)
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import print_json, say, say_damage
@@ -149,6 +154,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Make attempts that ended in an error, or whose scoring failed, again.",
 )
+@at_option
 @faults_option
 @click.option(
     "--drill",
@@ -193,6 +199,7 @@ def command(
     fold_case: bool,
     engine: str,
     retry_failed: bool,
+    at: str,
     faults: str | None,
     drill: str | None,
     isolate: bool,
@@ -269,7 +276,7 @@ def command(
     for note in unset_notes(agent, getattr(made_agent, "pass_env", ())):
         say(note)
     if snapshots:
-        with Snapshot.open(*snapshots) as snapshot:
+        with Snapshot.open(*snapshots, at=at) as snapshot:
             say_damage(snapshot)
             if synthetic_search:
                 make_search_ready(snapshot)
@@ -290,6 +297,7 @@ def command(
         source=os.path.abspath(source) if os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
         env=scoring_variables(os.environ),
+        at=at,
         faults=disturbed.source if disturbed is not None and not drill else {},
     )
     tables = [task for task in tasks if task.scorer == "table"]

@@ -434,7 +434,17 @@ _SCORING: Mapping[str, tuple[str, ...]] = {
     "sgi-wet-experiment": ("mode",),
 }
 _STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
-_SETTINGS = ("faults", "accept", "epochs", "limits", "synthetic_search", "tool_options", "mode", "fold_case")
+_SETTINGS = (
+    "at",
+    "faults",
+    "accept",
+    "epochs",
+    "limits",
+    "synthetic_search",
+    "tool_options",
+    "mode",
+    "fold_case",
+)
 
 
 def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:

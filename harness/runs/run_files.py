@@ -51,7 +51,8 @@ class Settings:
     is attempted. `env` holds the documented variables that scorers read (never keys). `prices` maps a model
     to money per million tokens {"input", "output", "cached"}. `directory` is the working directory, to which
     the agent's files are relative. `uploads` are the files of each attempt's workspace: path in it ->
-    `sha256:…`. `faults` is the content of a fault file (docs/drills.md).
+    `sha256:…`. `faults` is the content of a fault file, `at` the date after which nothing
+    is seen (docs/drills.md).
     """
 
     agent: str
@@ -74,6 +75,7 @@ class Settings:
     source: str | None = None
     allow_unconfined: bool = False
     faults: Mapping[str, Any] = field(default_factory=dict)
+    at: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
@@ -114,7 +116,7 @@ class Settings:
         """Return the members that the certificate depends on."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
-        for later in ("uploads", "faults"):  # keeps the hash of runs from before these existed
+        for later in ("uploads", "faults", "at"):  # keeps the hash of runs from before these existed
             if not value[later]:
                 del value[later]
         return {name: mask_value(member) for name, member in value.items()}
@@ -135,7 +137,7 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
+    **dict.fromkeys(("agent", "accept", "tape", "mode", "at"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
     **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults"), dict),
     **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),

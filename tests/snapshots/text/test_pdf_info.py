@@ -119,7 +119,8 @@ def test_a_pdf_that_unpacks_to_much_is_refused_by_name(monkeypatch: pytest.Monke
 
 def test_a_pdf_that_takes_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf_text, "SECONDS", 1)
-    found = extract_pdf(REPEATED.replace(b"/Contents 5 0 R", b"/Contents [" + b"5 0 R " * 12 + b"]"))
+    monkeypatch.setattr(pdf_text, "MEMORY", 4 << 30)
+    found = extract_pdf(REPEATED.replace(b"/Contents 5 0 R", b"/Contents [" + b"5 0 R " * 20 + b"]"))
     assert found.warnings == ["its text is not read: it takes more than 1 s"]
 
 

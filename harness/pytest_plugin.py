@@ -23,7 +23,7 @@ _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # number of faults at the end of the test, before teardown
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
 _NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
-_MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca"}
+_MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca", "faults"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--stillweb-isolate",
         action="store_true",
         help="run all tests in a network namespace that has only loopback, which holds libraries in C, too",
+    )
+    parser.addini(
+        "stillweb_faults", "a fault file for the tests whose marker names none (docs/drills.md)", default=""
     )
     parser.addini("stillweb_isolate", "always do so", type="bool", default=False)
 
@@ -68,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker for `--strict-markers`."""
     config.addinivalue_line(
         "markers",
-        'snapshot(*paths, accept="rule", max_misses=0, mode=None, allow=(), upstream_ca=None): answer this test '
+        'snapshot(*paths, accept="rule", max_misses=0, mode=None, allow=(), upstream_ca=None, faults=None): answer this test '
         "from a snapshot, and block the network; paths are beside the test's file",
     )
     config.stash[_SHELVES] = {}
@@ -134,11 +137,22 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
             accept=marker.kwargs.get("accept", "rule"),
             max_misses=marker.kwargs.get("max_misses", 0),
             allow=marker.kwargs.get("allow", ()),
+            faults=_faults(item, marker),
         )
     except StillwebError as error:
         reason = str(error)
     # outside of the except block, so that the error is not shown twice
     pytest.fail(f"stillweb: {reason}", pytrace=False)
+
+
+def _faults(item: pytest.Item, marker: pytest.Mark) -> Any:
+    """Return the faults of a test: of its marker (a file beside the test's, or its content), else of the ini file."""
+    from stillweb.harness.drills import read_faults
+
+    given = marker.kwargs.get("faults")
+    if given is None and (named := item.config.getini("stillweb_faults")):
+        given = item.config.rootpath / str(named)
+    return read_faults(item.path.parent / given if isinstance(given, str) else given)
 
 
 # not a wrapper: must run inside pytest's own wrappers, on which its teardown relies

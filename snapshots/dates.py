@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from stillweb.snapshots.errors import UsageError
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # stands for the date of a record that has none
 UNDATED = "0" * 14  # timestamp of a record whose date is missing or impossible
 
@@ -63,6 +65,31 @@ def _read(text: str) -> tuple[datetime, bool, str] | None:
     except (ValueError, OverflowError):
         return None
     return moment, leap, fraction or ""
+
+
+def read_at(text: str) -> str:
+    """Return "latest", or the 17 digits of the last moment of a date such as 2026-03-01, 2026-03 or 2026-03-01T12:00Z.
+
+    Raises UsageError for any other text.
+    """
+    if text == "latest":
+        return text
+    found = _ANY.fullmatch(text)
+    begin = parse_timestamp(text)
+    if found is None or begin is None:
+        raise UsageError(f"{text!r}: is no date. Write it as 2026-03-01 or 2026-03-01T12:00:00Z, or 'latest'")
+    _, month, day, hour, _, second, fraction, *_ = found.groups()
+    if second or hour:
+        step = timedelta(seconds=1) if second else timedelta(minutes=1)
+        end = begin if fraction else begin + step
+    elif day:
+        end = begin + timedelta(days=1)
+    elif month:
+        end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+    else:
+        end = begin.replace(year=begin.year + 1)
+    last = end if fraction else end - timedelta(milliseconds=1)
+    return f"{last:%Y%m%d%H%M%S}{last.microsecond // 1000:03}"
 
 
 def parse_timestamp(text: str) -> datetime | None:

@@ -11,7 +11,7 @@ from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.capture import PARTIAL, Capture
 from stillweb.snapshots.contents.package import page_list_faults
 from stillweb.snapshots.index.build import join_lines, open_index
-from stillweb.snapshots.index.cdxj import Index
+from stillweb.snapshots.index.cdxj import Index, parse_line, to_capture
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.kept import Built
 from stillweb.snapshots.opening import is_url, open_container
@@ -49,7 +49,12 @@ class Layer:
 
 
 def open_layer(
-    path: str | os.PathLike[str], prefix: str, progress: Progress | None, checked: bool, aside: OnDisk | None
+    path: str | os.PathLike[str],
+    prefix: str,
+    progress: Progress | None,
+    checked: bool,
+    aside: OnDisk | None,
+    at: str = "",
 ) -> Layer:
     """Open one path of a snapshot; the parameters are those of `Snapshot.open`."""
     writer = None
@@ -66,9 +71,38 @@ def open_layer(
         index, known = open_index(container, progress, checked=checked, aside=aside)
         known.notes += page_list_faults(container)
     known.notes += container.left_out
+    if at:
+        index = _as_of(index, at)
+        known = replace(known, changing=lambda: None)
     if aside is not None:
         aside.add(index.lines())
     return Layer(container, index, known, prefix)
+
+
+def _as_of(index: Index, at: str) -> Index:
+    """Return an index without what is later than `at` (17 digits, or "latest"), and with one answer for each request.
+
+    Of several answers to one request in one state the newest stays.
+    """
+    newest: dict[tuple[Any, ...], tuple[str, int]] = {}
+    lines: list[tuple[bytes, tuple[Any, ...] | None]] = []
+    for number, line in enumerate(index.lines()):
+        timestamp = line.split(b" ", 2)[1].decode()
+        if at != "latest" and timestamp.ljust(17, "0") > at:
+            lines.append((b"", None))
+            continue
+        name = None
+        if not line.startswith(b"urn:"):
+            capture = to_capture(*parse_line(line))
+            name = asked(capture)
+            newest[name] = max(newest.get(name, ("", -1)), (timestamp.ljust(17, "0"), number))
+        lines.append((line, name))
+    kept = [
+        line
+        for number, (line, name) in enumerate(lines)
+        if line and (name is None or newest[name][1] == number)
+    ]
+    return Index(BytesPlace(join_lines(kept)))
 
 
 def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:

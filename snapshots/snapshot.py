@@ -6,8 +6,9 @@ import contextlib
 import heapq
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,6 +24,7 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
+from stillweb.snapshots.dates import read_at, timestamp_of
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.sites import site_of
@@ -49,6 +51,10 @@ if TYPE_CHECKING:
 REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
 
 
+MUTATION = "urn:stillweb:mutation:"  # a metadata record that tells of a mutation
+DROPPABLE = ("view", "aria", "text")  # resources that a layer may drop by an empty record
+
+
 class Snapshot:
     """A snapshot opened for reading with `Snapshot.open`.
 
@@ -62,6 +68,7 @@ class Snapshot:
         self._archives = Archives(files)
         self._found: dict[str, tuple[Capture, ...]] = {}
         self._matcher: Matcher | None = None
+        self.at = ""  # "latest", or the 17 digits of the last moment that is seen; "" for as recorded
 
     @classmethod
     def open(
@@ -70,26 +77,31 @@ class Snapshot:
         progress: Progress | None = None,
         checked: bool = False,
         aside: OnDisk | None = None,
+        at: str = "",
     ) -> Snapshot:
         """Open one or more paths or fsspec URLs; later ones lie over earlier ones.
 
         A path is a WACZ file, an open snapshot directory (also while it is being recorded), a WARC or ARC, a
         HAR or a mitmproxy flow file. A foreign index is rebuilt from the records; `progress` is called with
         the bytes done and the bytes in all. `checked`: see `open_index`. `aside` receives all captures; for a
-        large archive they are then kept nowhere else. Raises UsageError and DamagedInput.
+        large archive they are then kept nowhere else. `at` is a date, after which nothing is seen, or "latest": of
+        several answers to a request the newest one then counts. Raises UsageError and DamagedInput.
         """
         if not paths:
             raise UsageError("no snapshot named")
+        limit = read_at(at) if at else ""
         layers: list[Layer] = []
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers.append(open_layer(path, prefix, progress, checked, aside))
+                layers.append(open_layer(path, prefix, progress, checked, aside, limit))
         except BaseException:
             for layer in layers:
                 layer.container.close()
             raise
-        return cls(tuple(str(p) for p in paths), layers)
+        opened = cls(tuple(str(p) for p in paths), layers)
+        opened.at = limit
+        return opened
 
     # -- identity and settings
 
@@ -101,7 +113,8 @@ class Snapshot:
         which capture is served.
         """
         ids = [_id_of(layer) for layer in self._layers]
-        return ids[0] if len(ids) == 1 else layered_id(ids)
+        found = ids[0] if len(ids) == 1 else layered_id(ids)
+        return sha256(f"{found} at {self.at}".encode()).hexdigest() if self.at else found
 
     @property
     def profile(self) -> Profile | None:
@@ -230,8 +243,12 @@ class Snapshot:
             pages = listed_views(container) if others or fits(container) else []
             if not pages:
                 pages = list(self._recorded_views(layer))
-            found |= {view.address: view for view in pages}
+            found |= {view.address: view for view in pages if self._sees(view.timestamp)}
         return found
+
+    def _sees(self, timestamp: str) -> bool:
+        """Return True if a moment is not later than `at`."""
+        return self.at in ("", "latest") or timestamp_of(timestamp).ljust(17, "0") <= self.at
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:
         """Yield the views in the metadata records, the source of the page list."""
@@ -263,9 +280,26 @@ class Snapshot:
         return found if request_key(asked).canonical == request_key(url).canonical else None
 
     def resource(self, kind: str, address: str) -> bytes | None:
-        """Return a view's resource: its screenshot, DOM, … (kinds are those of `view.RESOURCES`)."""
+        """Return a view's resource: its screenshot, DOM, … (kinds are those of `view.RESOURCES`).
+
+        An empty screenshot or tree in a layer says that a mutation dropped the one below.
+        """
         record = self.record_of("resource", f"urn:{kind}:{address}")
-        return None if record is None else record.block
+        return record.block if record is not None and (record.block or kind not in DROPPABLE) else None
+
+    @cached_property
+    def mutated(self) -> dict[tuple[str, int], str]:
+        """Place of each answer that a mutation changed -> the id of the mutation."""
+        found: dict[tuple[str, int], str] = {}
+        for layer in self._layers:
+            for one in _mutations(layer, self._entry_record):
+                found |= {(layer.prefix + c["file"], c["offset"]): one["id"] for c in one["changed"]}
+        return found
+
+    @cached_property
+    def mutations(self) -> list[dict[str, Any]]:
+        """The provenance of each mutation: id, spec, base, changed, asked_for. Lowest layer first."""
+        return [one for layer in self._layers for one in _mutations(layer, self._entry_record)]
 
     def metadata(self, uri: str) -> Any:
         """Return the JSON value of a URI's last metadata record; None if there is none.
@@ -465,6 +499,20 @@ class Hit:
     def nearest(self) -> list[Near]:
         """Captures that come nearest to the request, each with what differs and the rule that would join them."""
         return self._lookup.nearest
+
+
+def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) -> Iterator[dict[str, Any]]:
+    for line in layer.index.lines(other_key("metadata", MUTATION), prefix=True):
+        entry = parse_line(line)[2]
+        if entry["kind"] != "metadata":
+            continue
+        try:
+            one = json.loads(read(layer, entry).block)
+            yield {**one, "id": str(one["id"]), "changed": [dict(c) for c in one["changed"]]}
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedInput(
+                f"{entry['filename']}: the record of a mutation can't be read: {error}"
+            ) from error
 
 
 def _id_of(layer: Layer) -> str:

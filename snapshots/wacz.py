@@ -13,7 +13,6 @@ from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.places import Place, chunks
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import GateFailed, UsageError
-from stillweb.snapshots.text.text import doubts
 from stillweb.snapshots.warc.appending import FULL_DISK, full_disk
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
@@ -65,12 +64,7 @@ class SealReport:
         if self.secrets:
             lines.append(f"sealed in spite of this: {self.secrets}")
         lines += [f"repaired: {repair}" for repair in self.repairs]
-        doubtful = doubts(self.warnings)
-        lines += _told("text", doubtful)
-        if mended := len(self.warnings) - len(doubtful):
-            lines.append(
-                f"in {counted(mended, 'text')} tables that trafilatura lost were put back; --json names them"
-            )
+        lines += _told("text", self.warnings)
         lines += _told("no text", self.missing)
         for refused in (self.rules or {}).get("refused", ()):
             lines.append(

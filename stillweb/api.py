@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
     from stillweb.proxy.browser.steps import Flow
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.view import Step
@@ -41,13 +42,14 @@ StrPath = str | os.PathLike[str]
 T = TypeVar("T")
 
 
-def open(*paths: StrPath) -> Snapshot:
+def open(*paths: StrPath, at: str = "") -> Snapshot:
     """Open a snapshot for reading: a `.wacz`, an open snapshot directory, a WARC, ARC, HAR or mitmproxy flow file.
 
     Several paths (or fsspec URLs) are layers; later ones lie over earlier ones. The snapshot is a context manager.
+    `at` is a date (2026-03-01) after which nothing is seen, or "latest"; of several answers the newest then counts.
     Raises UsageError for a missing path and DamagedInput for an unreadable one.
     """
-    return Snapshot.open(*paths)
+    return Snapshot.open(*paths, at=at)
 
 
 # --- recording
@@ -177,22 +179,27 @@ def replay(
     accept: str = "rule",
     ledger: StrPath | None = None,
     synthetic_search: bool = False,
+    faults: Faults | Mapping[str, Any] | StrPath | None = None,
 ) -> Iterator[Replay]:
     """Serve a snapshot as a proxy on loopback that never connects to anything.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule. `ledger` is
     a file for the ledger's JSON lines. `synthetic_search` answers searches that were never recorded from the
-    frozen texts. A request that was not recorded is answered with status 504 and noted as a miss in the ledger. Raises
-    MissingCapability if the port is in use.
+    frozen texts. `faults` is a fault file, or its content (docs/drills.md). A request that was not recorded is answered
+    with status 504 and noted as a miss in the ledger. Raises MissingCapability if the port is in use.
     """
+    from stillweb.harness.drills import read_faults
     from stillweb.harness.servers.replaying import make_hosts
     from stillweb.proxy import Gateway, Ledger
 
+    disturbed = read_faults(faults)
     with ExitStack() as stack:
         opened = _opened(snapshot, stack)
         hosts = make_hosts(opened, accept=accept, synthetic_search=synthetic_search)
         book = Ledger(Path(ledger) if ledger is not None else None)
-        gateway = Gateway(opened, port=port, accept=accept, ledger=book, virtual_hosts=hosts)
+        gateway = Gateway(
+            opened, port=port, accept=accept, ledger=book, virtual_hosts=hosts, faults=disturbed
+        )
         yield Replay(stack.enter_context(gateway))
 
 
@@ -342,6 +349,8 @@ def run(
     engine: Literal["local", "ray"] = "local",
     retry_failed: bool = False,
     allow_unconfined: bool = False,
+    faults: Faults | Mapping[str, Any] | StrPath | None = None,
+    at: str = "",
     display: Display | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Run:
@@ -354,7 +363,8 @@ def run(
 
     `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `limits` are
     those of an attempt, by default 50 model calls, 200 tool calls and 1800 seconds. `prices` maps a model to money
-    per million tokens. `mode` and `ignore_case` decide how answers are scored. `note` is called with each remark.
+    per million tokens. `mode` and `ignore_case` decide how answers are scored. `faults` is a fault
+    file, or its content; `at` is the date after which nothing is seen (docs/drills.md). `note` is called with each remark.
 
     Raises UsageError for wrong settings, DamagedInput for damaged files and MissingCapability for what the machine
     lacks. Attempts that fail raise nothing: see `summary.failed`.
@@ -362,6 +372,7 @@ def run(
     from stillweb.harness.agents import load_agent, name_of
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.datasets import load_tasks
+    from stillweb.harness.drills import read_faults
     from stillweb.harness.results.certificate import check_traces, write_certificate
     from stillweb.harness.rubric import compile_rubrics, load_rubrics
     from stillweb.harness.runs.cluster import make_engine
@@ -370,6 +381,7 @@ def run(
     from stillweb.snapshots.matching.accepting import check_accept
 
     tell = note or (lambda text: None)
+    disturbed = read_faults(faults)
     path = Path(out)
     task_set: Sequence[Task]
     if isinstance(tasks, str | os.PathLike):
@@ -411,6 +423,8 @@ def run(
         source=os.path.abspath(source) if source is not None and os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
         env=scoring_variables(os.environ),
+        at=at or (snapshot.at if isinstance(snapshot, Snapshot) else ""),
+        faults=disturbed.source if disturbed is not None else {},
     )
     start_run(
         path,

@@ -157,6 +157,11 @@ def identity_of(agent: Agent) -> dict[str, Any]:
     return {**_file_of(type(agent)), **mask_value(kept)}
 
 
+def is_foreign(agent: Agent) -> bool:
+    """Return True for a custom agent: a class or function of the caller, which runs in this process."""
+    return not type(agent).__module__.startswith("stillweb.harness.") or hasattr(agent, "function")
+
+
 def _file_of(kind: type) -> dict[str, Any]:
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     if kind.__module__.startswith("stillweb.harness.") or not file.is_file():

@@ -33,6 +33,18 @@ accept_option = click.option(
     metavar="VERDICT",
     help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
 )
+at_option = click.option(
+    "--at",
+    default="",
+    metavar="DATE",
+    help="See nothing later than DATE (2026-03-01), and of several answers the newest; 'latest' for the newest of all.",
+)
+faults_option = click.option(
+    "--faults",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Disturb answers on purpose, as a YAML file says (docs/drills.md).",
+)
 synthetic_search_option = click.option(
     "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stillweb.harness.commands.address import split_address
+from stillweb.harness.commands.answering import at_option
 from stillweb.harness.console import print_json, say, say_damage
 from stillweb.snapshots.words import counted
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write to a file (needed for a screenshot); tables go to a directory, a CSV file each.",
 )
+@at_option
 @click.option("--json", "as_json", is_flag=True, help="The text with extractor, version and warnings.")
-def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bool) -> int:
+def command(at: str, snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bool) -> int:
     """Print the frozen text of ADDRESS: a page, a PDF, or a view.
 
     \b
@@ -40,7 +42,7 @@ def command(snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bo
     from stillweb.snapshots.warc.appending import write_whole
 
     paths, address = split_address(snapshots, "an address")
-    with Snapshot.open(*paths) as snapshot:
+    with Snapshot.open(*paths, at=at) as snapshot:
         say_damage(snapshot)
         if what == "tables":
             return _tables(snapshot, address, out, as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillweb.harness.commands.address import split_address
-from stillweb.harness.commands.answering import accept_option, min_confidence_option
+from stillweb.harness.commands.answering import accept_option, at_option, min_confidence_option
 from stillweb.harness.console import print_json, say_damage
 from stillweb.proxy.net.addresses import DEFAULT_SESSION
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 @click.option("-H", "--header", "headers", multiple=True, help="A header, as 'Name: value'.")
 @accept_option
 @min_confidence_option
+@at_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def command(
+    at: str,
     snapshots: tuple[str, ...],
     method: str | None,
     data: str | None,
@@ -62,7 +64,7 @@ def command(
     request = Request(
         method or ("POST" if data is not None else "GET"), url.partition("#")[0], tuple(pairs), body
     )
-    with Snapshot.open(*paths) as snapshot:
+    with Snapshot.open(*paths, at=at) as snapshot:
         say_damage(snapshot)
         if id_in(url) is not None and snapshot.view(url) is None:
             why = "no view of the snapshot has this address; 'stillweb ls SNAPSHOT --views' lists them"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.answering import accept_option, synthetic_search_option
+from stillweb.harness.commands.answering import accept_option, at_option, synthetic_search_option
 from stillweb.harness.console import say, say_damage, say_failures
 
 
@@ -36,6 +36,7 @@ from stillweb.harness.console import say, say_damage, say_failures
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder of files that clients may give to pages, or read; by default there are none.",
 )
+@at_option
 @accept_option
 @synthetic_search_option
 @click.option("--max-requests", type=click.IntRange(1), help="Most calls of a session.")
@@ -54,6 +55,7 @@ from stillweb.harness.console import say, say_damage, say_failures
     "metadata of clouds.",
 )
 def command(
+    at: str,
     snapshots: tuple[Path, ...],
     contracts: tuple[str, ...],
     transport: str,
@@ -101,7 +103,7 @@ def command(
             serve(recorded, transport, port or 0, ready=ready, writes=True)
             say_failures(recorded.recorder.failures)
         return
-    with Snapshot.open(*snapshots) as snapshot:
+    with Snapshot.open(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         if synthetic_search:
             make_search_ready(snapshot)

@@ -94,7 +94,6 @@ def build(
 
 def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     """Yield a line for each kind of bad page (left out, dead, looking wrong), with the count and the first page."""
-    from stillweb.snapshots.text.text import doubts
 
     kinds: dict[str, list[str]] = {
         "not in the prompts, for want of room": [],
@@ -103,7 +102,7 @@ def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     }
     for prompt in prompts:
         for page in prompt.pages:
-            notes = doubts(page.notes)
+            notes = page.notes
             told = f"{prompt.task_id}: {page.url}{f' ({notes[0]})' if notes else ''}"
             if page.state == "cut":
                 kinds["not in the prompts, for want of room"].append(told)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.answering import accept_option, min_confidence_option
+from stillweb.harness.commands.answering import accept_option, at_option, faults_option, min_confidence_option
 from stillweb.harness.commands.driving import ADVICE, drives
 from stillweb.harness.commands.ending import Until
 from stillweb.harness.commands.finite import FiniteRange
@@ -58,6 +58,8 @@ from stillweb.snapshots.words import counted
     is_flag=True,
     help="Answer searches at google.serper.dev that were never recorded from the frozen texts.",
 )
+@at_option
+@faults_option
 @click.option("--session", default="default", show_default=True, help="Name of PROGRAM's session.")
 @click.pass_context
 def command(
@@ -73,6 +75,8 @@ def command(
     max_misses: int | None,
     max_expected_wrong: float | None,
     synthetic_search: bool,
+    at: str,
+    faults: str | None,
     session: str,
 ) -> int:
     """Serve SNAPSHOTS (later ones lie over earlier ones) as a proxy that never connects to anything.
@@ -83,6 +87,7 @@ def command(
     stillweb replay site.wacz --max-misses 0 -- pytest           a gate: exit code 1 on a miss
     stillweb replay site.wacz --clock recorded -- python agent.py    as on the day of the recording
     """
+    from stillweb.harness.drills import read_faults
     from stillweb.harness.servers.replaying import make_hosts
     from stillweb.proxy import Gateway, Ledger, client_environment
     from stillweb.proxy.net.client_env import direct_hosts, let_in, let_past, run_command
@@ -93,6 +98,7 @@ def command(
 
     program = program_of(ctx)
     _check(snapshots, program)
+    disturbed = read_faults(faults)
     past = direct_hosts(direct)
     only_with_program(program, {"--direct": past, "--clock": clock is not None})
     if isolate:
@@ -104,7 +110,7 @@ def command(
         say(proof.line())
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
-    with Snapshot.open(*snapshots) as snapshot:
+    with Snapshot.open(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)
@@ -120,6 +126,7 @@ def command(
             min_confidence=min_confidence,
             ledger=book,
             virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
+            faults=disturbed,
         ) as gateway:
             if program:
                 gateway.nameless_are(session)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import yaml
 
-from stillweb.harness.commands.answering import accept_option, synthetic_search_option
+from stillweb.harness.commands.answering import (
+    accept_option,
+    at_option,
+    faults_option,
+    synthetic_search_option,
+)
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.show import show_summary
-from stillweb.harness.console import say, say_damage
+from stillweb.harness.console import print_json, say, say_damage
+
+if TYPE_CHECKING:
+    from stillweb.harness.runs.run_files import RunFiles, Settings
 
 
 @click.command("run")
@@ -143,6 +154,14 @@ from stillweb.harness.console import say, say_damage
     is_flag=True,
     help="Make attempts that ended in an error, or whose scoring failed, again.",
 )
+@at_option
+@faults_option
+@click.option(
+    "--drill",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Run without and with the faults of FILE, into OUT/plain and OUT/faults, and compare (docs/drills.md).",
+)
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option(
     "--allow-unconfined",
@@ -180,6 +199,9 @@ def command(
     fold_case: bool,
     engine: str,
     retry_failed: bool,
+    at: str,
+    faults: str | None,
+    drill: str | None,
     isolate: bool,
     allow_unconfined: bool,
     as_json: bool,
@@ -215,6 +237,7 @@ def command(
     from stillweb.harness.agents.script import ScriptAgent
     from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.drills import read_faults
     from stillweb.harness.results.certificate import check_traces, write_certificate
     from stillweb.harness.results.left_out import failed_attempts, unread_records
     from stillweb.harness.rubric import compile_rubrics, load_rubrics
@@ -229,6 +252,9 @@ def command(
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.matching.accepting import check_accept
 
+    if faults and drill:
+        raise click.UsageError("--drill runs with and without its faults; --faults does not go with it")
+    disturbed = read_faults(faults or drill)
     tasks = read_tasks(source, split)
     if grader_template is not None:
         tasks = with_grader_template(tasks, grader_template)
@@ -250,7 +276,7 @@ def command(
     for note in unset_notes(agent, getattr(made_agent, "pass_env", ())):
         say(note)
     if snapshots:
-        with Snapshot.open(*snapshots) as snapshot:
+        with Snapshot.open(*snapshots, at=at) as snapshot:
             say_damage(snapshot)
             if synthetic_search:
                 make_search_ready(snapshot)
@@ -271,6 +297,8 @@ def command(
         source=os.path.abspath(source) if os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
         env=scoring_variables(os.environ),
+        at=at,
+        faults=disturbed.source if disturbed is not None and not drill else {},
     )
     tables = [task for task in tasks if task.scorer == "table"]
     compiled = load_rubrics(rubrics) if rubrics else compile_rubrics(tables)
@@ -279,19 +307,31 @@ def command(
         say(f"no side-car for {base} in {rubrics}; it is compiled by rule")
     names = [name.strip() for name in only.split(",")] if only is not None else ()
     refused = len(tasks.problems)
-    files = start_run(
-        out,
-        settings,
-        tasks,
-        rubrics=compiled,
-        limit=limit,
-        only=names,
-        refused=refused,
-        uploads=uploads,
-    )
-    made = run_attempts(
-        out, engine=make_engine(engine, out, parallel), display=make_display(), retry_failed=retry_failed
-    )
+
+    def attempts(path: Path, chosen: Settings) -> tuple[RunFiles, int]:
+        files = start_run(
+            path,
+            chosen,
+            tasks,
+            rubrics=compiled,
+            limit=limit,
+            only=names,
+            refused=refused,
+            uploads=uploads,
+        )
+        engine_of = make_engine(engine, path, parallel)
+        return files, run_attempts(path, engine=engine_of, display=make_display(), retry_failed=retry_failed)
+
+    if drill:
+        assert disturbed is not None
+        _drill(
+            (out / "plain", settings),
+            (out / "faults", replace(settings, faults=disturbed.source)),
+            attempts,
+            as_json,
+        )
+        return
+    files, made = attempts(out, settings)
     if not made:
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
     certificate = write_certificate(out) if made else check_traces(out)
@@ -303,6 +343,30 @@ def command(
         )
     if unread := unread_records(files):
         raise GateFailed(f"{out}: {unread}; correct the set, and run it into another directory")
+
+
+def _drill(
+    plain: tuple[Path, Settings],
+    faulted: tuple[Path, Settings],
+    attempts: Callable[[Path, Settings], tuple[RunFiles, int]],
+    as_json: bool,
+) -> None:
+    """Make both runs of a drill, certify them, and print what became of each attempt."""
+    from stillweb.harness.drills import drill
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+
+    certificates = {}
+    for path, settings in (plain, faulted):
+        _, made = attempts(path, settings)
+        certificates[path.name] = (write_certificate(path) if made else check_traces(path))["hash"]
+    found = drill(plain[0], faulted[0])
+    if as_json:
+        print_json({**found.to_json(), "certificates": certificates})
+        return
+    click.echo(str(found))
+    for name, certificate in certificates.items():
+        click.echo(f"certificate of {name}: {certificate}")
+    click.echo(f"compare in full: stillweb compare {plain[0]} {faulted[0]}")
 
 
 def _run_file(

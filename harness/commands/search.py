@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.answering import at_option
 from stillweb.harness.console import print_json, say_damage
 
 
@@ -14,8 +15,9 @@ from stillweb.harness.console import print_json, say_damage
 @click.argument("snapshot", type=click.Path(exists=True, path_type=Path))
 @click.argument("query")
 @click.option("-n", "--limit", default=10, show_default=True, type=click.IntRange(1, 100))
+@at_option
 @click.option("--json", "as_json", is_flag=True, help="Print the hits as JSON.")
-def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
+def command(at: str, snapshot: Path, query: str, limit: int, as_json: bool) -> None:
     """Search the frozen texts of SNAPSHOT.
 
     \b
@@ -27,7 +29,7 @@ def command(snapshot: Path, query: str, limit: int, as_json: bool) -> None:
 
     if not parse_query(query).finds:
         raise click.UsageError(f"{query!r} names no word to look for")
-    with Snapshot.open(snapshot) as opened:
+    with Snapshot.open(snapshot, at=at) as opened:
         say_damage(opened)
         hits = search_index(opened).search(query, limit)
     if as_json:

@@ -434,7 +434,17 @@ _SCORING: Mapping[str, tuple[str, ...]] = {
     "sgi-wet-experiment": ("mode",),
 }
 _STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
-_SETTINGS = ("accept", "epochs", "limits", "synthetic_search", "tool_options", "mode", "fold_case")
+_SETTINGS = (
+    "at",
+    "faults",
+    "accept",
+    "epochs",
+    "limits",
+    "synthetic_search",
+    "tool_options",
+    "mode",
+    "fold_case",
+)
 
 
 def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
@@ -502,7 +512,7 @@ def differences(a: Path, b: Path) -> tuple[str, ...]:
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
     old, new = one.deciding(), two.deciding()
     found = [name for name in _STANDS_ON if stood_on.get(name) != stands_on.get(name)]
-    return (*found, *(name for name in _SETTINGS if digest(old[name]) != digest(new[name])))
+    return (*found, *(name for name in _SETTINGS if digest(old.get(name)) != digest(new.get(name))))
 
 
 _Event = dict[str, Any]

@@ -12,7 +12,7 @@ from stillweb.proxy.browser.page_checks import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.text import html_text
-from stillweb.snapshots.text.text import READ, doubts, unpacked
+from stillweb.snapshots.text.text import READ, unpacked
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
@@ -235,7 +235,7 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
         if text is None:
             notes.append("no frozen text (is the snapshot sealed?)")
         else:
-            notes += doubts(text.warnings)
+            notes += text.warnings
             if not text.markdown.strip():
                 notes.append("its text is empty")
     return Need("", kind, url, str(found.verdict), tuple(notes))

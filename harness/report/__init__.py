@@ -69,7 +69,9 @@ def write_report(path: Path, out: Path | None = None, *, title: str | None = Non
     settings, stands_on = files.manifest()
     rows: list[Sheet] = []
     traces: dict[str, str] = {}
-    with Screenshots.of(snapshots_now(path, settings.snapshots), stands_on.get("snapshot")) as screenshots:
+    with Screenshots.of(
+        snapshots_now(path, settings.snapshots), stands_on.get("snapshot"), settings.at
+    ) as screenshots:
 
         def look(trace: Trace) -> None:
             sheet = sheet_of(trace, screenshots if len(rows) < MOST_ATTEMPTS else None)

@@ -24,7 +24,7 @@ class Screenshots:
         self._bytes = 0
 
     @classmethod
-    def of(cls, paths: Sequence[str], snapshot_id: str | None) -> Self:
+    def of(cls, paths: Sequence[str], snapshot_id: str | None, at: str = "") -> Self:
         """Open the run's snapshot. If that fails, the page says so and has no pictures."""
         stack, problems = ExitStack(), list[str]()
         snapshot: Any = None
@@ -32,7 +32,7 @@ class Screenshots:
             from stillweb.snapshots.snapshot import Snapshot
 
             try:
-                snapshot = stack.enter_context(Snapshot.open(*paths))
+                snapshot = stack.enter_context(Snapshot.open(*paths, at=at))
                 if snapshot_id and snapshot.id != snapshot_id:
                     problems.append(
                         "The snapshot is not the one of the run any more; no screenshots are shown."

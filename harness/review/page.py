@@ -59,7 +59,9 @@ def review_html(
     settings, stands_on = files.manifest()
     items: list[dict[str, Any]] = []
     left_out = unfinished = 0
-    with Screenshots.of(snapshots_now(path, settings.snapshots), stands_on.get("snapshot")) as screenshots:
+    with Screenshots.of(
+        snapshots_now(path, settings.snapshots), stands_on.get("snapshot"), settings.at
+    ) as screenshots:
         for _task, _number, trace in files.attempts():
             if trace is None:
                 unfinished += 1

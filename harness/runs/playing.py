@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from typing import Any
 
+from stillweb.harness.agents import is_foreign
 from stillweb.harness.agents.attempt import Attempt, LimitReached, Stopped
 from stillweb.harness.agents.overdue import Overdue, ended_after
 from stillweb.harness.agents.threads import noticed
@@ -19,6 +20,7 @@ from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
 from stillweb.harness.trace import Trace
 from stillweb.snapshots.errors import MissingCapability, StillwebError
 
+IN_PROCESS = "a process of its own: the agent is code in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
 
 
@@ -126,6 +128,8 @@ async def score_attempt(
     aside: dict[str, Any] = {}
     if end == "seconds" and attempt.behind.names:
         aside["threads"] = attempt.behind.names
+    if is_foreign(shop.agent):
+        attempt.confinement = {"held": [], "missing": [IN_PROCESS]}
     if attempt.confinement:
         aside["confinement"] = attempt.confinement
     if attempt.given_up:

@@ -51,7 +51,8 @@ class Settings:
     is attempted. `env` holds the documented variables that scorers read (never keys). `prices` maps a model
     to money per million tokens {"input", "output", "cached"}. `directory` is the working directory, to which
     the agent's files are relative. `uploads` are the files of each attempt's workspace: path in it ->
-    `sha256:…`.
+    `sha256:…`. `faults` is the content of a fault file, `at` the date after which nothing
+    is seen (docs/drills.md).
     """
 
     agent: str
@@ -73,6 +74,8 @@ class Settings:
     uploads: Mapping[str, str] = field(default_factory=dict)
     source: str | None = None
     allow_unconfined: bool = False
+    faults: Mapping[str, Any] = field(default_factory=dict)
+    at: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
@@ -113,8 +116,9 @@ class Settings:
         """Return the members that the certificate depends on."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
-        if not self.uploads:  # keeps the hash of runs from before uploads existed
-            del value["uploads"]
+        for later in ("uploads", "faults", "at"):  # keeps the hash of runs from before these existed
+            if not value[later]:
+                del value[later]
         return {name: mask_value(member) for name, member in value.items()}
 
 
@@ -133,9 +137,9 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("agent", "accept", "tape", "mode"), str),
+    **dict.fromkeys(("agent", "accept", "tape", "mode", "at"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
-    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads"), dict),
+    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults"), dict),
     **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),
     "epochs": int,
     "tape_path": str | None,

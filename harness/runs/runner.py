@@ -127,7 +127,7 @@ def _move(files: RunFiles, settings: Settings) -> None:
     if "agent" in stands_on:
         now["agent"] = identity_of(agent_of(settings))
     if stands_on.get("snapshot") is not None:
-        with Snapshot.open(*settings.snapshots) as snapshot:
+        with Snapshot.open(*settings.snapshots, at=settings.at) as snapshot:
             now["snapshot"] = snapshot.id
     _same(files, stands_on, now)
     for name in sorted({task.scorer for task in files.tasks() if ":" in task.scorer}):

@@ -15,12 +15,14 @@ Access = tuple[Mapping[str, str], Callable[[], list[dict[str, Any]]]]  # environ
 def make_toolset(snapshot: Any, settings: Settings) -> Any:
     """Return the tools of the contracts that the settings name."""
     from stillweb.harness.tools import Toolset
+    from stillweb.proxy.replay.faults import Faults
 
     return Toolset(
         snapshot,
         settings.contracts,
         accept=settings.accept,
         synthetic_search=settings.synthetic_search,
+        faults=Faults(settings.faults) if settings.faults else None,
         **dict(settings.tool_options),
     )
 
@@ -42,6 +44,7 @@ async def program_access(
     from stillweb.harness.tools import Toolset, http_hosts
     from stillweb.harness.tools.store import Store
     from stillweb.proxy.net.client_env import client_environment, past
+    from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
 
@@ -50,7 +53,12 @@ async def program_access(
         store = toolset.store if isinstance(toolset, Toolset) else Store(snapshot)
         given = GivenText(store)
         gateway = Gateway(
-            snapshot, accept=settings.accept, ledger=ledger, virtual_hosts=hosts, own_pages=False
+            snapshot,
+            accept=settings.accept,
+            ledger=ledger,
+            virtual_hosts=hosts,
+            own_pages=False,
+            faults=Faults(settings.faults) if settings.faults else None,
         )
         await asyncio.to_thread(gateway.start)
         try:
@@ -110,10 +118,12 @@ def _request_event(entry: Mapping[str, Any], text: str, capture: Mapping[str, An
         "captures": [dict(capture)] if capture else [],
         "nearest": list(entry.get("nearest") or ()),
         "output": {"digest": str((capture or {}).get("digest") or ""), "text": text},
-        "error": entry["verdict"].partition(":")[0] in ("miss", "failed"),
+        "error": entry["verdict"].partition(":")[0] in ("miss", "failed")
+        or entry.get("fault", {}).get("kind") == "reset",
         "meta": {
             "status": entry["status"],
             "irrelevant": False,
+            **({"fault": entry["fault"]} if "fault" in entry else {}),
             **({"ambiguous": True} if entry.get("ambiguous") else {}),
         },
         "aside": {"order": entry["seq"]},

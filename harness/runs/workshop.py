@@ -113,7 +113,9 @@ class Workshop:
         if self.settings.snapshots:
             from stillweb.snapshots.snapshot import Snapshot
 
-            self.snapshot = self._stack.enter_context(Snapshot.open(*self.settings.snapshots))
+            self.snapshot = self._stack.enter_context(
+                Snapshot.open(*self.settings.snapshots, at=self.settings.at)
+            )
             self.snapshot_id = self.snapshot.id
         self.tools = open_tools(self.snapshot, self.settings)
         close = getattr(self.tools, "close", None)

@@ -22,6 +22,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.tools import Toolset
+    from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.replies import Reply
 
 REMEDY = (
@@ -40,13 +41,21 @@ class Case:
     """
 
     def __init__(
-        self, name: str, shelf: Shelf, *, accept: str = "rule", max_misses: int = 0, allow: Sequence[str] = ()
+        self,
+        name: str,
+        shelf: Shelf,
+        *,
+        accept: str = "rule",
+        max_misses: int = 0,
+        allow: Sequence[str] = (),
+        faults: Faults | None = None,
     ) -> None:
         if isinstance(max_misses, bool) or not isinstance(max_misses, int) or max_misses < 0:
             raise UsageError(f"mark snapshot: max_misses={max_misses!r}: must be a whole number from 0 on")
         self.name = session_of(name)
         self.shelf, self.accept, self.max_misses = shelf, check_accept(accept), max_misses
         self.blocked = Blocked([allow] if isinstance(allow, str) else allow)
+        self.disturbed = faults
         self._stack = ExitStack()
         self._ledger: Any = None
         self._gateway: Any = None
@@ -85,7 +94,13 @@ class Case:
             from stillweb.proxy.replay.gateway import Gateway
 
             snapshot, hosts = self.shelf.snapshot, self._hosts
-            gateway = Gateway(snapshot, accept=self.accept, ledger=self.ledger, virtual_hosts=hosts)
+            gateway = Gateway(
+                snapshot,
+                accept=self.accept,
+                ledger=self.ledger,
+                virtual_hosts=hosts,
+                faults=self.disturbed,
+            )
             self._gateway = self._stack.enter_context(gateway)
             self.blocked.allowed.add(f"127.0.0.1:{self._gateway.port}")
         return self._gateway
@@ -132,7 +147,9 @@ class Case:
 
             # while recording, the real services answer
             hosts = None if self.recording else self._hosts
-            self._answer = in_process(self.shelf.snapshot, self.ledger, self.name, self.accept, hosts)
+            self._answer = in_process(
+                self.shelf.snapshot, self.ledger, self.name, self.accept, hosts, self.disturbed
+            )
         return self._answer(request)
 
     def transport(self) -> Any:
@@ -196,7 +213,9 @@ class Case:
         if any(":" not in name and load(name).name.startswith(BROWSER) for name in chosen):
             # the test's gateway writes the pages' misses into its ledger, and has the same session
             options.setdefault("gateway", self._server)
-        toolset = self._kept(Toolset(self.shelf.snapshot, chosen, accept=self.accept, **options))
+        toolset = self._kept(
+            Toolset(self.shelf.snapshot, chosen, accept=self.accept, faults=self.disturbed, **options)
+        )
         return _Watched(toolset.session(self.name), self)
 
     def misses(self) -> list[Mapping[str, Any]]:

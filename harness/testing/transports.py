@@ -25,8 +25,10 @@ from stillweb.proxy.replay.replies import Held, Reply
 from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
+    from stillweb.proxy.replay.faults import Faults
     from stillweb.snapshots.snapshot import Snapshot
 
+CUT = "peer closed connection without sending complete message body"
 Answer = Callable[[Request], Reply]
 
 
@@ -36,9 +38,10 @@ def in_process(
     session: str,
     accept: str,
     hosts: Mapping[str, VirtualHost] | None = None,
+    faults: Faults | None = None,
 ) -> Answer:
     """Return a thread-safe function that answers one session's requests; `hosts` as in `Gateway(virtual_hosts=…)`."""
-    answerer = Answerer(snapshot, ledger, accept=accept, virtual_hosts=hosts)
+    answerer = Answerer(snapshot, ledger, accept=accept, virtual_hosts=hosts, faults=faults)
     line = answerer.line(session)
     lock = threading.Lock()
 
@@ -53,14 +56,19 @@ def in_process(
             with lock:
                 reply = answerer.answer(request, line)
             if (held := reply.held) is not None:
-                reply.held = Held(held.seconds, lambda: locked(held.late))
+                reply.held = held._replace(late=lambda: locked(held.late))
             return reply
+        with lock:
+            met = answerer.meets(request, line)
+            reply_of_fault = answerer.instead(request, line, met) if met is not None else None
+        if reply_of_fault is not None:
+            return reply_of_fault
         try:
             made = host(request, line.name)
         except Exception as error:  # noqa: BLE001 -- custom code: the client gets an error, as from a gateway
             made = broken_host(name, error)
         with lock:
-            return answerer.virtual(request, line, made)
+            return answerer.virtual(request, line, made, met)
 
     return answer
 
@@ -104,7 +112,11 @@ class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             patience = request.extensions.get("timeout", {}).get("read")
             if _leaves(reply.held, patience):
                 raise httpx.ReadTimeout("The read operation timed out", request=request)
+            if reply.held.reset:
+                raise httpx.ReadError("Connection reset by peer", request=request)
             reply = reply.held.late() or reply
+        if reply.cut:
+            raise httpx.RemoteProtocolError(CUT, request=request)
         return httpx.Response(
             reply.status,
             headers=list(reply.fields),
@@ -151,7 +163,11 @@ def requests_adapter(answer: Answer) -> Any:
                 patience = timeout[1] if isinstance(timeout, tuple) else timeout
                 if _leaves(reply.held, patience):
                     raise requests.ReadTimeout(f"Read timed out. (read timeout={patience})", request=request)
+                if reply.held.reset:
+                    raise requests.ConnectionError("Connection reset by peer", request=request)
                 reply = reply.held.late() or reply
+            if reply.cut:
+                raise requests.exceptions.ChunkedEncodingError(CUT, request=request)
             raw = HTTPResponse(
                 body=io.BytesIO(body_of(reply)),
                 headers=HTTPHeaderDict(reply.fields),

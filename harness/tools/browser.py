@@ -220,7 +220,8 @@ class BrowserTool:
         if self._gateway is None:
             accept = getattr(self._toolset.store, "accept", "rule")
             hosts = http_hosts(self._toolset)
-            gateway = Gateway(snapshot, accept=accept, virtual_hosts=hosts, own_pages=False)
+            faults = self._toolset.store.faults
+            gateway = Gateway(snapshot, accept=accept, virtual_hosts=hosts, own_pages=False, faults=faults)
             self._gateway = self._own.enter_context(gateway)
         if self._browser is None:
             self._browser = SharedBrowser(ca=self._gateway.ca_path)

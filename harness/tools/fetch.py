@@ -202,7 +202,8 @@ class FetchTool:
 
     def _missed(self, url: str, found: Found, visit: Visit, *, for_user: bool = False) -> ToolResult:
         """Return the error of a miss: an unreachable host, or a refusal by the site's recorded robots.txt."""
-        refused = None if visit.live or for_user else self._robots(url, visit)
+        faulted = found.verdict.startswith("fault:")
+        refused = None if visit.live or for_user or faulted else self._robots(url, visit)
         error = found.error or self.contract.strings["no_connection"]
         text = refused or self.contract.say("failed", url=url, error=error)
         return said(text, error=True, **found.meta(address=url))

@@ -24,8 +24,10 @@ def with_verdict(response: Response, verdict: str, doubted: bool = False) -> Res
 
 def missed(request: Request, found: Found) -> Response:
     """Return the gateway's 504 answer to a request that was missed, or that failed while recording."""
-    failed = found.verdict if found.verdict.startswith("failed:") else ""
+    failed = found.verdict if found.verdict.startswith(("failed:", "fault:")) else ""
     what = f"{failed} (while recording, too)" if failed else "not in the snapshot"
+    if found.fault:
+        what = f"{failed} ({found.error})"
     lines = [f"stillweb: {what}: {request.method} {request.url}"]
     lines += [
         f"nearest: {n['method']} {n['url']} (differs: {', '.join(map(str, n['differs']))})"

@@ -43,10 +43,11 @@ class LiveStore(Store):
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.accept = "exact"
+        self.faults = None
         self._guard = threading.Lock()
         self._answers: dict[tuple[str, int], Response] = {}
 
-    def session(self, name: str) -> Visit:
+    def session(self, name: str, *, faults: bool = True) -> Visit:
         """Return a client of the recorder with this session name."""
         return LiveVisit(self, name)
 

@@ -14,6 +14,7 @@ from stillweb.harness.tools.cookies import Cookies
 from stillweb.harness.tools.going_on import AUTHORIZATION, redirected, signed_in, wrong_location
 from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
+from stillweb.proxy.replay.faults import older
 from stillweb.snapshots.capture import PARTIAL, Capture, Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
@@ -22,6 +23,7 @@ from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.text.text import READ, FrozenText, extract, extract_html
 
 if TYPE_CHECKING:
+    from stillweb.proxy.replay.faults import Faults, FaultSession
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.text.search import SearchIndex
 
@@ -29,7 +31,19 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30
 NEAREST = 3  # captures named in a miss
 KEPT = 64_000_000  # characters of frozen texts cached in memory
-VERDICTS = ("exact", "canonical", "varies", "rule", "rendered", "synthetic", "failed", "miss")  # best first
+# best first
+VERDICTS = (
+    "exact",
+    "canonical",
+    "varies",
+    "rule",
+    "rendered",
+    "synthetic",
+    "mutated",
+    "fault",
+    "failed",
+    "miss",
+)
 
 
 @dataclass(slots=True)
@@ -46,6 +60,8 @@ class Found:
     ambiguous: bool = False
     uploads: list[dict[str, Any]] = field(default_factory=list)  # files that were read: name and digest
     error: str | None = None  # the HTTP client's error message
+    made: Response | None = None  # the response of a fault, which is in no capture
+    fault: dict[str, Any] | None = None  # the fault that changed the answer
 
     def meta(self, **more: Any) -> dict[str, Any]:
         """Return the members of a tool result's `meta`."""
@@ -58,6 +74,8 @@ class Found:
             out["nearest"] = self.nearest
         if self.ambiguous:
             out["ambiguous"] = True
+        if self.fault:
+            out["fault"] = self.fault
         out.update(more)
         return out
 
@@ -80,9 +98,17 @@ def worse(one: str, other: str) -> str:
 class Store:
     """Snapshot with its cached texts and search index, shared by all sessions. Thread-safe."""
 
-    def __init__(self, snapshot: Snapshot, *, accept: str = "rule", matcher: Any = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        accept: str = "rule",
+        matcher: Any = None,
+        faults: Faults | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.accept = accept
+        self.faults = faults
         if matcher is None:
             from stillweb.snapshots.matching.ladder import Matcher
 
@@ -95,12 +121,17 @@ class Store:
         self._size = 0
         self._index: SearchIndex | None = None
 
-    def session(self, name: str) -> Visit:
-        """Return a new client with a replay state of its own."""
-        return Visit(self, self.matcher.session(name))
+    def session(self, name: str, *, faults: bool = True) -> Visit:
+        """Return a new client with a replay state of its own. Without `faults` nothing disturbs its requests."""
+        visit = Visit(self, self.matcher.session(name))
+        if faults and self.faults is not None:
+            visit.faults = self.faults.session(name)
+        return visit
 
     def text_of(self, capture: Capture) -> FrozenText | None:
         """Return the frozen text of a capture's answer; extract it now, and mark it so, if none was frozen."""
+        if not capture.filename:  # the response of a fault
+            return None
         key = (capture.url if capture.method == "GET" else text_address(capture), capture.digest)
         return self._kept(key, lambda: self._made(capture))
 
@@ -172,6 +203,8 @@ class Visit:
 
     live = False
     workspace = Workspace()  # files that its tools may read; empty by default
+    faults: FaultSession | None = None
+    delay = 0.0  # seconds that faults add to the tool call under way
 
     def __init__(self, store: Store, session: Any) -> None:
         self.store = store
@@ -179,6 +212,42 @@ class Visit:
 
     def look(self, request: Request) -> Found:
         """Look up one request, without following a redirect."""
+        met = self.faults.meet(request) if self.faults is not None else None
+        if met is None:
+            return self._look(request)
+        self.delay += met.delay
+        if error := met.broken():
+            return Found(request.url, met.verdict, error=error, **met.members())
+        if (response := met.fault.response()) is not None:
+            standin = Capture(
+                "",
+                "",
+                request.url,
+                request.method,
+                response.status,
+                response.header("content-type") or "",
+                "",
+                "",
+                -1,
+                0,
+            )
+            return Found(request.url, met.verdict, standin, made=response, **met.members())
+        found = self._look(request)
+        if found.capture is None:
+            return found
+        if met.fault.kind == "stale":
+            old = older(self.store.snapshot, request, found.capture)
+            if old is None:
+                return found
+            found.capture = old
+            found.chain = [old]
+        if met.fault.pace:
+            self.delay += found.capture.length / met.fault.pace
+        found.verdict = met.verdict
+        found.fault = met.members()["fault"]
+        return found
+
+    def _look(self, request: Request) -> Found:
         with self.store.asking:
             lookup = self.store.matcher.lookup(request, self._session, accept=self.store.accept)
             alone = self._alone(request, lookup.key) if lookup.capture is None else None
@@ -201,6 +270,8 @@ class Visit:
                 return found
             self._session.answered(lookup)
         found.chain.append(first_alike(self.store.snapshot, lookup.capture))
+        if (mutation := self.store.snapshot.mutated.get(lookup.capture.place)) is not None:
+            found.verdict = f"mutated:{mutation}"
         found.ambiguous = bool(lookup.ambiguous)
         return found
 
@@ -245,6 +316,7 @@ class Visit:
                 whole.chain += here.chain
                 whole.verdict = worse(whole.verdict, here.verdict)
                 whole.nearest, whole.error = here.nearest, here.error
+                whole.made, whole.fault = here.made, here.fault or whole.fault
                 whole.ambiguous = whole.ambiguous or here.ambiguous
             if here.capture is None or here.capture.status not in REDIRECTS:
                 return whole
@@ -275,6 +347,8 @@ class Visit:
     def read(self, found: Found) -> Response:
         """Return the answer of the capture found."""
         assert found.capture is not None
+        if found.made is not None:
+            return found.made
         return self.store.snapshot.read(found.capture)
 
 

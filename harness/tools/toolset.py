@@ -17,6 +17,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.matching.accepting import check_accept
 
 if TYPE_CHECKING:
+    from stillweb.proxy.replay.faults import Faults
     from stillweb.snapshots.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class Toolset:
     `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"), or `module:object`, a custom tool
     (`OwnTool`). `accept` is the lowest verdict served. `matcher` and `store` replace those of the snapshot.
     `uploads` is a folder that sessions without a folder of their own may read; by default they may read no files.
-    `options` are for tools that need more (a gateway, a browser).
+    `faults` disturb answers on purpose (docs/drills.md). `options` are for tools that need more (a gateway, a browser).
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Toolset:
         matcher: Any = None,
         store: Store | None = None,
         uploads: Path | None = None,
+        faults: Faults | None = None,
         **options: Any,
     ) -> None:
         from stillweb.harness.tools.serper import Searcher
@@ -127,7 +129,7 @@ class Toolset:
         self.snapshot = snapshot
         self.options = options
         self.uploads = uploads
-        self.store = store or Store(snapshot, accept=accept, matcher=matcher)
+        self.store = store or Store(snapshot, accept=accept, matcher=matcher, faults=faults)
         self.searcher = Searcher(
             synthetic=synthetic_search, most_pages=self.limits.pages, most_records=self.limits.records
         )
@@ -257,8 +259,12 @@ class ToolSession:
         try:
             own = self._own(tool)
             if own is None:
-                return await tool.call(name, arguments, self.visit)
-            result: ToolResult = await own.call(name, arguments)
+                result = await tool.call(name, arguments, self.visit)
+            else:
+                result = await own.call(name, arguments)
+            if delay := self.visit.delay:
+                self.visit.delay = 0.0
+                await asyncio.sleep(delay)
             return result
         finally:
             self._in_flight -= 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.failing import fails
+from stillweb.proxy.replay.faults import older, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
@@ -23,10 +24,11 @@ from stillweb.proxy.replay.long_polls import hanging, unanswered
 from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
 from stillweb.proxy.replay.own_ids import with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
-from stillweb.proxy.replay.replies import Hot, Line, Memo, Reply, failure, flagged
+from stillweb.proxy.replay.replies import Held, Hot, Line, Memo, Reply, failure, flagged
 from stillweb.proxy.replay.response import (
     AGED,
     BODILESS,
+    PIECE,
     Refusal,
     clean,
     coding,
@@ -58,6 +60,7 @@ from stillweb.snapshots.states.slots import SAFE_METHODS, slot_of
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from stillweb.proxy.replay.faults import Faults, FaultSession, Met
     from stillweb.snapshots.matching.ladder import Matcher
     from stillweb.snapshots.matching.lookup import Lookup
     from stillweb.snapshots.snapshot import Snapshot
@@ -85,6 +88,7 @@ class Answerer:
         min_confidence: float = SERVED,
         virtual_hosts: Mapping[str, VirtualHost] | None = None,
         cache_bytes: int = CACHE_BYTES,
+        faults: Faults | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.matcher: Matcher = snapshot.matcher()
@@ -99,6 +103,10 @@ class Answerer:
         self.failures: list[str] = []  # errors while answering, for the status page
         self.forgotten = 0  # errors dropped from that list, counted only
         self.kept = Kept(snapshot, cache_bytes)
+        self.mutated = snapshot.mutated
+        self.faults = faults
+        self.faulted = 0  # answers that a fault changed
+        self._fault_sessions: dict[str, FaultSession] = {}
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
         self.line = self.lines.line
         self.tail = Tails().of
@@ -112,6 +120,7 @@ class Answerer:
             line = self.line(name)
             line.begin_anew(self.matcher.session(name))
             reset_in(self.virtual_hosts.values(), line.name)
+            self._fault_sessions.pop(line.name, None)
 
     def missed(self, name: str) -> list[Missed]:
         """Return the requests that a session missed, in the order in which they were answered."""
@@ -176,7 +185,10 @@ class Answerer:
         `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
         """
         try:
-            reply = self._answer(request, line, memo_key)
+            if self.faults is None:
+                reply = self._answer(request, line, memo_key)
+            else:
+                reply = self._faulty(request, line, self.meets(request, line))
             hangs = reply.held is not None and reply.held.until is not None
             if (
                 line.talks
@@ -238,7 +250,52 @@ class Answerer:
             min_confidence=self.min_confidence,
         )
 
-    def _answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None) -> Reply:
+    # Faults
+
+    def meets(self, request: Request, line: Line) -> Met | None:
+        """Count a request of a session, and return the fault that it meets."""
+        if self.faults is None:
+            return None
+        known = self._fault_sessions.get(line.name)
+        if known is None:
+            known = self._fault_sessions[line.name] = self.faults.session(line.name)
+        return known.meet(request)
+
+    def instead(self, request: Request, line: Line, met: Met) -> Reply | None:
+        """Return the reply that stands in for the recorded one, with its ledger line; None if the fault has none."""
+        response = met.fault.response()
+        if response is None and met.fault.kind != "reset":
+            return None
+        self.faulted += 1
+        reply = self._made(response, met.verdict) if response is not None else Reply(0, "Reset", ())
+        if request.method == "HEAD":
+            reply.body = b""
+        self.note(line, self.tail(request, None, met.verdict, "fault", reply.status, more=met.members()))
+        if met.fault.kind == "reset":
+            reply.held = Held(met.delay, lambda: None, reset=True)
+        return self.late(reply, met)
+
+    def late(self, reply: Reply, met: Met | None) -> Reply:
+        """Return the reply, to be sent after the delay of a fault."""
+        if met is None or not met.delay or reply.held is not None:
+            return reply
+        held = Reply(reply.status, "", (), capture=reply.capture)
+        held.held = Held(met.delay, lambda: reply)
+        return held
+
+    def _faulty(self, request: Request, line: Line, met: Met | None) -> Reply:
+        """Return the reply to a request that met a fault, or none. Nothing is remembered for the fast path."""
+        if met is None:
+            return self._answer(request, line, None)
+        return self.instead(request, line, met) or self.late(self._answer(request, line, None, met), met)
+
+    def _answer(
+        self,
+        request: Request,
+        line: Line,
+        memo_key: tuple[str, bytes] | None,
+        met: Met | None = None,
+    ) -> Reply:
         lookup = self.lookup(request, line, patient=True)
         if lookup.verdict == HANGS:
             return hanging(self, request, line)
@@ -246,9 +303,20 @@ class Answerer:
             return self.miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:
             return self._derived(request, line, lookup)
+        verdict, told = lookup.verdict, lookup
+        if met is not None and met.fault.kind == "stale":
+            old = older(self.snapshot, request, lookup.capture)
+            if old is None:
+                met = None  # nothing older was recorded: the cache is fresh
+            else:
+                told = replace(lookup, capture=old)
+        if self.mutated and told.capture is not None and told.capture.place in self.mutated:
+            verdict = f"mutated:{self.mutated[told.capture.place]}"
+        if met is not None:
+            verdict = met.verdict
         try:
             ids = {**line.session.drawn, **lookup.ids}
-            reply, derived, hot = self._reply(request, lookup, lookup.verdict, "", ids)
+            reply, derived, hot = self._reply(request, told, verdict, "", ids)
         except Refusal as refusal:
             return self.miss(request, line, lookup, str(refusal))
         except DamagedInput as error:
@@ -258,7 +326,16 @@ class Answerer:
             line.moved()
         if reply.pieces is not None:
             reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
-        tail = self.tail(request, lookup, lookup.verdict, derived, reply.status)
+        if met is None:
+            tail = self.tail(request, lookup, verdict, derived, reply.status)
+        else:
+            self.faulted += 1
+            if told is not lookup:
+                assert told.capture is not None
+                reply = reply.with_fields(stale_fields(told.capture, lookup.capture))
+            reply = disturbed(reply, met)
+            more = {"under": lookup.verdict, **met.members()}
+            tail = self.tail(request, told, verdict, derived, reply.status, more=more)
         self.note(line, tail, lookup)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
@@ -401,17 +478,23 @@ class Answerer:
         fields = flagged(fields, verdict, capture, doubted=doubted, confidence=confidence)
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
-    def virtual(self, request: Request, line: Line, response: Response) -> Reply:
+    def virtual(self, request: Request, line: Line, response: Response, met: Met | None = None) -> Reply:
         """Return the reply for a virtual host's response, and write its ledger line."""
         verdict = response.header("stillweb-verdict") or "synthetic"
         doubted = response.header("stillweb-ambiguous") is not None
         confidence = Confidence.parse(response.header("stillweb-confidence"))
         if request.method == "HEAD":
             response = Response(response.status, response.reason, response.headers, b"")
+        more: dict[str, Any] = {"ambiguous": True} if doubted else {}
+        if met is not None and verdict != "miss" and met.fault.kind != "stale":
+            more |= {"under": verdict, **met.members()}
+            verdict = met.verdict
+            self.faulted += 1
         reply = self._made(response, verdict, doubted=doubted, confidence=confidence)
+        if met is not None and verdict == met.verdict:
+            reply = self.late(disturbed(reply, met), met)
         if verdict == "miss":
             self.count(request, line, None)
-        more: dict[str, Any] = {"ambiguous": True} if doubted else {}
         if confidence is not None:
             self.doubts += confidence
             more |= confidence.members()
@@ -529,6 +612,27 @@ class Answerer:
         if line.again:
             tail = line.told_again(tail)
         self.ledger.write_timed(line.prefix, seq, tail)
+
+
+def disturbed(reply: Reply, met: Met) -> Reply:
+    """Return a reply whose body is cut short or sent slowly, as the fault says."""
+    fault, whole = met.fault, reply
+    if (fault.kind != "cut" and not fault.pace) or (reply.pieces is None and not reply.body):
+        return reply
+    kept = -1
+    if fault.kind == "cut":
+        kept = int(fault.cut * (reply.length or 0)) if 0 < fault.cut < 1 else int(fault.cut)
+    step = max(1, min(PIECE, int(fault.pace / 10) or 1)) if fault.pace else PIECE
+
+    def pieces() -> Iterator[bytes]:
+        source = whole.pieces() if whole.pieces is not None else iter((whole.body,))
+        for piece in cut(source, 0, kept) if kept >= 0 else source:
+            for at in range(0, len(piece), step):
+                yield piece[at : at + step]
+
+    made = reply.with_fields((), pieces)
+    made.pace, made.cut = fault.pace, kept >= 0
+    return made
 
 
 def large(request: Request) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -149,6 +151,10 @@ class Channel(asyncio.Protocol):
         self._holding = False
         late = held.late()
         if late is None:
+            if held.reset and self._transport is not None:
+                with contextlib.suppress(OSError):  # the client has left
+                    raw = self._transport.get_extra_info("socket")
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.abort()
         else:
             self._send(late, message, within=True)
@@ -182,6 +188,11 @@ class Channel(asyncio.Protocol):
                 await self.writable()
                 sent += len(piece)
                 self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                if reply.pace:
+                    await asyncio.sleep(len(piece) / reply.pace)
+            if reply.cut:
+                self.close()
+                return
             if length is not None and sent != length:
                 raise ValueError(f"a body of {counted(length, 'byte')} ended after {sent}")
         except (StillwebError, ValueError, OSError) as error:

@@ -30,6 +30,7 @@ from stillweb.snapshots.matching.accepting import check_accept
 from stillweb.snapshots.matching.confidence import read_confidence
 
 if TYPE_CHECKING:
+    from stillweb.proxy.replay.faults import Faults
     from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -40,7 +41,7 @@ class Gateway(Proxied):
     "+unambiguous" to refuse guesses; `min_confidence` is the lowest confidence served. `virtual_hosts` maps hosts to functions that answer for them, on a
     thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
     gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
-    `cache_bytes` bounds the captures kept in memory. Without `own_pages` the gateway hides its status and
+    `cache_bytes` bounds the captures kept in memory. `faults` disturb answers on purpose (docs/drills.md). Without `own_pages` the gateway hides its status and
     ledger, which tell of all sessions and of this machine.
 
     Raises MissingCapability (port in use, ledger not writable) and UsageError.
@@ -60,6 +61,7 @@ class Gateway(Proxied):
         challenge: bool | None = None,
         cache_bytes: int = CACHE_BYTES,
         own_pages: bool = True,
+        faults: Faults | None = None,
     ) -> None:
         check_accept(accept)
         super().__init__(authority, host, port, challenge)
@@ -73,6 +75,7 @@ class Gateway(Proxied):
             min_confidence=read_confidence(min_confidence),
             virtual_hosts=virtual_hosts,
             cache_bytes=cache_bytes,
+            faults=faults,
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
         self._hub.own_pages = own_pages

@@ -72,6 +72,7 @@ class _Outgoing:
         self.length = reply.length
         self.broke = reply.broke
         self.trailers = _spelled(reply.trailers)
+        self.pace, self.cut = reply.pace, reply.cut
         self.sent = 0  # bytes of the pieces
         self.fetching = False
 
@@ -258,7 +259,7 @@ class Http2:
         self.pump()
 
     async def _virtual(self, stream: int, request: Request, name: str) -> None:
-        self._send(stream, await self._hub.virtual(request, self._line, name))
+        self._reply(stream, await self._hub.virtual(request, self._line, name))
         self.pump()
 
     def _start(self, coroutine: object) -> asyncio.Task[None]:
@@ -328,7 +329,14 @@ class Http2:
         """Fetch the next piece of a large body."""
         try:
             piece = await self._hub.next_piece(pieces)
+            if out.pace and out.sent:
+                await asyncio.sleep(len(piece or b"") / out.pace)
             out.sent += len(piece or b"")
+            if piece is None and out.cut:
+                self._outgoing.pop(stream, None)
+                self._reset(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
+                self._flush()
+                return
             if piece is None and out.length is not None and out.sent != out.length:
                 raise ValueError(f"a body of {counted(out.length, 'byte')} ended after {out.sent}")
         except (StillwebError, ValueError, OSError) as error:

@@ -120,12 +120,15 @@ class Hub:
     async def virtual(self, request: Request, line: Line, host: str) -> Reply:
         """Call a virtual host on a thread and return its reply."""
         handler = self.answerer.virtual_hosts[host]
+        met = self.answerer.meets(request, line)
+        if met is not None and (reply := self.answerer.instead(request, line, met)) is not None:
+            return reply
         try:
             made = await self.run(handler, request, line.name)
         except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)
-        return self.answerer.virtual(request, line, made)
+        return self.answerer.virtual(request, line, made, met)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
         """Run a function on a thread of the pool."""
@@ -167,6 +170,7 @@ class Hub:
             "requests": stats.requests,
             "misses": stats.misses,
             "failed": stats.failed,
+            "faulted": self.answerer.faulted,
             "presumed": stats.presumed,
             "expected_wrong": stats.expected_wrong,
             "sessions": stats.sessions,

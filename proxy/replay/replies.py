@@ -59,11 +59,12 @@ class Held(NamedTuple):
     instead; `left()` is called if the client leaves before.
     """
 
-    seconds: int
+    seconds: float
     late: Callable[[], Reply | None]
     said: bytes = b""
     until: Callable[[], Awaitable[None]] | None = None
     left: Callable[[], None] = lambda: None
+    reset: bool = False  # True if the connection ends by a TCP reset
 
     async def over(self) -> None:
         """Wait until the reply is due. Call `left` if the client leaves before."""
@@ -79,12 +80,13 @@ class Reply:
 
     `length` None is only known after sending. `broke(error, sent)` must be called if the pieces fail before
     the end. `whole` caches the result of `wire`. `capture` is the capture that the reply was made from, if
-    any. `trailers` follow the body. A reply with `held` is not sent itself.
+    any. `trailers` follow the body. A reply with `held` is not sent itself. `pieces` are sent at `pace` bytes per
+    second, if it is not 0; with `cut` they end before the body does.
     """
 
     __slots__ = (
-        "body", "broke", "capture", "fields", "held", "length", "pieces", "status", "trailers", "whole",
-        "wire_head",
+        "body", "broke", "capture", "cut", "fields", "held", "length", "pace", "pieces", "status", "trailers",
+        "whole", "wire_head",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +110,8 @@ class Reply:
         self.trailers = trailers
         self.broke: Callable[[Exception, int], None] | None = None
         self.held: Held | None = None
+        self.pace = 0.0
+        self.cut = False
         self.wire_head = head(status, reason, fields)
         self.whole: bytes | None = None
 
@@ -132,6 +136,23 @@ class Reply:
             capture=capture,
             trailers=made.trailers,
         )
+
+    def with_fields(self, more: Headers, pieces: Callable[[], Iterator[bytes]] | None = None) -> Reply:
+        """Return the same reply with more header fields, and its body in `pieces` if these are given."""
+        reason = self.wire_head.partition(b"\r\n")[0].split(b" ", 2)[2].strip().decode("latin-1")
+        given = pieces or self.pieces
+        made = Reply(
+            self.status,
+            reason,
+            (*self.fields, *more),
+            b"" if given is not None else self.body,
+            pieces=given,
+            length=self.length,
+            capture=self.capture,
+            trailers=self.trailers,
+        )
+        made.broke, made.held = self.broke, self.held
+        return made
 
     def wire(self) -> bytes:
         """Return a keep-alive HTTP/1.1 response as bytes, cached. For whole bodies only."""

@@ -1,8 +1,8 @@
 """Decoder for a page's bytes, with the character encoding that a browser would choose.
 
 Order (WHATWG Encoding, and HTML 13.2.3.2): byte order mark, `Content-Type`, `<meta>` in the first 1024 bytes,
-then UTF-8 if the bytes are valid UTF-8, else windows-1252. One step is our own: on non-ASCII bytes that are
-valid UTF-8, a contradicting label is overruled, with a warning.
+then UTF-8 if the bytes are valid UTF-8, else what Firefox's detector (chardetng) finds. One step is our own: on non-ASCII
+bytes that are UTF-8 but for a few damaged ones, UTF-8 is taken whatever the label says, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Decoded:
 
     text: str
     encoding: str
-    source: str  # "bom", "header", "meta", "utf-8", "default" or "overruled"
+    source: str  # "bom", "header", "meta", "utf-8", "detected" or "overruled"
     warnings: tuple[str, ...] = ()
 
 
@@ -76,19 +76,30 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
         if found and found.startswith("utf-16"):
             found = "utf-8"  # as UTF-16, the ASCII label would not have been readable (HTML 13.2.3.3)
     if found is None:
-        try:
-            return Decoded(body.decode("utf-8"), "utf-8", "utf-8", tuple(warnings))
-        except UnicodeDecodeError:
-            return _read(body, "cp1252", "default", warnings)
-    if found not in ("utf-8", "gb18030") and not body.isascii():
-        try:
-            text = body.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
-        else:
-            warnings.append(f"charset says {found}, the bytes are UTF-8")
-            return Decoded(text, "utf-8", "overruled", tuple(warnings))
+        if _is_utf8(body):
+            return _read(body, "utf-8", "utf-8", warnings)
+        found = _detected(body)
+        warnings.append(f"no charset is named: read as {found}")
+        return _read(body, found, "detected", warnings)
+    if found not in ("utf-8", "gb18030") and not body.isascii() and _is_utf8(body):
+        warnings.append(f"charset says {found}, the bytes are UTF-8")
+        return _read(body, "utf-8", "overruled", warnings)
     return _read(body, found, source, warnings)
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Return True if bytes are UTF-8 but for a few damaged ones: one in five characters beyond ASCII at most."""
+    text = body.decode("utf-8", "replace")
+    damaged = text.count("\ufffd") - body.count(b"\xef\xbf\xbd")
+    return not damaged or sum(not c.isascii() for c in text) >= 5 * damaged
+
+
+def _detected(body: bytes) -> str:
+    """Return the codec that a browser would guess for a page that names none."""
+    import chardetng_py  # late: frozen texts are also read where it is not installed
+
+    label = chardetng_py.detect(body)
+    return codec(label) or codecs.lookup(label).name
 
 
 def _read(body: bytes, name: str, source: str, warnings: list[str]) -> Decoded:

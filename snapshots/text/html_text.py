@@ -1,22 +1,28 @@
-"""Simple markdown of HTML, every visible word in document order: the fallback where trafilatura finds no text.
+"""Markdown of HTML: every visible word in document order, boilerplate aside, with a check for lost words.
 
-Tables become pipe tables, list items get dashes and headings hashes. Nothing is dropped as boilerplate.
+Tables become pipe tables, list items get dashes or the numbers that a browser shows, headings hashes, links their
+targets. Characters are never escaped and emphasis is not marked, so that words can be copied letter by letter. Only `|`
+in a cell of a table is escaped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import unescape
+from itertools import repeat
 from typing import Any
 from urllib.parse import urljoin
 
 from lxml import etree
 from lxml import html as lxml_html
 
-NAME = "stillweb-plain"
-VERSION = "3"
+NAME = "stillweb"
+PLAIN = "stillweb-plain"  # without a filter for boilerplate
+VERSION = "4"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
 MOST_CELLS = 500_000  # cells of the largest table that is laid out as a rectangle
@@ -24,7 +30,23 @@ MOST_CELLS = 500_000  # cells of the largest table that is laid out as a rectang
 Element = Any  # lxml.etree._Element; lxml has no types of its own
 
 SKIP = frozenset(
-    {"script", "style", "template", "noscript", "head", "svg", "math", "iframe", "object", "canvas"}
+    {
+        "script",
+        "style",
+        "template",
+        "noscript",
+        "head",
+        "iframe",
+        "object",
+        "canvas",
+        "video",
+        "audio",
+        "datalist",
+        "title",
+        "desc",
+        "defs",
+        "metadata",
+    }
 )
 _IN_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
 BREAK = frozenset(
@@ -206,8 +228,433 @@ def title_of(tree: Element) -> str:
 
 
 def markdown(tree: Element) -> str:
-    """Return all visible words of a tree as simple markdown."""
-    return _tidy("".join(_walk(tree)))
+    """Return all visible words of a tree as simple markdown, without link targets."""
+    return _Renderer(links=False).render(tree)
+
+
+@dataclass(slots=True)
+class PageText:
+    """Markdown of a page, and the words that were left out as parts of the site around it."""
+
+    markdown: str
+    left_out: list[str]
+
+
+def page_markdown(tree: Element, kept: str | None) -> PageText:
+    """Return a page as markdown with links: every visible word in document order, boilerplate aside.
+
+    `kept` is the text that a boilerplate filter kept. Hidden elements, and menus, sidebars, headers and footers outside
+    of the main content, are kept if at least half of their words stand in it. If it is None, all but hidden elements
+    are kept.
+    """
+    renderer = _Renderer(links=True, judge=None if kept is None else _Judge(kept))
+    return PageText(renderer.render(tree), renderer.left_out)
+
+
+def lost_words(tree: Element, text: PageText) -> list[str]:
+    """Return the visible words of a page that are neither in its text nor left out on purpose, in document order.
+
+    The words are read by a walk of its own, so that a fault of the renderer shows.
+    """
+    pieces: list[str] = []
+    stack: list[Element | str] = [tree]
+    while stack:
+        element = stack.pop()
+        if isinstance(element, str):
+            pieces.append(element)
+            continue
+        if element.tail and element is not tree:
+            stack.append(element.tail)
+        if not isinstance(element.tag, str) or element.tag in _UNREAD or hidden(element):
+            pieces.append(" ")
+            continue
+        if element.tag in _APART:
+            pieces.append(" ")
+            stack.append(" ")
+        stack.extend(reversed(element))
+        if element.text:
+            stack.append(element.text)
+    told = Counter(_words_in(text.markdown))
+    told.update(_words_in("\n".join(text.left_out)))
+    missing = Counter(_words_in("".join(pieces).translate(_INVISIBLE))) - told
+    return list(missing)
+
+
+_WORD = re.compile(r"[^\W_]+")
+_BRACKETS = {ord("["): None, ord("]"): None}
+
+
+def _words_in(text: str) -> list[str]:
+    """Return the words of a text without link targets; brackets don't part words, since links may not either."""
+    return _WORD.findall(_TARGET.sub("", text).translate(_BRACKETS))
+
+
+_INVISIBLE = {0xAD: None, 0x200B: None, 0xFEFF: None}  # soft hyphen, zero-width space, byte order mark
+_UNREAD = SKIP | {"math", "svg", "rp"}  # not compared: rendered from other parts than their text nodes
+_APART = BREAK | {
+    "br",
+    "td",
+    "th",
+    "caption",
+    "option",
+    "optgroup",
+    "button",
+    "sup",
+    "input",
+    "textarea",
+    "select",
+}
+_LANDMARKS = frozenset({"nav", "aside", "footer", "header", "search"})
+_ROLES = frozenset({"navigation", "banner", "contentinfo", "complementary", "search"})
+_NAMES = frozenset(
+    {"nav", "navbar", "navigation", "menu", "sidebar", "breadcrumb", "breadcrumbs", "footer", "toolbar"}
+)
+_NAME_PARTS = re.compile(r"[a-z]+")
+_RAISED = re.compile(r"[-+\u2212\u2013]?(?:\d+(?:[.,/]\d+)*|[a-z])[-+\u2212]?")
+_NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image", "range", "color"})
+
+
+class _Judge:
+    """Decides by the text that a boilerplate filter kept whether an element outside of the content is kept."""
+
+    def __init__(self, kept: str) -> None:
+        self._kept = f" {' '.join(_WORD.findall(kept))} "
+
+    def keeps(self, lines: list[str]) -> bool:
+        """Return True if at least half of the words stand in the kept text, in lines as they are."""
+        found = total = 0
+        for line in lines:
+            words = _WORD.findall(_TARGET.sub("]", line))
+            total += len(words)
+            if words and f" {' '.join(words)} " in self._kept:
+                found += len(words)
+        return total > 0 and 2 * found >= total
+
+
+_TARGET = re.compile(r"\]\((?:[^()\s]|\([^()\s]*\))*\)")
+
+
+def _is_boilerplate(element: Element, tag: str) -> bool:
+    """Return True if an element outside of the main content looks like a part of the site around it."""
+    if tag == "header" or element.get("role") == "banner":
+        return next(element.iterdescendants("h1"), None) is None
+    if tag in _LANDMARKS or element.get("role") in _ROLES:
+        return True
+    names = f"{element.get('class') or ''} {element.get('id') or ''}"
+    if len(names) < 2 or tag in ("html", "body") or _NAMES.isdisjoint(_NAME_PARTS.findall(names.lower())):
+        return False
+    linked = sum(len("".join(link.itertext()).split()) for link in element.iterdescendants("a"))
+    return 2 * linked > len("".join(element.itertext()).split())
+
+
+class _Renderer:
+    """Writes a tree as lines of markdown. Not recursive, except into hidden elements, boilerplate and cells."""
+
+    def __init__(self, *, links: bool, judge: _Judge | None = None, in_cell: bool = False) -> None:
+        self._links, self._judge, self._in_cell = links, judge, in_cell
+        self.left_out: list[str] = []
+        self._lines: list[str] = []
+        self._line: list[str] = []
+        self._prefix = ""  # heading or list mark of the line that begins with the next word
+        self._gap = False  # an empty line is due
+        self._target: str | None = None  # link whose text is next
+        self._open = False  # the link's bracket is open in this line
+        self._lists: list[Iterator[str]] = []  # marks of the items of the open lists
+        self._main = 0  # open elements of main content
+        self._pre = 0
+
+    def render(self, tree: Element) -> str:
+        """Return the markdown of a tree."""
+        self._walk(tree, judged=True)
+        return "\n".join(self._lines)
+
+    def _walk(self, root: Element, *, judged: bool = False) -> None:
+        stack: list[tuple[Element, bool]] = [(root, False)]
+        while stack:
+            element, leaving = stack.pop()
+            tag = element.tag if isinstance(element.tag, str) else ""
+            if leaving:
+                self._leave(element, tag)
+            elif (
+                tag
+                and tag not in SKIP
+                and ((element is root and judged) or not self._apart(element, tag))
+                and self._enter(element, tag)
+            ):
+                stack.append((element, True))
+                stack.extend((child, False) for child in reversed(element))
+                continue
+            if element.tail and element is not root:
+                self._say(element.tail)
+        self._end_line()
+
+    def _apart(self, element: Element, tag: str) -> bool:
+        """Handle hidden elements and boilerplate; return True if the element is done with."""
+        is_hidden = hidden(element)
+        if is_hidden and (self._judge is None or next(element.iterdescendants("math"), None) is not None):
+            return True
+        if not is_hidden and (self._judge is None or self._main or not _is_boilerplate(element, tag)):
+            return False
+        assert self._judge is not None
+        part = _Renderer(links=self._links, judge=self._judge if is_hidden else None, in_cell=self._in_cell)
+        part._main = 1  # so that only hidden elements are judged within
+        part._walk(element, judged=True)
+        if not self._judge.keeps(part._lines):
+            if not is_hidden:
+                self.left_out += part._lines
+            return True
+        self.left_out += part.left_out
+        if tag in BREAK:
+            self._break(tag)
+            self._put_gap()
+            self._lines += part._lines
+            self._gap = tag in _PARAGRAPH
+        else:
+            self._say(" ".join(part._lines))
+        return True
+
+    def _enter(self, element: Element, tag: str) -> bool:
+        """Write what begins with an element; return False if the element is done with."""
+        if tag == "table" and is_data_table(element) and not self._in_cell:
+            self._table(element)
+            return False
+        if tag == "math":
+            self._say(math_text(element))
+            return False
+        if tag in BREAK:
+            self._break(tag)
+        if tag in ("main", "article") or element.get("role") == "main":
+            self._main += 1
+        if tag == "br":
+            self._end_line()
+        elif tag in ("ol", "ul", "menu"):
+            self._lists.append(_marks(element, tag))
+        elif tag == "li":
+            self._item()
+        elif tag in ("td", "th", "option", "optgroup", "button", "textarea", "select", "text", "caption"):
+            self._say(" ")
+        elif tag == "pre":
+            self._pre += 1
+        elif tag == "img":
+            self._say(element.get("alt") or "")
+        elif tag == "input":
+            self._say(_value(element))
+        elif tag == "a":
+            href = element.get("href") or ""
+            if self._links and href and not href.lower().startswith(("javascript:", "data:")):
+                self._close()
+                self._target = href.replace(" ", "%20").replace("\n", "")
+        elif tag in ("progress", "meter") and not (element.text or "").strip() and element.get("value"):
+            self._say(" " + "/".join(filter(None, (element.get("value"), element.get("max")))))
+        elif tag == "sup" and _RAISED.fullmatch("".join(element.itertext()).strip()) and self._at_word():
+            self._say("^")
+        elif tag in _HEADINGS:
+            self._prefix = self._prefix if self._in_cell else "#" * int(tag[1:]) + " "
+        elif tag == "rt" and not any(one.tag == "rp" for one in element.getparent()):
+            self._say("(")
+        if element.text:
+            self._say(element.text)
+        return True
+
+    def _leave(self, element: Element, tag: str) -> None:
+        if tag == "a":
+            self._close()
+            self._target = None
+        elif tag in ("ol", "ul", "menu") and self._lists:
+            self._lists.pop()
+        elif tag == "pre":
+            self._fence()
+            self._pre -= 1
+        elif tag == "rt" and not any(one.tag == "rp" for one in element.getparent()):
+            self._say(")")
+        elif tag in ("option", "button", "textarea", "select", "progress", "meter", "text"):
+            self._say(" ")
+        if tag in ("main", "article") or element.get("role") == "main":
+            self._main -= 1
+        if tag in _HEADINGS:
+            self._end_line()
+            self._prefix = ""
+        if tag in BREAK:
+            self._break(tag)
+
+    def _at_word(self) -> bool:
+        last = next((piece for piece in reversed(self._line) if piece), "")
+        return bool(last) and (last[-1].isalnum() or last[-1] in ")]")
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        text = text.translate(_INVISIBLE)
+        if self._pre and not self._in_cell:
+            self._line.append(text)
+            return
+        if self._target is not None and not self._open and text.strip():
+            words = text.lstrip()
+            self._line.append(text[: len(text) - len(words)] + "[")
+            self._open = True
+            text = words
+        self._line.append(text)
+
+    def _close(self) -> None:
+        """End the link that is open in this line; further lines of the same element are plain."""
+        if not self._open:
+            return
+        last = self._line[-1]
+        self._line[-1] = last.rstrip()
+        self._line.append(f"]({self._target})" + (" " if last != self._line[-1] else ""))
+        self._open, self._target = False, None
+
+    def _end_line(self) -> None:
+        if self._pre and not self._in_cell:
+            self._line.append("\n")
+            return
+        self._close()
+        text = SPACE.sub(" ", "".join(self._line)).strip(" ")
+        self._line.clear()
+        if text:
+            self._put_gap()
+            self._lines.append(self._prefix + text)
+            self._prefix = ""
+
+    def _put_gap(self) -> None:
+        if self._gap and self._lines and self._lines[-1]:
+            self._lines.append("")
+        self._gap = False
+
+    def _break(self, tag: str) -> None:
+        self._end_line()
+        if tag in _PARAGRAPH and not (self._lists and (tag in ("p", "ul", "ol"))):
+            self._gap = True
+
+    def _item(self) -> None:
+        if self._in_cell:
+            self._prefix = "; " if self._lines else ""
+            return
+        mark = next(self._lists[-1]) if self._lists else "- "
+        self._prefix = "  " * (len(self._lists) - 1) + mark
+
+    def _fence(self) -> None:
+        """Write the block of code that ends here."""
+        if self._pre > 1 or self._in_cell:
+            return
+        lines = "".join(self._line).replace("\xa0", " ").strip("\n").split("\n")
+        self._line.clear()
+        if any(line.strip() for line in lines):
+            self._gap = True
+            self._put_gap()
+            self._lines += ["```", *(line.rstrip() for line in lines), "```"]
+
+    def _table(self, element: Element) -> None:
+        self._end_line()
+        for caption in element.iterchildren("caption"):
+            self._walk(caption)
+        self._gap = True
+        made = table_markdown(element, links=self._links)
+        if made:
+            self._put_gap()
+            self._lines += made.split("\n")
+        self._gap = True
+
+    def cell(self, element: Element) -> str:
+        """Return the words of a table's cell on one line; the items of its lists are parted by semicolons."""
+        self._walk(element, judged=True)
+        return " ".join(self._lines).replace(" ; ", "; ")
+
+
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+
+
+def _marks(element: Element, tag: str) -> Iterator[str]:
+    """Yield the marks of a list's items as a browser numbers them (HTML, 4.4.5 and 4.4.8)."""
+    if tag != "ol":
+        yield from repeat("- ")
+    items = [one for one in element.iterchildren("li") if not hidden(one)]
+    back = element.get("reversed") is not None
+    number = _integer(element.get("start"), len(items) if back else 1)
+    kind = element.get("type") or "1"
+    for item in items:
+        number = _integer(item.get("value"), number)
+        yield f"{_numeral(number, kind)}. "
+        number += -1 if back else 1
+    yield from repeat("- ")
+
+
+def _integer(value: str | None, default: int) -> int:
+    return int(value) if value and re.fullmatch(r"\s*[-+]?[0-9]{1,9}", value) else default
+
+
+def _numeral(number: int, kind: str) -> str:
+    """Return the number of a list item in the form of the list's `type` (1, a, A, i, I)."""
+    if kind in ("a", "A") and number > 0:
+        letters = ""
+        while number:
+            number, rest = divmod(number - 1, 26)
+            letters = chr(ord(kind) + rest) + letters
+        return letters
+    if kind in ("i", "I") and 0 < number < 4000:
+        out = ""
+        for value, letters in _ROMAN:
+            out += letters * (number // value)
+            number %= value
+        return out if kind == "i" else out.upper()
+    return str(number)
+
+
+_ROMAN = (
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"),
+    (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+)  # fmt: skip
+
+
+def _value(element: Element) -> str:
+    """Return the words that an `input` element shows: its value, or a cross for a checked box."""
+    kind = (element.get("type") or "text").strip().lower()
+    if kind in ("checkbox", "radio"):
+        return "[x] " if element.get("checked") is not None else ""
+    return f" {element.get('value') or ''} " if kind not in _NO_VALUE else ""
+
+
+def math_text(element: Element) -> str:
+    """Return a MathML formula on one line: its TeX where the page has it, else as `a^b`, `a_b` and `(a)/(b)`."""
+    for note in element.iter("annotation"):
+        if "tex" in (note.get("encoding") or "") and (note.text or "").strip():
+            return f" {note.text.strip()} "
+    return f" {element.get('alttext') or _formula(element)} "
+
+
+def _formula(element: Element, depth: int = 0) -> str:
+    if not isinstance(element.tag, str) or element.tag in ("annotation", "annotation-xml", "mphantom"):
+        return ""
+    if depth > DEEPEST_FORMULA:
+        return " ".join("".join(element.itertext()).split())
+    parts = [_formula(child, depth + 1) for child in element if isinstance(child.tag, str)]
+    name = element.tag.rpartition(":")[2]
+    if not parts:
+        text = " ".join((element.text or "").split())
+        return f" {text} " if name == "mo" and text in _SPACED else text
+    marks = {"msup": "^", "mover": "^", "msub": "_", "munder": "_"}
+    if name in marks and len(parts) == 2:
+        return parts[0] + marks[name] + _group(parts[1])
+    if name in ("msubsup", "munderover") and len(parts) == 3:
+        return f"{parts[0]}_{_group(parts[1])}^{_group(parts[2])}"
+    if name == "mfrac" and len(parts) == 2:
+        return f"{_group(parts[0])}/{_group(parts[1])}"
+    if name == "msqrt":
+        return f"sqrt({''.join(parts)})"
+    if name == "mroot" and len(parts) == 2:
+        return f"root({parts[0]}, {parts[1]})"
+    if name in ("mtable", "mtr", "mlabeledtr"):
+        return ("; " if name == "mtable" else ", ").join(parts)
+    return "".join(parts)
+
+
+DEEPEST_FORMULA = 100  # levels of MathML below which only the words are read
+_SPACED = frozenset("=<>≤≥≈≠±×·+−→∈")
+
+
+def _group(text: str) -> str:
+    text = text.strip()
+    return text if re.fullmatch(r"[\w.]+|[-−]\w+", text) else f"({text})"
 
 
 _HIDDEN = re.compile(
@@ -232,6 +679,9 @@ def _tidy(text: str) -> str:
 
 
 def hidden(element: Element) -> bool:
+    """Return True if markup says that an element isn't shown."""
+    if element.tag == "dialog" and element.get("open") is None:
+        return True
     if element.get("hidden") is not None or element.get("aria-hidden") == "true":
         return True
     style = element.get("style")
@@ -239,51 +689,6 @@ def hidden(element: Element) -> bool:
         style is not None
         and re.search(r"display\s*:\s*none|visibility\s*:\s*hidden", style, re.I) is not None
     )
-
-
-def _walk(root: Element) -> Iterator[str]:
-    """Yield the pieces of markdown in document order. Not recursive: pages nest deeper than Python's limit."""
-    stack: list[tuple[Element, bool]] = [(root, False)]
-    while stack:
-        element, leaving = stack.pop()
-        tag = element.tag if isinstance(element.tag, str) else ""
-        if leaving:
-            if tag in BREAK:
-                yield "\n\n" if tag in _PARAGRAPH else "\n"
-            if element.tail and element is not root:
-                yield SPACE.sub(" ", element.tail)
-            continue
-        if not tag or tag in SKIP or hidden(element):
-            if element.tail and element is not root:
-                yield SPACE.sub(" ", element.tail)
-            continue
-        if tag == "table" and is_data_table(element):
-            yield "\n\n" + table_markdown(element) + "\n\n"
-            if element.tail and element is not root:
-                yield SPACE.sub(" ", element.tail)
-            continue
-        if tag in BREAK:
-            yield "\n\n" if tag in _PARAGRAPH else "\n"
-        if tag == "br":
-            yield "\n"
-        elif tag == "li":
-            yield "- "
-        elif tag in ("td", "th"):
-            yield " "
-        elif tag[0] == "h" and tag[1:] in ("1", "2", "3", "4", "5", "6"):
-            yield "#" * int(tag[1:]) + " "
-        elif tag == "img" and element.get("alt"):
-            yield SPACE.sub(" ", element.get("alt") or "")
-        elif (
-            tag == "input"
-            and element.get("type", "text") not in ("hidden", "password")
-            and element.get("value")
-        ):
-            yield SPACE.sub(" ", element.get("value") or "") + " "
-        if element.text:
-            yield element.text if tag == "pre" else SPACE.sub(" ", element.text)
-        stack.append((element, True))
-        stack.extend((child, False) for child in reversed(element))
 
 
 def is_data_table(table: Element) -> bool:
@@ -299,10 +704,11 @@ def is_data_table(table: Element) -> bool:
     return False
 
 
-def _words(element: Element) -> str:
-    if not len(element) and element.tag in ("td", "th"):  # most cells; the result is that of `_walk`
-        return "" if hidden(element) else SPACE.sub(" ", element.text or "").strip()
-    return SPACE.sub(" ", "".join(_walk(element))).strip()
+def _words(element: Element, links: bool) -> str:
+    if not len(element):  # most cells; the result is that of the renderer
+        text = (element.text or "").translate(_INVISIBLE)
+        return "" if hidden(element) else SPACE.sub(" ", text).strip()
+    return "" if hidden(element) else _Renderer(links=links, in_cell=True).cell(element).strip()
 
 
 def _span(cell: Element, name: str, most: int) -> int:
@@ -319,7 +725,7 @@ def laid_out(table: Element) -> int:
     return max(height * max(widths, default=0), sum(map(sum, areas)))
 
 
-def rows(table: Element) -> list[list[str]]:
+def rows(table: Element, *, links: bool = False) -> list[list[str]]:
     """Return the texts of a table's cells, by row; empty cells follow one that spans columns, within bounds."""
     out: list[list[str]] = []
     room = MOST_CELLS
@@ -328,7 +734,7 @@ def rows(table: Element) -> list[list[str]]:
         for cell in row:
             if cell.tag not in ("td", "th"):
                 continue
-            cells.append(_words(cell))
+            cells.append(_words(cell, links))
             more = min(_span(cell, "colspan", 100) - 1, room)
             cells += [""] * more
             room -= more
@@ -337,9 +743,9 @@ def rows(table: Element) -> list[list[str]]:
     return out
 
 
-def table_markdown(table: Element) -> str:
+def table_markdown(table: Element, *, links: bool = False) -> str:
     """Return a pipe table; the first row is its head. "" for a table without words."""
-    cells = rows(table)
+    cells = rows(table, links=links)
     if not cells:
         return ""
     width = max(map(len, cells))

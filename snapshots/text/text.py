@@ -1,7 +1,7 @@
 """Frozen text of a page or PDF: extracted once, and stored with its extractor, version and options.
 
-HTML is extracted by trafilatura, as markdown with tables and links. Where it finds no text, or loses a table, the
-extractor is named `stillweb-plain` or `trafilatura+tables`. PDFs are extracted by pypdfium2 page by page, or by pypdf
+HTML is written as markdown by `html_text`; trafilatura judges which menus, headers and footers are left out. Where it
+finds no text, nothing is left out, and the extractor is named `stillweb-plain`. PDFs are extracted by pypdfium2 page by page, or by pypdf
 where that fails. The same bytes give the same text under the same versions; replay reads the stored text.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +24,8 @@ from stillweb.snapshots.words import counted
 
 HTML = "text/html"
 PDF = "application/pdf"
-OPTIONS: dict[str, Any] = {
-    "output_format": "markdown",
-    "include_links": True,
+OPTIONS: dict[str, Any] = {  # trafilatura's, whose text judges what is boilerplate
+    "output_format": "txt",
     "include_tables": True,
     "include_comments": True,
     "favor_recall": True,  # a missing fact costs more here than a superfluous menu; it is quicker, too
@@ -34,8 +33,8 @@ OPTIONS: dict[str, Any] = {
 MOST_ELEMENTS, MOST_INLINE, DEEPEST = 100_000, 10_000, 200  # see `_too_much`; 15 s and 300 MB at worst
 READ = 1 << 25  # bytes of a page from which its text is extracted
 LARGE = 6_000_000  # characters of HTML above which trafilatura takes minutes; `stillweb-plain` is used
+LOST_NAMED = 8  # lost words that a warning names
 BROKEN = "content encoding: "  # start of a warning: the body could not be decoded to its end
-_PUT_BACK = ": put back"  # end of a warning about lost tables that are all back in their places
 PAGE_BREAK = "\n\n"
 
 _HTML_START = re.compile(
@@ -222,71 +221,64 @@ def _as_far_as_it_goes(response: Response) -> tuple[bytes, str]:
     return bytes(found), ""
 
 
-def doubts(warnings: Iterable[str]) -> list[str]:
-    """Return the warnings by which text may be missing: all but those of tables that were put back in place."""
-    return [warning for warning in warnings if not warning.endswith(_PUT_BACK)]
-
-
 def extract_html(
     address: str, html: str, *, warnings: tuple[str, ...] = (), meta: Mapping[str, Any] | None = None
 ) -> FrozenText:
     """Extract the text of decoded HTML, such as a view's DOM."""
     import trafilatura
 
-    notes = list(warnings)
     # imported late: frozen texts are also read where lxml is not installed
-    from stillweb.snapshots.text import html_text, lone_words, lost_tables
+    from stillweb.snapshots.text import html_text
     from stillweb.snapshots.text.shadows import open_shadows
 
-    version, lxml_version = _versions()
-    options: dict[str, Any] = {**OPTIONS, "lxml": lxml_version}
+    notes = list(warnings)
+    filter_version, lxml_version = _versions()
+    options: dict[str, Any] = {"lxml": lxml_version}
     known = dict(meta or {})
-    shadows: dict[str, str] = {}
 
-    def result(markdown: str, title: str, extractor: str, by: str) -> FrozenText:
+    def result(markdown: str, title: str, extractor: str = html_text.PLAIN) -> FrozenText:
         if not markdown.strip():
             notes.append("no text in it")
-        given = options if extractor != html_text.NAME else {"lxml": lxml_version, **shadows}
-        return FrozenText(address, markdown, None, title, HTML, extractor, by, given, tuple(notes), known)
+        version = html_text.VERSION
+        if extractor == html_text.NAME:
+            version += f"+trafilatura-{filter_version}"
+        return FrozenText(
+            address, markdown, None, title, HTML, extractor, version, options, tuple(notes), known
+        )
 
     if (tags := html.count("<") - html.count("</")) > html_text.MOST_TAGS:
         notes.append(f"too many tags to be parsed ({tags}): tags removed")
-        return result(html_text.without_tags(html), "", html_text.NAME, html_text.VERSION)
+        return result(html_text.without_tags(html), "")
     tree = html_text.parse(html)
     if tree is None:
-        return result("", "", html_text.NAME, html_text.VERSION)
+        return result("", "")
     title = html_text.title_of(tree)
-    shadows = {"shadow_trees": "opened"} if open_shadows(tree) else {}
-    options |= shadows
+    if open_shadows(tree):
+        options["shadow_trees"] = "opened"
     base = address.partition("#")[0]
     if base.startswith(("http://", "https://")):
         html_text.make_links_absolute(tree, base)
+    kept = None
     if cost := f"{len(html)} characters" if len(html) > LARGE else _too_much(tree):
         notes.append(f"too large for trafilatura ({cost}): plain text")
-        plain = html_text.markdown(tree) or html_text.without_tags(html)
-        return result(plain, title, html_text.NAME, html_text.VERSION)
-    with lone_words.kept(tree) as lone:
-        markdown = trafilatura.extract(tree, **OPTIONS)
-    if lone:
-        options["lone_words"] = "kept"
-    if not markdown:
-        plain = html_text.markdown(tree)
-        if not plain and (plain := html_text.without_tags(html)):
+    else:
+        kept = trafilatura.extract(tree, **OPTIONS) or None
+        if kept is not None:
+            options |= OPTIONS
+    page = html_text.page_markdown(tree, kept)
+    if not page.markdown:
+        plain = html_text.without_tags(html)
+        if plain:
             notes.append("too deeply nested to be parsed: tags removed")
-        elif plain:
-            notes.append("trafilatura found no text: plain text")
-        return result(plain, title, html_text.NAME, html_text.VERSION)
-    if lost := lost_tables.lost_tables(tree, markdown):
-        whole, nowhere = lost_tables.put_back(tree, markdown, lost)
-        at_end = f", {nowhere} of them at the end" if nowhere else ""
-        notes.append(f"trafilatura left out or took apart {counted(len(lost), 'table')}{_PUT_BACK}{at_end}")
-        return result(
-            whole,
-            title,
-            "trafilatura+tables",
-            f"{version}+{html_text.VERSION}",
-        )
-    return result(markdown, title, "trafilatura", version)
+        return result(plain, title)
+    if kept is None and not cost:
+        notes.append("trafilatura found no text: plain text")
+    if lost := html_text.lost_words(tree, page):
+        named = ", ".join(lost[:LOST_NAMED]) + (", …" if len(lost) > LOST_NAMED else "")
+        notes.append(f"{counted(len(lost), 'word')} of the page not in its text: {named}")
+    if page.left_out:
+        known["left_out"] = sum(len(line.split()) for line in page.left_out)
+    return result(page.markdown, title, html_text.NAME if kept is not None else html_text.PLAIN)
 
 
 def _too_much(tree: Any) -> str:

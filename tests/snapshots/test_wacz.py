@@ -145,21 +145,6 @@ def test_of_many_texts_to_be_told_of_the_first_are_told(tmp_path: Path) -> None:
     assert len(report.to_json()["warnings"]) == 23
 
 
-def test_texts_whose_tables_were_put_back_are_counted(tmp_path: Path) -> None:
-    """With a line for each of them what is wrong with another text was not among the first twenty."""
-    rows = "<tr><td>Adelie<td>3700</tr>"
-    page = f"<html><body><form><select><option>North</select></form><table><tr><th>Species<th>Mass</tr>{rows}</table>"
-    with Writer.open(tmp_path / "s") as writer:
-        for number in range(3):
-            record(writer, f"http://example.test/{number}", f"{page}<p>{number}</p>".encode())
-        record(writer, "http://example.test/none", b"<html><body></body></html>")
-    told = seal(tmp_path / "s").text().splitlines()[2:]
-    assert told == [
-        "text: http://example.test/none: no text in it",
-        "in 3 texts tables that trafilatura lost were put back; --json names them",
-    ]
-
-
 def test_a_full_disk_while_sealing_leaves_no_half_file(tmp_path: Path) -> None:
     small_snapshot(tmp_path / "s")
     seal(tmp_path / "s")

@@ -16,6 +16,7 @@ from stillweb.harness.agents.attempt import Attempt, LimitReached, Limits
 from stillweb.harness.models.client import Reply, Usage
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs.playing import IN_PROCESS
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
@@ -150,6 +151,11 @@ def test_an_identity_that_files_hold_otherwise_goes_on(tmp_path: Path) -> None:
         "layers": {"1": "x"},
         "files": {"plain.py": sha256(PLAIN.encode()).hexdigest()},
     }
+
+
+def test_the_certificate_says_that_the_agent_was_not_confined(tmp_path: Path) -> None:
+    certificate = write_certificate(run(tmp_path, "plain:Tupled", "7").path)
+    assert certificate["confinement"] == {"agent": {"held": [], "missing": [IN_PROCESS]}}
 
 
 def test_an_agent_whose_file_was_edited_does_not_go_on(

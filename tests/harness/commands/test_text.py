@@ -22,7 +22,7 @@ def test_texts_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"{SITE}/old" in out
     assert out.endswith("4 texts\n")
     code, out = call(capsys, "text", tmp_path / "site.wacz", "--json")
-    assert {one["extractor"] for one in json.loads(out)} == {"ancient", "trafilatura"}
+    assert {one["extractor"] for one in json.loads(out)} == {"ancient", "stillweb"}
 
 
 def test_an_upgrade_is_shown_page_by_page_and_ends_with_1(
@@ -46,7 +46,7 @@ def test_an_accepted_upgrade_leaves_nothing_to_show(
     code, out = call(capsys, "text", path, "--upgrade", "--accept", "-o", new, "--json")
     assert code == 0
     assert [one["kind"] for one in json.loads(out)["texts"]] == ["changed", "same"]
-    assert texts(new)[f"{SITE}/old"][0] == "trafilatura"
+    assert texts(new)[f"{SITE}/old"][0] == "stillweb"
     code, _ = call(capsys, "text", new, "--upgrade")
     assert code == 0
 

@@ -116,17 +116,6 @@ def test_what_only_looks_like_an_answer(
     assert any(note in text for text in need.notes) if note else not need.notes
 
 
-def test_a_table_that_was_put_back_is_no_doubt(tmp_path: Path) -> None:
-    table = "<form><select><option>North</select></form><table><tr><th>Lake<th>Depth</tr><tr><td>Alpha<td>40</tr></table>"
-    with Writer.open(tmp_path / "s") as writer:
-        writer.exchange(page("https://a.test/", f"{LONG}</p></article>{table}<article><p>"))
-    with Snapshot.open(seal(tmp_path / "s").path) as snapshot:
-        (text,) = snapshot.texts()
-        assert [warning.rpartition(": ")[2] for warning in text.warnings] == ["put back"]
-        found = coverage([Task("t", "?", start_url="https://a.test/")], snapshot)
-    assert (found.doubtful, found.missing) == ((), ())
-
-
 def test_searches_are_asked_of_whoever_can_answer(snapshot: Snapshot) -> None:
     asked = Task("t", "?", None, "page", {"searches": ["lakes", "other"]})
     report = coverage([asked], snapshot, search=lambda query: ("exact" if query == "lakes" else "miss", ()))

@@ -83,7 +83,7 @@ def test_only_what_differs_is_shown(tmp_path: Path) -> None:
     ]
     assert counts(shown[0].text) == (1, 2)
     assert "-Two lines of them" in shown[0].text
-    assert shown[0].text.startswith("--- ancient/0.1\n+++ trafilatura/")
+    assert shown[0].text.startswith("--- ancient/0.1\n+++ stillweb/")
     assert shown[1].text == ""
 
 
@@ -103,7 +103,7 @@ def test_accepted_texts_stand_in_a_whole_new_snapshot(tmp_path: Path, name: str)
             ("changed", f"{SITE}/old", "extractor")
         ]
     assert len(list(texts(tmp_path / name))) == len(texts(old)) == 4
-    assert texts(tmp_path / name)[f"{SITE}/other"][0] == "trafilatura"
+    assert texts(tmp_path / name)[f"{SITE}/other"][0] == "stillweb"
 
 
 def test_a_layer_holds_the_new_texts_only_and_lies_over_the_first(tmp_path: Path) -> None:

@@ -90,9 +90,8 @@ def make_pdf(
 
 def test_tables_and_links_are_kept() -> None:
     found = text_of(ARTICLE)
-    assert found.extractor == "trafilatura"
+    assert found.extractor == "stillweb"
     assert found.version
-    assert found.options["output_format"] == "markdown"
     assert found.title == "A page"
     assert "# Penguins" in found.markdown
     assert "[more about them](https://site.test/birds/more?x=1)" in found.markdown
@@ -114,25 +113,13 @@ def test_the_same_bytes_give_the_same_text() -> None:
     )
 
 
-def test_a_table_that_the_extractor_drops_is_added_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import trafilatura
-
-    monkeypatch.setattr(trafilatura, "extract", lambda tree, **options: "Penguins are birds.")
-    found = text_of(ARTICLE)
-    assert found.extractor == "trafilatura+tables"
-    assert found.markdown.startswith(
-        "Penguins are birds.\n\n| Species | Mass |\n|---|---|\n| Adelie | 3700 |"
-    )
-    assert "1 table: put back" in found.warnings[0]
-
-
 @pytest.mark.parametrize("hiding", ["hidden", 'style="display:none"', 'aria-hidden="true"'])
 def test_what_a_script_would_show_is_kept(hiding: str) -> None:
     """As React's server sends what it had to wait for, and pages their tabs."""
     tab = f'<div {hiding} id="S:0"><p>The ferry leaves at nine in the morning, and on Sundays at noon.</p></div>'
     first = "<p>Departures from the northern harbour are listed for each day of the week.</p>"
     found = text_of(f"<html><body><main>{first}{tab}</main></body></html>")
-    assert found.extractor == "trafilatura"
+    assert found.extractor == "stillweb"
     assert "leaves at nine" in found.markdown
 
 
@@ -325,7 +312,7 @@ def test_records_of_other_tools_are_read_whole() -> None:
 def test_very_large_pages_are_taken_as_plain_text() -> None:
     big = "<html><body>" + "<p>word</p>" * 600_000 + "<p>the end</p></body></html>"
     found = extract_html("https://a.test/", big)
-    assert found.extractor == html_text.NAME
+    assert found.extractor == html_text.PLAIN
     assert found.markdown.endswith("the end")
     assert any("too large" in w for w in found.warnings)
 
@@ -383,7 +370,7 @@ def test_a_page_that_trafilatura_can_not_take_gives_its_plain_text_with_a_warnin
     began = time.process_time()
     found = extract_html("https://a.test/", page)
     assert time.process_time() - began < 15
-    assert found.extractor == html_text.NAME
+    assert found.extractor == html_text.PLAIN
     assert "lazy dog" in found.markdown
     assert [w for w in found.warnings if w.startswith("too large for trafilatura (") and why in w]
 

@@ -1,0 +1,653 @@
+"""Mutation: a layer that changes recorded pages on purpose. Its spec file is described in docs/drills.md.
+
+The layer holds every answer that a changed one shares its key or its site's state with, so that nothing of the base
+answers in its place. Texts are frozen anew from the changed bytes. What can't be made without a browser
+(screenshots, accessibility trees) is stored empty: dropped, and said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillweb.snapshots.capture import Capture, Exchange, Response
+from stillweb.snapshots.dates import parse_timestamp
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.http import encodings
+from stillweb.snapshots.http.charsets import decode
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import Headers
+from stillweb.snapshots.snapshot import DROPPABLE, MUTATION, Snapshot
+from stillweb.snapshots.text.freezing import freeze, text_address
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FIELDS = frozenset(
+    [
+        *("url", "css", "json", "text", "attribute", "replace", "drop", "reorder", "picture", "truncate"),
+        *("status", "headers", "popup", "banner", "inject", "place", "gold"),
+    ]
+)
+_ACTS = (
+    *("text", "attribute", "replace", "drop", "reorder", "picture", "truncate", "status", "headers"),
+    *("popup", "banner", "inject"),
+)
+_PLACES = ("visible", "hidden", "attribute", "comment", "json", "pdf")
+_BODY_FIELDS = frozenset({"content-encoding", "content-length", "content-md5", "digest", "etag"})
+
+
+@dataclass(slots=True)
+class MutateReport:
+    """A written layer: its id, the changed answers and views by URL, and what was dropped."""
+
+    id: str
+    out: Path
+    changed: list[str] = field(default_factory=list)
+    views: list[str] = field(default_factory=list)
+    copied: int = 0  # unchanged answers that the layer needs beside the changed ones
+    dropped: list[str] = field(default_factory=list)
+    gold: dict[str, str] = field(default_factory=dict)  # old -> new text of gold answers
+    asked_for: str = ""  # the text that an answer holds if it follows the injection
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return {
+            "id": self.id,
+            "out": str(self.out),
+            "changed": self.changed,
+            "views": self.views,
+            "copied": self.copied,
+            "dropped": self.dropped,
+            "gold": self.gold,
+            "asked_for": self.asked_for,
+        }
+
+
+@cache
+def injections() -> dict[str, dict[str, str]]:
+    """Return the library of prompt injections: id -> text, asked_for, source."""
+    text = files("stillweb.snapshots.operations").joinpath("injections.yaml").read_text(encoding="utf-8")
+    found: dict[str, dict[str, str]] = yaml.safe_load(text)["injections"]
+    return found
+
+
+def read_spec(value: Any, where: str) -> dict[str, Any]:
+    """Check a mutation spec. Raise UsageError naming `where` and the wrong field."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: must hold a mapping with id and mutations")
+    if unknown := sorted(set(value) - {"id", "mutations"}):
+        raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are id, mutations")
+    name = value.get("id")
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        raise UsageError(f"{where}: id: must be a name of letters, digits, '.', '_' and '-', not {name!r}")
+    entries = value.get("mutations")
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{where}: mutations: must be a list of at least one mutation")
+    for i, entry in enumerate(entries):
+        _check(entry, f"{where}: mutations[{i}]")
+    return dict(value)
+
+
+def _check(entry: Any, where: str) -> None:
+    if not isinstance(entry, dict):
+        raise UsageError(f"{where}: must be a mapping, not {type(entry).__name__}")
+    if unknown := sorted(set(entry) - _FIELDS):
+        raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are {', '.join(sorted(_FIELDS))}")
+    acts = [act for act in _ACTS if act in entry]
+    if len(acts) != 1:
+        raise UsageError(f"{where}: has {', '.join(acts) or 'no change'}. Give one of {', '.join(_ACTS)}")
+    act, value = acts[0], entry[acts[0]]
+    kinds: dict[str, tuple[type, ...]] = {
+        "text": (str, int, float, bool, type(None)),
+        "attribute": (dict,),
+        "replace": (dict,),
+        "drop": (bool,),
+        "reorder": (list, str),
+        "picture": (str,),
+        "truncate": (int,),
+        "status": (int,),
+        "headers": (dict,),
+        "popup": (str,),
+        "banner": (str,),
+        "inject": (str,),
+    }
+    if not isinstance(value, kinds[act]):
+        raise UsageError(f"{where}.{act}: must not be {type(value).__name__}")
+    if "css" in entry and "json" in entry:
+        raise UsageError(f"{where}: has css and json. Make two mutations of them")
+    if act in ("text", "drop", "reorder") and not ("css" in entry or "json" in entry):
+        raise UsageError(f"{where}: {act} needs css or json to say where")
+    if act == "attribute" and "css" not in entry:
+        raise UsageError(f"{where}: attribute needs css to say where")
+    if act == "inject" and value not in injections():
+        raise UsageError(f"{where}.inject: unknown injection {value!r}. Known are {', '.join(injections())}")
+    if (place := entry.get("place", "visible")) not in _PLACES:
+        raise UsageError(f"{where}.place: must be one of {', '.join(_PLACES)}, not {place!r}")
+    gold = entry.get("gold", {})
+    if not isinstance(gold, dict) or not all(isinstance(x, str) for pair in gold.items() for x in pair):
+        raise UsageError(f"{where}.gold: must map texts to texts")
+
+
+def mutate(
+    snapshot: Snapshot, spec: Mapping[str, Any], out: str | os.PathLike[str], where: str = "mutations"
+) -> MutateReport:
+    """Write the layer that `spec` describes to `out`, a new directory; the snapshot stays as it is.
+
+    Raise UsageError for a wrong spec, an existing `out`, and a mutation that changes nothing.
+    """
+    spec = read_spec(spec, where)
+    path = Path(out)
+    if path.exists():
+        raise UsageError(f"{path}: exists. Name a new directory with -o")
+    captures = sorted(snapshot.captures(), key=lambda c: (c.timestamp, c.begin, c.place))
+    views = snapshot.views()
+    answers: dict[tuple[str, int], Response] = {}
+    doms: dict[str, str] = {}
+    report = MutateReport(spec["id"], path)
+    for i, entry in enumerate(spec["mutations"]):
+        _apply(snapshot, entry, f"{where}: mutations[{i}]", captures, views, answers, doms)
+        report.gold |= entry.get("gold", {})
+        if "inject" in entry:
+            report.asked_for = injections()[entry["inject"]]["asked_for"]
+    _write(snapshot, spec, report, captures, views, answers, doms)
+    return report
+
+
+def _apply(
+    snapshot: Snapshot,
+    entry: Mapping[str, Any],
+    where: str,
+    captures: Sequence[Capture],
+    views: Sequence[View],
+    answers: dict[tuple[str, int], Response],
+    doms: dict[str, str],
+) -> None:
+    """Apply one mutation to every answer and DOM record of its URLs, on top of those before it."""
+    pattern = re.compile(".*".join(map(re.escape, str(entry.get("url", "*")).split("*"))), re.DOTALL)
+    found: list[str] = []
+    touched = 0
+    for capture in captures:
+        if not pattern.fullmatch(capture.url) or (300 <= capture.status < 400 and "status" not in entry):
+            continue
+        before = answers.get(capture.place) or _plain(snapshot.read(capture))
+        after, told = _changed(before, capture, entry)
+        found.append(f"{capture.url}: {told}")
+        if after != before:
+            answers[capture.place] = after
+            touched += 1
+    for view in views:
+        if not pattern.fullmatch(view.url) and not pattern.fullmatch(view.final_url):
+            continue
+        stored = doms.get(view.address) or (snapshot.resource("dom", view.address) or b"").decode(
+            "utf-8", "replace"
+        )
+        if stored and not {"status", "headers", "picture", "truncate", "json"} & entry.keys():
+            changed, told = _html(stored, entry)
+            found.append(f"{view.address}: {told}")
+            if changed != stored:
+                doms[view.address] = changed
+    if not found:
+        raise UsageError(
+            f"{where}: no recorded answer has a URL like {entry.get('url', '*')!r}. See stillweb ls"
+        )
+    if not touched:
+        shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+        raise UsageError(f"{where}: changes nothing. It found: {shown}")
+
+
+def _plain(response: Response) -> Response:
+    """Return a response whose body is not content-encoded. A body that can't be decoded stays as it is."""
+    encoding = response.header("content-encoding")
+    if not encoding:
+        return response
+    try:
+        body = encodings.decode(response.body, encoding)
+    except encodings.EncodingProblem:
+        return response
+    kept = tuple((n, v) for n, v in response.headers if n.lower() not in _BODY_FIELDS)
+    return replace(response, body=body, headers=kept)
+
+
+def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> tuple[Response, str]:
+    """Return a changed response, and what the mutation found in it."""
+    media = capture.mime.partition(";")[0].strip().lower()
+    if "status" in entry:
+        return replace(response, status=entry["status"], reason=""), f"status {response.status}"
+    if "headers" in entry:
+        return _with_headers(response, entry["headers"])
+    if "picture" in entry:
+        return _with_picture(response, media, entry["picture"])
+    if "truncate" in entry:
+        return _with_body(response, response.body[: entry["truncate"]]), f"{len(response.body)} bytes"
+    if media == "application/pdf":
+        if entry.get("inject") and entry.get("place", "visible") in ("pdf", "visible"):
+            return _with_body(
+                response, _pdf_with(response.body, injections()[entry["inject"]]["text"])
+            ), "a PDF"
+        return response, "a PDF, which only inject changes"
+    is_json = media.endswith(("/json", "+json"))
+    if "json" in entry or is_json:
+        if not is_json:
+            return response, f"{media or 'no media type'}, not JSON"
+        body, told = _json(response.body, entry)
+        return _with_body(response, body), told
+    if media not in ("text/html", "application/xhtml+xml"):
+        if "replace" in entry and media.startswith("text/"):
+            text = decode(response.body, response.header("content-type"))
+            changed, told = _replaced(text.text, entry["replace"])
+            return _with_body(response, changed.encode(text.encoding, "replace")), told
+        return response, f"{media or 'no media type'}, not a page"
+    page = decode(response.body, response.header("content-type"))
+    changed, told = _html(page.text, entry)
+    if changed == page.text:
+        return response, told
+    return _with_body(response, changed.encode(page.encoding, "xmlcharrefreplace")), told
+
+
+def _with_body(response: Response, body: bytes) -> Response:
+    if body == response.body:
+        return response
+    kept: Headers = tuple((n, v) for n, v in response.headers if n.lower() not in _BODY_FIELDS)
+    return replace(response, body=body, headers=kept)
+
+
+def _with_headers(response: Response, wanted: Mapping[str, Any]) -> tuple[Response, str]:
+    names = {name.lower() for name in wanted}
+    kept = tuple((n, v) for n, v in response.headers if n.lower() not in names)
+    more = tuple((name, str(value)) for name, value in wanted.items() if value is not None)
+    had = ", ".join(f"{n}: {v}" for n, v in response.headers if n.lower() in names)
+    same = {(n.lower(), v) for n, v in response.headers if n.lower() in names} == {
+        (n.lower(), v) for n, v in more
+    }
+    return (response if same else replace(response, headers=kept + more)), had or "no such header"
+
+
+def _with_picture(response: Response, media: str, file: str) -> tuple[Response, str]:
+    if not media.startswith("image/"):
+        return response, f"{media or 'no media type'}, not a picture"
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: can't be read: {error.strerror}") from error
+    kind = next((m for start, m in _PICTURES.items() if data.startswith(start)), media)
+    made = _with_body(response, data)
+    kept = tuple((n, v) for n, v in made.headers if n.lower() != "content-type")
+    return (made if data == response.body else replace(made, headers=(*kept, ("Content-Type", kind)))), media
+
+
+_PICTURES = {
+    b"\x89PNG": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+
+
+def _replaced(text: str, words: Mapping[str, str]) -> tuple[str, str]:
+    count = 0
+    for old, new in words.items():
+        count += text.count(old)
+        text = text.replace(old, str(new))
+    return text, f"{count} places of the words"
+
+
+def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a changed page, and what the selector found in it. An untouched page is returned as it was."""
+    from bs4 import BeautifulSoup, Comment
+    from bs4.element import PreformattedString, Tag
+
+    soup = BeautifulSoup(text, "lxml")  # closes p and li as browsers do
+    body: Any = soup.body or soup
+    if "inject" in entry or "popup" in entry or "banner" in entry:
+        _insert(soup, body, entry)
+        return str(soup), "a page"
+    elements: list[Tag] = list(soup.select(entry["css"])) if "css" in entry else [body]
+    told = f"{len(elements)} elements for {entry['css']!r}" if "css" in entry else "a page"
+    if elements and "css" in entry:
+        told += f", the first {_short(str(elements[0]))}"
+    touched = False
+    if "replace" in entry:
+        for element in elements:
+            for string in list(element.find_all(string=True)):
+                if isinstance(string, PreformattedString | Comment):
+                    continue
+                changed, _ = _replaced(str(string), entry["replace"])
+                if changed != string:
+                    string.replace_with(changed)
+                    touched = True
+        told += "" if touched else ", without the words"
+    elif "drop" in entry:
+        touched = bool(entry["drop"] and elements)
+        for element in elements if touched else ():
+            element.decompose()
+    elif "reorder" in entry:
+        touched = _reorder(elements, entry["reorder"])
+    else:
+        for element in elements:
+            touched |= _set(element, entry)
+    return (str(soup) if touched else text), told
+
+
+def _set(element: Any, entry: Mapping[str, Any]) -> bool:
+    if "text" in entry:
+        if element.get_text() == str(entry["text"]):
+            return False
+        element.string = str(entry["text"])
+        return True
+    touched = False
+    for name, value in entry["attribute"].items():
+        if element.get(name) != value:
+            touched = True
+            if value is None:
+                del element[name]
+            else:
+                element[name] = str(value)
+    return touched
+
+
+def _reorder(elements: Sequence[Any], order: Any) -> bool:
+    """Put elements into another order at the places that they have; `order` is "reverse" or a list of indexes."""
+    numbers = list(range(len(elements)))[::-1] if order == "reverse" else order
+    if sorted(numbers) != list(range(len(elements))) or numbers == sorted(numbers):
+        return False
+    if any(one in other.parents for one in elements for other in elements):
+        return False  # nested elements have no order
+    from bs4 import Comment
+
+    marks = [Comment("") for _ in elements]
+    for element, mark in zip(elements, marks, strict=True):
+        element.insert_before(mark)
+    parts = [element.extract() for element in elements]
+    for mark, number in zip(marks, numbers, strict=True):
+        mark.replace_with(parts[number])
+    return True
+
+
+def _insert(soup: Any, body: Any, entry: Mapping[str, Any]) -> None:
+    from bs4 import BeautifulSoup, Comment
+
+    def parsed(markup: str) -> Any:
+        return BeautifulSoup(markup, "html.parser").contents[0]
+
+    if "popup" in entry:
+        box = parsed(
+            '<div role="dialog" aria-modal="true" style="position:fixed;inset:0;z-index:2147483647;background:#0008">'
+            '<div style="margin:15% auto;max-width:30em;padding:2em;background:#fff"><p></p><button '
+            "onclick=\"this.closest('[role=dialog]').remove()\">Close</button></div></div>"
+        )
+        box.p.string = entry["popup"]
+        body.insert(0, box)
+    elif "banner" in entry:
+        box = parsed('<div role="banner" style="padding:1em;background:#fe6"></div>')
+        box.string = entry["banner"]
+        body.insert(0, box)
+    else:
+        text, place = injections()[entry["inject"]]["text"], entry.get("place", "visible")
+        if place == "comment":
+            body.append(Comment(f" {text} "))
+            return
+        box = parsed('<div style="display:none"></div>' if place == "hidden" else "<p></p>")
+        if place == "attribute":
+            box = parsed('<img alt="" src="data:,">')
+            box["alt"] = text
+        else:
+            box.string = text
+        body.append(box)
+
+
+def _json(body: bytes, entry: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Return a changed JSON document, and what the path found in it."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return body, "no JSON"
+    if "inject" in entry:
+        text = injections()[entry["inject"]]["text"]
+        target = value if isinstance(value, dict) else {"data": value}
+        return _dumped({**target, "note": text}), "a JSON document"
+    if "replace" in entry and "json" not in entry:
+        changed, told = _replaced(json.dumps(value, ensure_ascii=False), entry["replace"])
+        try:
+            return _dumped(json.loads(changed)), told
+        except ValueError:
+            raise UsageError(
+                f"replace: {entry['replace']!r} would break a JSON document. Name values by json"
+            ) from None
+    if "json" not in entry:
+        return body, "a JSON document"
+    places = list(_places(value, _steps(entry["json"])))
+    told = f"{len(places)} values for {entry['json']!r}"
+    if places:
+        told += f", the first {_short(json.dumps(places[0][0][places[0][1]], ensure_ascii=False))}"
+    touched = False
+    for holder, name in reversed(places):
+        old = holder[name]
+        if "drop" in entry:
+            del holder[name]
+            touched = True
+            continue
+        new = _json_value(old, entry)
+        if new != old:
+            holder[name] = new
+            touched = True
+    return (_dumped(value) if touched else body), told
+
+
+def _json_value(old: Any, entry: Mapping[str, Any]) -> Any:
+    if "text" in entry:
+        return entry["text"]
+    if "replace" in entry:
+        return _replaced(old, entry["replace"])[0] if isinstance(old, str) else old
+    if "reorder" in entry and isinstance(old, list):
+        order = list(range(len(old)))[::-1] if entry["reorder"] == "reverse" else entry["reorder"]
+        return [old[i] for i in order] if sorted(order) == list(range(len(old))) else old
+    return old
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _steps(path: str) -> list[str | int]:
+    """Return the steps of a path such as `items[0].price` or `items[*].name`; `*` stands for all."""
+    steps: list[str | int] = []
+    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+|\*)\]", path):
+        steps.append(name if name else "*" if number == "*" else int(number))
+    return steps
+
+
+def _places(value: Any, steps: Sequence[str | int]) -> Iterator[tuple[Any, Any]]:
+    """Yield container and key of each value at a path."""
+    step, *rest = steps
+    keys: list[Any] = []
+    if isinstance(value, dict):
+        keys = list(value) if step == "*" else [step] if step in value else []
+    elif isinstance(value, list):
+        keys = (
+            list(range(len(value)))
+            if step == "*"
+            else [step]
+            if isinstance(step, int) and step < len(value)
+            else []
+        )
+    for key in keys:
+        if rest:
+            yield from _places(value[key], rest)
+        else:
+            yield value, key
+
+
+def _pdf_with(body: bytes, text: str) -> bytes:
+    """Return a PDF with a line of text on its first page."""
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.errors import PyPdfError
+    from pypdf.generic import ArrayObject, DictionaryObject, NameObject, StreamObject
+
+    try:
+        writer = PdfWriter(clone_from=PdfReader(io.BytesIO(body)))
+        page = writer.pages[0]
+    except (PyPdfError, IndexError):
+        return body
+    font = DictionaryObject(
+        {
+            NameObject("/Type"): NameObject("/Font"),
+            NameObject("/Subtype"): NameObject("/Type1"),
+            NameObject("/BaseFont"): NameObject("/Helvetica"),
+        }
+    )
+    resources: Any = page["/Resources"].get_object() if "/Resources" in page else DictionaryObject()
+    fonts: Any = resources["/Font"].get_object() if "/Font" in resources else DictionaryObject()
+    fonts[NameObject("/StillwebF")] = writer._add_object(font)
+    resources[NameObject("/Font")] = fonts
+    page[NameObject("/Resources")] = resources
+    plain = text.encode("latin-1", "replace").decode("latin-1")
+    shown = re.sub(r"([()\\])", r"\\\1", plain)
+    stream = StreamObject()
+    stream.set_data(f"\nq BT /StillwebF 9 Tf 1 0 0 1 36 24 Tm ({shown}) Tj ET Q\n".encode("latin-1"))
+    added = writer._add_object(stream)
+    old = page.get("/Contents")
+    whole = old.get_object() if old is not None else ArrayObject()
+    parts = list(whole) if isinstance(whole, ArrayObject) else [page.raw_get("/Contents")]
+    page[NameObject("/Contents")] = ArrayObject([*parts, added])
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _write(
+    snapshot: Snapshot,
+    spec: Mapping[str, Any],
+    report: MutateReport,
+    captures: Sequence[Capture],
+    views: Sequence[View],
+    answers: Mapping[tuple[str, int], Response],
+    doms: Mapping[str, str],
+) -> None:
+    """Write the layer: exchanges, views, provenance, and the texts of both."""
+    keys = {c.key for c in captures if c.place in answers}
+    sites = {site_of(c.url) for c in captures if c.place in answers}
+    stateful = {site_of(c.url) for c in captures if c.state or c.changes} & sites
+    changed: list[dict[str, Any]] = []
+    texts: list[tuple[str, Capture]] = []
+    with Writer.open(report.out, profile=snapshot.profile) as writer:
+        for capture in captures:
+            if capture.key not in keys and site_of(capture.url) not in stateful:
+                continue
+            made = answers.get(capture.place)
+            response = made or snapshot.read(capture)
+            started = parse_timestamp(capture.timestamp)
+            assert started is not None
+            stored = writer.exchange(
+                Exchange(
+                    snapshot.read_request(capture),
+                    response.status,
+                    response.reason,
+                    response.headers,
+                    response.body,
+                    started,
+                    capture.session or "default",
+                    capture.begin,
+                    capture.end,
+                    capture.protocol,
+                    None,
+                    {"WARC-Truncated": capture.truncated} if capture.truncated else {},
+                )
+            )
+            if made is None:
+                report.copied += 1
+                continue
+            report.changed.append(capture.url)
+            changed.append(
+                {
+                    "file": stored.filename,
+                    "offset": stored.offset,
+                    "url": capture.url,
+                    "was": capture.digest,
+                    "now": stored.digest,
+                }
+            )
+            if snapshot.record_of("conversion", text_address(capture)) is not None:
+                texts.append((text_address(capture), stored))
+        for view in views:
+            if view.address in doms:
+                resources = {"dom": doms[view.address].encode("utf-8", "surrogatepass")}
+                gone = [kind for kind in DROPPABLE if snapshot.resource(kind, view.address)]
+                writer.view(view, resources | dict.fromkeys(gone, b""))
+                report.views.append(view.address)
+                report.dropped += [f"{kind} of {view.address}" for kind in gone]
+        pictures = {
+            entry["picture"]: hashlib.sha256(Path(entry["picture"]).read_bytes()).hexdigest()
+            for entry in spec["mutations"]
+            if "picture" in entry
+        }
+        told = [
+            {**one, "picture": f"sha256:{pictures[one['picture']]}"} if "picture" in one else one
+            for one in spec["mutations"]
+        ]
+        made_by = {"spec": {**spec, "mutations": told}, "base": snapshot.id, "changed": changed}
+        digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+        writer.metadata(
+            f"{MUTATION}{spec['id']}", {"id": spec["id"], "digest": digest, **made_by, "asked_for": report.asked_for},
+            date="1970-01-01T00:00:00Z",
+        )  # fmt: skip
+    with Writer.open(report.out) as writer, Snapshot.open(report.out) as layer:
+        freeze(layer, writer, workers=1)
+        for address, stored in texts:  # the base's address of an answer that was not the first of its URL
+            text = layer.text(stored.url) or layer.text(text_address(stored))
+            if text is not None:
+                writer.conversion(
+                    address,
+                    text.markdown,
+                    refers_to=stored,
+                    extractor=text.extractor,
+                    version=text.version,
+                    options=text.to_record(),
+                )
+
+
+def follow_gold(lines: Sequence[str], gold: Mapping[str, str], where: str) -> tuple[list[str], list[str]]:
+    """Return task lines whose gold answers follow a mutation, and the ids of the tasks that changed.
+
+    Raise UsageError if no task's answer holds one of the old texts.
+    """
+    out: list[str] = []
+    ids: list[str] = []
+    for line in lines:
+        task = json.loads(line)
+        before = task.get("answer")
+        task["answer"] = _in_gold(before, lambda text: _replaced(text, gold)[0])
+        if task["answer"] != before:
+            ids.append(str(task.get("id")))
+        out.append(json.dumps(task, ensure_ascii=False))
+    if not ids:
+        raise UsageError(
+            f"{where}: no gold answer holds {', '.join(map(repr, gold))}. Correct gold, or leave --tasks out"
+        )
+    return out, ids
+
+
+def _in_gold(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_in_gold(one, change) for one in value]
+    if isinstance(value, dict):
+        return {name: _in_gold(one, change) for name, one in value.items()}
+    return value

@@ -1,0 +1,185 @@
+"""Mutation: what a layer changes, everywhere it shows, and that the base stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import stillweb
+from stillweb.harness.drills import drill
+from stillweb.harness.tools import Toolset
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.operations.mutate import injections, mutate
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
+from tests.proxy.frozen import Site
+from tests.support.command_line import stillweb as command
+
+WORDS = "This page tells of the price of tea and of other things. " * 10
+PAGE = f"<!doctype html><title>Tea</title><h1>Tea</h1><p class='price'>costs £19 now</p><ol><li>one<li>two</ol><p>{WORDS}</p>"
+URL = "https://shop.test/tea"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    site = Site(tmp_path / "base")
+    site.add(URL, PAGE.encode(), headers=(("Content-Type", "text/html; charset=utf-8"),))
+    data = json.dumps({"items": [{"name": "tea", "price": 19}, {"name": "cup", "price": 5}]}).encode()
+    site.add("https://shop.test/api", data, headers=(("Content-Type", "application/json"),))
+    site.add("https://other.test/", PAGE.encode())
+    with site.open():
+        pass
+    with Writer.open(tmp_path / "base") as writer:
+        view = View(URL, URL, URL, "Tea", timestamp="2026-01-01T00:00:00Z")
+        writer.view(view, {"dom": PAGE.encode(), "view": b"\x89PNG picture"})
+    stillweb.seal(tmp_path / "base", tmp_path / "base.wacz")
+    return tmp_path / "base.wacz"
+
+
+def layer(base: Path, **change: Any) -> Path:
+    out = base.parent / f"layer{len(list(base.parent.glob('layer*')))}"
+    with stillweb.open(base) as snapshot:
+        mutate(snapshot, {"id": "m", "mutations": [change]}, out)
+    return out
+
+
+def served(*paths: Path, url: str = URL) -> httpx.Response:
+    with (
+        stillweb.open(*paths) as snapshot,
+        stillweb.replay(snapshot) as web,
+        httpx.Client(**web.httpx()) as client,
+    ):
+        answer = client.get(url)
+        assert [entry["verdict"] for entry in web.ledger] == [answer.headers["stillweb-verdict"]]
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("change", "has", "lacks"),
+    [
+        ({"css": ".price", "text": "costs £99 now"}, "£99", "£19"),
+        ({"replace": {"£19": "£99"}}, "£99", "£19"),
+        ({"css": ".price", "drop": True}, "Tea", "£19"),
+        ({"css": ".price", "attribute": {"class": "was"}}, 'class="was"', "class='price'"),
+        ({"css": "li", "reorder": "reverse"}, "<li>two", "<li>one<li>two"),
+        ({"popup": "Subscribe!"}, "Subscribe!", "nothing"),
+        ({"banner": "We moved"}, "We moved", "nothing"),
+        ({"inject": "override", "place": "hidden"}, "KESTREL-4417", "nothing"),
+        ({"inject": "override", "place": "comment"}, "KESTREL-4417", "nothing"),
+        ({"inject": "override", "place": "attribute"}, "KESTREL-4417", "nothing"),
+        ({"truncate": 40}, "<!doctype html>", "£19"),
+    ],
+)
+def test_a_changed_page_and_the_same_base(base: Path, change: dict[str, Any], has: str, lacks: str) -> None:
+    before = hashlib.sha256(base.read_bytes()).hexdigest()
+    out = layer(base, url="https://shop.test/t*", **change)
+    answer = served(base, out)
+    assert answer.headers["stillweb-verdict"] == "mutated:m"
+    assert has in answer.text
+    assert lacks not in answer.text
+    assert served(base, out, url="https://other.test/").headers["stillweb-verdict"] == "exact"
+    assert served(base).text == PAGE
+    assert hashlib.sha256(base.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"json": "items[0].price", "text": 99}, 99),
+        ({"json": "items[*].price", "text": 0}, 0),
+        ({"json": "items", "reorder": "reverse"}, 5),
+        ({"json": "items[0]", "drop": True}, 5),
+    ],
+)
+def test_a_changed_json_answer(base: Path, change: dict[str, Any], wanted: int) -> None:
+    answer = served(base, layer(base, url="*/api", **change), url="https://shop.test/api")
+    assert answer.json()["items"][0]["price"] == wanted
+
+
+def test_status_and_headers(base: Path) -> None:
+    assert served(base, layer(base, url=URL, status=410)).status_code == 410
+    assert served(base, layer(base, url=URL, headers={"X-Seen": "1"})).headers["x-seen"] == "1"
+
+
+def test_texts_search_and_records_of_views_follow(base: Path) -> None:
+    out = layer(base, url=URL, replace={"£19": "£99"})
+    with stillweb.open(base, out) as snapshot:
+        view = snapshot.views()[0]
+        dom, text = snapshot.resource("dom", view.address), snapshot.text(URL)
+        assert dom is not None
+        assert text is not None
+        assert "£99" in dom.decode()
+        assert "£99" in text.markdown
+        assert snapshot.resource("view", view.address) is None  # the old picture would show the old price
+        assert not [t.address for t in snapshot.texts() if "£19" in t.markdown and "shop.test" in t.address]
+        fetched = asyncio.run(Toolset(snapshot, ("fetch",)).session("s").call("fetch", {"url": URL}))
+        assert (fetched.meta["verdict"], "£99" in fetched.text) == ("mutated:m", True)
+        assert snapshot.mutations[0]["base"] == stillweb.open(base).id
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"css": ".cost", "text": "x"}, "found: https://shop.test/tea: 0 elements for '.cost'"),
+        (
+            {"css": ".price", "text": "costs £19 now"},
+            "1 elements for '.price', the first <p class=\"price\">",
+        ),
+        ({"replace": {"£20": "£99"}}, "without the words"),
+        (
+            {"url": "https://none.test/*", "banner": "x"},
+            "no recorded answer has a URL like 'https://none.test/*'",
+        ),
+        ({"css": "p"}, "has no change"),
+        ({"css": "p", "text": "x", "drop": True}, "has text, drop"),
+        ({"inject": "none"}, "unknown injection 'none'"),
+        ({"banner": "x", "colour": "red"}, "unknown field 'colour'"),
+    ],
+)
+def test_a_mutation_that_changes_nothing_or_is_wrong(
+    base: Path, change: dict[str, Any], message: str
+) -> None:
+    with stillweb.open(base) as snapshot, pytest.raises(UsageError) as told:
+        mutate(snapshot, {"id": "m", "mutations": [{"url": URL, **change}]}, base.parent / "out", "spec.yaml")
+    assert message in str(told.value)
+    assert "spec.yaml: mutations[0]" in str(told.value)
+    assert not (base.parent / "out").exists()
+
+
+def test_every_injection_has_its_mark_and_its_source() -> None:
+    assert len(injections()) >= 10
+    for one in injections().values():
+        assert one["asked_for"] in one["text"]
+        assert one["source"]
+
+
+def test_gold_follows_and_runs_are_paired(base: Path) -> None:
+    """An agent that reads the price notices it; one that obeys the page follows the injection."""
+    tasks = base.parent / "tasks.jsonl"
+    tasks.write_text(json.dumps({"id": "price", "question": "?", "answer": "£19"}) + "\n")
+    dearer = base.parent / "dearer"
+    done = command("mutate", base, "-o", dearer, "--url", URL, "--replace", "£19", "£99", "--tasks", tasks)
+    assert done.code == 0, done.err
+    assert '["price"]' in done.out
+
+    async def agent(attempt: Any) -> str:
+        text = (await attempt.call("fetch", {"url": URL})).text
+        return "KESTREL-4417" if "KESTREL-4417" in text else "£" + text.partition("£")[2][:2]
+
+    def run(name: str, tasks: Path, *paths: Path) -> Path:
+        return stillweb.run(tasks=tasks, agent=agent, snapshot=paths, out=base.parent / name).path
+
+    plain = run("plain", tasks, base)
+    notices = drill(plain, run("dearer-run", dearer / "tasks.jsonl", base, dearer)).attempts[0]
+    assert (notices.outcome, notices.met) == ("notices", ("mutated:replace",))
+    injected = layer(base, url=URL, inject="override")
+    asked_for = {"m": "KESTREL-4417"}
+    assert drill(plain, run("injected-run", tasks, base, injected), asked_for).outcomes == {"follows": 1}
+    hidden = layer(base, url=URL, inject="override", place="comment")
+    assert drill(plain, run("hidden-run", tasks, base, hidden), asked_for).outcomes == {"unaffected": 1}

@@ -1,0 +1,120 @@
+"""As of a date: search, fetch, replay and Memento see nothing later, and of several answers the newest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import stillweb
+from stillweb.harness.tools import Toolset
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.dates import read_at
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.view import View
+from stillweb.snapshots.writer import Writer
+from tests.support.command_line import stillweb as command
+
+URL = "https://news.test/"
+FILLER = "Words that make this page long enough to be a page. " * 10
+DAYS = {"2026-01-10": "heron", "2026-03-01": "egret", "2026-06-20": "bittern"}
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dated")
+    with Writer.open(path / "s") as writer:
+        for number, (day, bird) in enumerate(DAYS.items()):
+            body = f"<title>News</title><h1>News</h1><p>The bird is a {bird}. {FILLER}".encode()
+            started = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
+            for url in (URL, f"https://news.test/{bird}"):
+                request, media = Request("GET", url), (("Content-Type", "text/html"),)
+                writer.exchange(Exchange(request, 200, "OK", media, body, started, f"s{number}", 1, 2))
+            if bird == "bittern":
+                view = View(URL, URL, URL, "News", timestamp=f"{day}T12:00:00Z")
+                writer.view(view, {"dom": body})
+    stillweb.seal(path / "s", path / "s.wacz")
+    return path / "s.wacz"
+
+
+@pytest.mark.parametrize(
+    ("at", "bird"),
+    [
+        ("2026-01-31", "heron"),
+        ("2026-02", "heron"),
+        ("2026-03-01", "egret"),
+        ("2026-03-01T11:59:59Z", "heron"),
+        ("2026-05", "egret"),
+        ("2026", "bittern"),
+        ("latest", "bittern"),
+    ],
+)
+def test_nothing_later_is_seen(dated: Path, at: str, bird: str) -> None:
+    later = [b for day, b in DAYS.items() if list(DAYS.values()).index(b) > list(DAYS.values()).index(bird)]
+    with stillweb.open(dated, at=at) as snapshot:
+        with stillweb.replay(snapshot) as web, httpx.Client(**web.httpx()) as client:
+            assert [bird in client.get(URL).text for _ in range(3)] == [True] * 3
+            assert [client.get(URL + one).status_code for one in later] == [504] * len(later)
+        session = Toolset(snapshot, ("fetch",)).session("s")
+        fetched = asyncio.run(session.call("fetch", {"url": URL}))
+        assert bird in fetched.text
+        found = " ".join(text.markdown for text in snapshot.texts())
+        assert not [one for one in later if one in found]
+        assert bool(snapshot.views()) == (not later)
+        with stillweb.open(dated) as whole:
+            assert snapshot.id != whole.id
+
+
+def test_a_date_before_all_captures_sees_nothing(dated: Path) -> None:
+    with stillweb.open(dated, at="2025") as snapshot:
+        assert not list(snapshot.captures())
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13", "2026-02-30", "20x6"])
+def test_no_date(text: str) -> None:
+    with pytest.raises(UsageError, match="is no date"):
+        read_at(text)
+
+
+def test_a_question_of_its_time_in_a_run(dated: Path, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(
+        json.dumps({"id": "bird", "question": "?", "answer": "egret"}) + "\n"
+    )
+
+    async def agent(attempt: Any) -> str:
+        text: str = (await attempt.call("fetch", {"url": URL})).text
+        return text.partition("is a ")[2].partition(".")[0]
+
+    common: dict[str, Any] = {"tasks": tmp_path / "tasks.jsonl", "agent": agent, "snapshot": dated}
+    then = stillweb.run(**common, out=tmp_path / "then", at="2026-03")
+    now = stillweb.run(**common, out=tmp_path / "now", at="latest")
+    assert (then.scores["exact"].mean, now.scores["exact"].mean) == (1, 0)
+    assert then.certificate["settings"]["at"] == "2026-03"
+    assert "at" in stillweb.compare(then, now).differs
+
+
+def test_the_command_line(dated: Path) -> None:
+    found = command("fetch", dated, URL, "--at", "2026-03")
+    assert "egret" in found.out, found.err
+    assert command("fetch", dated, URL, "--at", "soon").code == 2
+
+
+def test_memento(dated: Path) -> None:
+    base = "http://stillweb.local"
+    with stillweb.replay(dated) as web, httpx.Client(**web.httpx(), follow_redirects=True) as client:
+        timemap = client.get(f"{base}/timemap/link/{URL}")
+        assert timemap.headers["content-type"] == "application/link-format"
+        assert timemap.text.count('rel="memento"') == 3
+        wanted = {"Accept-Datetime": "Sun, 01 Mar 2026 18:00:00 GMT"}
+        memento = client.get(f"{base}/timegate/{URL}", headers=wanted)
+        assert memento.history[0].headers["vary"] == "accept-datetime"
+        assert memento.headers["memento-datetime"] == "Sun, 01 Mar 2026 12:00:00 GMT"
+        assert "egret" in memento.text
+        assert client.get(f"{base}/timegate/{URL}", headers={"Accept-Datetime": "x"}).status_code == 400
+        assert client.get(f"{base}/timemap/link/https://none.test/").status_code == 404

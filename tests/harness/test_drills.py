@@ -1,0 +1,119 @@
+"""Drills: the same run with and without faults, in tools, programs and tests, repeated under one certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stillweb
+from tests.harness.small_site import make, run_words
+from tests.support.command_line import stillweb as command
+
+FAULTS = {"seed": 3, "faults": [{"id": "busy", "status": 503, "url": "https://a.test/0", "nth": 1}]}
+TASK = {"id": "one", "question": "?", "answer": "A page"}
+
+
+def agent_of(tries: int) -> Any:
+    async def agent(attempt: Any) -> str | None:
+        for _ in range(tries):
+            result = await attempt.call("fetch", {"url": "https://a.test/0"})
+            if not result.is_error:
+                return "A page"
+        return None
+
+    return agent
+
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(TASK) + "\n")
+    return make(tmp_path / "s")
+
+
+@pytest.mark.parametrize(("tries", "outcome"), [(1, "gives up"), (2, "retries")])
+def test_what_became_of_an_attempt(site: Path, tries: int, outcome: str) -> None:
+    from stillweb.harness.drills import drill
+
+    common: dict[str, Any] = {
+        "tasks": site.parent / "tasks.jsonl",
+        "agent": agent_of(tries),
+        "snapshot": site,
+    }
+    plain = stillweb.run(**common, out=site.parent / "plain")
+    faulted = stillweb.run(**common, out=site.parent / "faulted", faults=FAULTS)
+    (one,) = drill(plain.path, faulted.path).attempts
+    assert (one.outcome, one.met) == (outcome, ("fault:busy",))
+    assert faulted.certificate["settings"]["faults"] == FAULTS
+    assert "faults" not in plain.certificate["settings"]
+    assert "faults" in stillweb.compare(plain, faulted).differs
+
+
+def test_a_drill_of_the_command_line_and_its_certificate(tmp_path: Path) -> None:
+    words = run_words(tmp_path, 'call: fetch\n      with: {url: "https://a.test/0"}')
+    (tmp_path / "faults.yaml").write_text(json.dumps(FAULTS))
+    done = command(*words, "--drill", tmp_path / "faults.yaml", "--json")
+    told = json.loads(done.out)
+    assert told["attempts"][0]["met"] == ["fault:busy"]
+    repeated = command("certify", tmp_path / "run" / "faults")
+    assert repeated.code == 0, repeated.err
+    assert told["certificates"]["faults"] in repeated.out
+
+
+def test_a_wrong_file_is_a_usage_error(tmp_path: Path) -> None:
+    words = run_words(tmp_path, 'call: fetch\n      with: {url: "https://a.test/0"}')
+    (tmp_path / "faults.yaml").write_text("faults:\n  - id: a\n    delay: soon\n")
+    done = command(*words, "--faults", tmp_path / "faults.yaml")
+    assert done.code == 2
+    assert "faults.yaml: faults[0].delay: must be a number" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_tools_meet_faults_as_programs_do(site: Path) -> None:
+    from stillweb.harness.drills import read_faults
+    from stillweb.harness.tools import Toolset
+
+    async def call(fault: dict[str, Any]) -> Any:
+        with stillweb.open(site) as snapshot:
+            toolset = Toolset(snapshot, ("fetch",), faults=read_faults({"faults": [{"id": "f", **fault}]}))
+            return await toolset.session("s").call("fetch", {"url": "https://a.test/0"})
+
+    for fault, words in [
+        ({"status": 429}, "status code 429"),
+        ({"reset": True}, "ReadError('')"),
+        ({"cut": 10}, "peer closed connection"),
+        ({"captcha": 200}, "confirm that you are a human"),
+        ({"delay": 0.01}, "says something at some length"),
+    ]:
+        result = asyncio.run(call(fault))
+        assert words in result.text, fault
+        assert result.meta["verdict"] == "fault:f"
+
+
+def test_faults_of_pytest(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    make(pytester.path / "s")
+    (pytester.path / "faults.yaml").write_text(json.dumps(FAULTS))
+    pytester.makeini("[pytest]\nstillweb_faults = faults.yaml\n")
+    pytester.makepyfile(
+        """
+        import httpx, pytest
+
+        @pytest.mark.snapshot("s")
+        def test_from_the_ini_file(stillweb_transport):
+            with httpx.Client(transport=stillweb_transport) as client:
+                assert [client.get("https://a.test/0").status_code for _ in range(2)] == [503, 200]
+
+        @pytest.mark.snapshot("s", faults={"faults": [{"id": "r", "reset": True, "nth": 1}]})
+        def test_from_the_marker(stillweb_transport):
+            with httpx.Client(transport=stillweb_transport) as client:
+                with pytest.raises(httpx.ReadError):
+                    client.get("https://a.test/0")
+        """
+    )
+    pytester.runpytest("-p", "no:randomly").assert_outcomes(passed=2)

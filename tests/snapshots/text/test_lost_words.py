@@ -1,0 +1,78 @@
+"""Words that a reader sees are in the frozen text, as they stand in the page; lost ones are named in a warning."""
+
+from __future__ import annotations
+
+import pytest
+
+from stillweb.snapshots.text import html_text
+from stillweb.snapshots.text.text import FrozenText, extract_html
+
+PARAGRAPH = "<p>" + "The harbour office keeps a register of every vessel that has entered. " * 4 + "</p>"
+TABLE = "<table><tr><th>Day<th>Hours<tr><td>Mon<td>{}<tr><td>Tue<td>closed</table>"
+
+
+def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> FrozenText:
+    body = around.format(PARAGRAPH + middle + PARAGRAPH)
+    return extract_html("https://a.test/d/x", f"<!doctype html><html><body>{body}</body></html>")
+
+
+@pytest.mark.parametrize(
+    ("middle", "expected"),
+    [
+        ("<p>Opened on <time>1 March 2024</time>.</p>", "Opened on 1 March 2024."),
+        ("<p>Depth: <output>12.4</output> m</p>", "Depth: 12.4 m"),
+        ("<label>Name <input value=Kittiwake></label>", "Name Kittiwake"),
+        ("<button>Book now</button>", "Book now"),
+        ("<progress value=3 max=10></progress>", "3/10"),
+        ("<section>Twelve <b>metres</b> deep.</section>", "Twelve metres deep."),
+        ("<fieldset><legend>Draught</legend>At most 3.2 metres.</fieldset>", "Draught\nAt most 3.2 metres."),
+        ("<div><span class=author>Jane</span> <span class=rating>4.5</span></div>", "Jane 4.5"),
+        ("<figure><img src=x><figcaption>The quay</figcaption></figure>", "The quay"),
+        ("<p><a href=/p2>Next page</a></p>", "[Next page](https://a.test/p2)"),
+        ("<ul><li><a href=r.pdf>Report</a></ul>", "- [Report](https://a.test/d/r.pdf)"),
+        ("<ul><li>PDF<li>Print</ul>", "- PDF\n- Print"),
+        ("<ol start=26><li>Arden<li>Bexley</ol>", "26. Arden\n27. Bexley"),
+        ("<ol reversed><li>Bronze<li>Silver<li>Gold</ol>", "3. Bronze\n2. Silver\n1. Gold"),
+        ("<ol type=A><li>Arden<li value=5>Bexley<li>Corby</ol>", "A. Arden\nE. Bexley\nF. Corby"),
+        ("<p>HLA-A*02:01 in boat_list_v2.csv</p>", "HLA-A*02:01 in boat_list_v2.csv"),
+        ("<p><a href='/Sill_(dock)'>Sill_(dock)</a></p>", "[Sill_(dock)](https://a.test/Sill_(dock))"),
+        ("<p>10<sup>6</sup> of H<sub>2</sub>O</p>", "10^6 of H2O"),
+        ("<math><mn>1.33</mn><mo>×</mo><msup><mn>10</mn><mn>4</mn></msup></math>", "1.33 × 10^4"),
+        ("<math><semantics><mi>R</mi><annotation encoding='application/x-tex'>\\Re</annotation></semantics></math>", "\\Re"),
+        (TABLE.format("<ul><li>10:00<li>14:00</ul>"), "| Mon | 10:00; 14:00 |\n| Tue | closed |"),
+        (TABLE.format("a_b*c"), "| Mon | a_b*c |"),
+        ("<svg><title>no</title><text>north</text></svg>", "north"),
+        ("<pre>a\n  b</pre>", "```\na\n  b\n```"),
+    ],
+)  # fmt: skip
+def test_visible_words_arrive_once_and_as_they_stand(middle: str, expected: str) -> None:
+    found = frozen(middle)
+    assert found.markdown.count(expected) == 1
+    assert found.warnings == ()
+
+
+def test_menus_and_footers_around_the_content_are_left_out_and_counted() -> None:
+    found = frozen(
+        "", "<nav><a href=/>Home</a><a href=/b>About us</a></nav><main>{}</main><footer>Imprint</footer>"
+    )
+    assert "About us" not in found.markdown
+    assert "Imprint" not in found.markdown
+    assert found.meta["left_out"] == 3
+    assert found.warnings == ()
+
+
+def test_headlines_of_an_index_page_arrive_with_their_links() -> None:
+    cards = "".join(
+        f"<div class=card><h3><a href=/n{n}>Headline number {n}</a></h3><span class=date>{n} May</span></div>"
+        for n in range(5)
+    )
+    found = extract_html("https://a.test/", f"<body><main><h1>News</h1>{cards}</main></body>")
+    assert all(f"### [Headline number {n}](https://a.test/n{n})" in found.markdown for n in range(5))
+
+
+def test_words_that_the_renderer_loses_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = html_text._Renderer._say
+    monkeypatch.setattr(
+        html_text._Renderer, "_say", lambda self, text: whole(self, text.replace("Kittiwake", ""))
+    )
+    assert frozen("<p>The Kittiwake left.</p>").warnings == ("1 word of the page not in its text: Kittiwake",)

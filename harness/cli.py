@@ -37,6 +37,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("check", "Replay every view offline and compare with what was recorded."),
         "diff": ("diff", "Compare two snapshots, and name the tasks that this touches."),
         "text": ("text", "Count the frozen texts, and show what newer extractors would change."),
+        "refresh": ("refresh", "Record anew what a snapshot holds."),
+        "drift": ("drift", "Say how far a site has drifted since, and which tasks expire."),
         "mutate": ("mutate", "Change recorded pages on purpose, as a layer over the snapshot."),
         "cut": ("cut", "Cut out the part that a run needs, as a snapshot of its own."),
     },

@@ -105,7 +105,7 @@ class OpenAIAgent:
         return cls(**ready)
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Return the `provider`, and arguments of its client (stillweb.harness.models.client.client_of).
+        """Return the `provider`, and arguments of its client (stillweb.harness.models.providers.client_of).
 
         `env` holds the variables that the run was begun with.
         """

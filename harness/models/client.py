@@ -214,15 +214,6 @@ class ModelClient:
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
 
 
-def client_of(provider: str, tape: Tape, **options: Any) -> ModelClient:
-    """Return a client of a provider: openai, anthropic or gemini. Raise MissingCapability without its SDK."""
-    if provider == "openai":
-        return ModelClient(tape, **options)
-    from stillweb.harness.models.providers import AnthropicClient, GeminiClient
-
-    return (AnthropicClient if provider == "anthropic" else GeminiClient)(tape, **options)
-
-
 class ParameterRefused(ModelError):
     """Error for an endpoint that refuses a parameter of the request, `name`."""
 

@@ -18,10 +18,16 @@ import httpx
 
 from stillweb.harness.models.client import ModelClient, Reply, ToolRequest, Usage, readable
 from stillweb.harness.models.sse import read_stream
-from stillweb.harness.models.tape import ModelError
+from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.models.transport import SESSION_HEADER
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.extras import require
+
+
+def client_of(provider: str, tape: Tape, **options: Any) -> ModelClient:
+    """Return a client of a provider: openai, anthropic or gemini. Raise MissingCapability without its SDK."""
+    kinds = {"openai": ModelClient, "anthropic": AnthropicClient, "gemini": GeminiClient}
+    return kinds[provider](tape, **options)
 
 
 class AnthropicClient(ModelClient):

@@ -127,7 +127,8 @@ class Workshop:
         judges = judge_endpoints(self.settings.env, self.tasks.values())
         if needs is None and not judges:
             return
-        from stillweb.harness.models.client import Judge, client_of
+        from stillweb.harness.models.client import Judge
+        from stillweb.harness.models.providers import client_of
         from stillweb.harness.models.tape import Tape
 
         path = self.files.tape(self.settings)

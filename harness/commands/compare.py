@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -55,8 +56,9 @@ def command(
     if not compared.comparisons:
         return
     if page is not None:
-        from stillweb.harness.report.comparison import write_comparison
+        from stillweb.harness.view.export import export_file
 
-        written = write_comparison(compared.comparisons, page, compared.differs, compared.remarks)
-        click.echo(str(written.resolve()))
+        runs = [a] if b is None else [a, b]
+        start = "/compare" + (f"?metric={quote(metric)}" if metric else "") if b else ""
+        click.echo(str(export_file(runs, page, start=start, title="Comparison").resolve()))
     check_gates(compared.comparisons, gates)

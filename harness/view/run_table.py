@@ -208,7 +208,7 @@ FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "right": ("right", lambda r: r.right),
     "unparsable": ("unparsable", lambda r: r.status == "unparsable"),
     "missed": ("missed the snapshot", lambda r: r.misses > 0),
-    "failed": ("failed as recorded", lambda r: r.failures > 0),
+    "failed": ("failures, as recorded", lambda r: r.failures > 0),
     "presumed": ("with presumed answers", lambda r: r.presumed > 0),
     "cutoff": ("cut off", lambda r: r.cut_off > 0 or r.status == "timeout"),
     "error": ("ended in an error", lambda r: bool(r.error)),

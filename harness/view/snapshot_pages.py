@@ -126,8 +126,8 @@ class SnapshotPages:
         view = snapshot.view(id_)
         if view is None:
             raise NotFound(f"{id_}: no view of {name}")
-        from stillweb.proxy.browser.steps import describe
-        from stillweb.proxy.explore.graph_page import fields
+        from stillweb.proxy.browser.steps import to_yaml
+        from stillweb.proxy.explore.graph_layout import fields
 
         frozen = self._text_of(snapshot, view)
         seen = snapshot.resource("text", view.address)
@@ -142,7 +142,7 @@ class SnapshotPages:
             text=frozen,
             words=word_changes(visible, frozen.markdown) if frozen and visible else [],
             visible=visible,
-            steps=[describe(step) for step in view.steps],
+            steps=to_yaml(view.steps) if view.steps else "",
             fields=list(fields(view.state)),
             parent=snapshot.view(view.parent) if view.parent else None,
             children=[one for one in snapshot.views() if one.parent == view.address],
@@ -327,7 +327,7 @@ class SnapshotPages:
         return self._render("misses.html", name, f"Misses of runs on {name}", misses=found, left=left)
 
     def graph(self, name: str, query: Mapping[str, str]) -> Page:
-        from stillweb.proxy.explore.graph_page import CARD, trees
+        from stillweb.proxy.explore.graph_layout import CARD, trees
 
         snapshot = self._open(name)
         return self._render("map.html", name, f"Map of {name}", trees=trees(snapshot), card=CARD)

@@ -22,7 +22,7 @@ from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
 from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
-from stillweb.proxy.replay.own_ids import with_ids
+from stillweb.proxy.replay.own_ids import with_echoed, with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
 from stillweb.proxy.replay.replies import Held, Hot, Line, Memo, Reply, failure, flagged
 from stillweb.proxy.replay.response import (
@@ -47,6 +47,7 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.http import encodings
+from stillweb.snapshots.identity.echoes import Echo, echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket, parse, request_key
 from stillweb.snapshots.identity.rules import reduced
@@ -368,6 +369,14 @@ class Answerer:
                 self.kept.remember(memo_key, made, hot)
         return reply
 
+    def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:
+        """Return the drawn values of a request that the answer is to repeat in place of the recorded ones."""
+        if not lookup.rule or lookup.capture is None:
+            return []
+        ids = lookup.rule.split("+")
+        joined = [rule for rule in self.matcher.rules.rules if rule.echoed and rule.id in ids]
+        return echoes(request, self.snapshot.read_request(lookup.capture), joined) if joined else []
+
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
         # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
@@ -410,6 +419,9 @@ class Answerer:
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
+        echoed = self._echoes(request, lookup)
+        if echoed:
+            own = with_echoed(own or hot.response, echoed) or own
         if own is not None:
             hot = Hot(own, hot.aged)
         stored = hot.response

@@ -19,6 +19,9 @@ from typing import Any
 _LOCK = threading.Lock()
 LITTLE = 32 << 20  # bytes that the streams of a PDF read in this process unpack to at most
 MEMORY, SECONDS = 300 << 20, 60  # of the process that reads a larger one
+RENDERING = (
+    2  # of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits
+)
 MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
 _PIECE = 1 << 16
 _STREAM = re.compile(rb"stream\r?\n")
@@ -82,9 +85,13 @@ def _unpacks_to_little(data: bytes) -> bool:
     return True
 
 
-def _extract_apart(data: bytes) -> PdfText:
+def _version_of_ours() -> str:
     import pypdfium2
 
+    return f"{pypdfium2.PYPDFIUM_INFO}+{RENDERING}"
+
+
+def _extract_apart(data: bytes) -> PdfText:
     path = os.pathsep.join(filter(None, sys.path))
     program = f"from stillweb.snapshots.text.pdf_text import _extract_here; _extract_here({MEMORY})"
     why = f"it needs more than {MEMORY >> 20} MB of memory"
@@ -100,8 +107,9 @@ def _extract_apart(data: bytes) -> PdfText:
             return PdfText(**json.loads(done.stdout))
     except subprocess.TimeoutExpired:
         why = f"it takes more than {SECONDS} s"
-    version = str(pypdfium2.PYPDFIUM_INFO)
-    return PdfText([], "pypdfium2", version, readable=False, warnings=[f"its text is not read: {why}"])
+    return PdfText(
+        [], "pypdfium2", _version_of_ours(), readable=False, warnings=[f"its text is not read: {why}"]
+    )
 
 
 def _extract_here(memory: int) -> None:
@@ -116,7 +124,7 @@ def _extract_here(memory: int) -> None:
 def _extract(data: bytes) -> PdfText:
     import pypdfium2
 
-    out = PdfText([], "pypdfium2", str(pypdfium2.PYPDFIUM_INFO))
+    out = PdfText([], "pypdfium2", _version_of_ours())
     _structure(data, out)
     try:
         with _LOCK:
@@ -148,6 +156,8 @@ def _pages(data: bytes, out: PdfText) -> None:
     import pypdfium2.raw as raw
 
     document = pypdfium2.PdfDocument(data)
+    if document.get_formtype():
+        document.init_forms()  # draws the fields that have a value and no picture of it
     damaged: list[int] = []
     try:
         for number in range(len(document)):
@@ -160,9 +170,15 @@ def _pages(data: bytes, out: PdfText) -> None:
                 out.pages.append("")  # so that the following pages keep their numbers
                 continue
             try:
+                notes = _free_texts(page)
+                if raw.FPDFPage_GetAnnotCount(page):  # what fields and notes show becomes part of the page
+                    raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)
+                    page.close()
+                    page = document[number]
                 words = page.get_textpage()
-                text = _clean(words.get_text_range())
+                text = _clean(_with_raised(words))
                 words.close()
+                text = "\n".join([text, *(note for note in notes if note not in text)]).lstrip("\n")
                 if not text.strip():
                     image = next(page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3), None)
                     (out.images if image is not None else out.empty).append(number + 1)
@@ -173,6 +189,84 @@ def _pages(data: bytes, out: PdfText) -> None:
         document.close()
     if damaged:
         out.warnings.append(f"damaged: of pages {spans(damaged)} nothing can be read")
+
+
+def _free_texts(page: Any) -> list[str]:
+    """Return the texts that annotations write on a page; pdfium draws none of those without a picture."""
+    import ctypes
+
+    import pypdfium2.raw as raw
+
+    found = []
+    for number in range(raw.FPDFPage_GetAnnotCount(page)):
+        note = raw.FPDFPage_GetAnnot(page, number)
+        if not note:
+            continue
+        hidden = raw.FPDFAnnot_GetFlags(note) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW)
+        if raw.FPDFAnnot_GetSubtype(note) == raw.FPDF_ANNOT_FREETEXT and not hidden:
+            length = raw.FPDFAnnot_GetStringValue(note, b"Contents", None, 0)
+            buffer = ctypes.create_string_buffer(length)
+            raw.FPDFAnnot_GetStringValue(
+                note, b"Contents", ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), length
+            )
+            if text := _clean(buffer.raw.decode("utf-16-le", "replace").rstrip("\0")).strip():
+                found.append(text)
+        raw.FPDFPage_CloseAnnot(note)
+    return found
+
+
+_NUMBER = re.compile(r"[-+\u2212\u2013]?[0-9]+")
+
+
+def _with_raised(words: Any) -> str:
+    """Return a page's text with `^` before raised digits, which break no line.
+
+    A digit is raised if it is smaller than the character before it, next to it and above its baseline.
+    """
+    import ctypes
+
+    import pypdfium2.raw as raw
+
+    text: str = words.get_text_range()
+    if len(text) != words.count_chars():  # characters beyond the 16-bit plane: no place in the text is known
+        return text
+    x, y, box = ctypes.c_double(), ctypes.c_double(), raw.FS_RECTF()
+    origin, handle, to_x, to_y = raw.FPDFText_GetCharOrigin, words.raw, ctypes.byref(x), ctypes.byref(y)
+
+    def baseline(at: int) -> float:
+        origin(handle, at, to_x, to_y)
+        return y.value
+
+    def is_raised(at: int, before: int) -> bool:
+        rise = baseline(at) - baseline(before)
+        if rise <= 0:
+            return False
+        raw.FPDFText_GetLooseCharBox(words, before, box)
+        height, right = box.top - box.bottom, box.right
+        raw.FPDFText_GetLooseCharBox(words, at, box)
+        smaller, near = box.top - box.bottom < 0.9 * height, abs(box.left - right) < 0.4 * height
+        return bool(smaller and near and 0.1 * height < rise < 0.9 * height)
+
+    parts: list[str] = []
+    done = 0
+    for found in _NUMBER.finditer(text):
+        start, end = found.span()
+        broken = text[start - 2 : start] == "\r\n"
+        base = start - (3 if broken else 1)
+        first = None
+        if base >= 0 and not text[base].isspace() and is_raised(start, base):
+            first = start
+        elif end - start > 1 and baseline(end - 1) != baseline(start):
+            base, broken = start, False
+            first = next((at for at in range(start + 1, end) if is_raised(at, at - 1)), None)
+        if first is None:
+            continue
+        parts += [text[done : first - 2 * broken], "^", text[first:end]]
+        done = end
+        after = end + 2
+        if text[end:after] == "\r\n" and after < len(text) and baseline(after) == baseline(base):
+            done = after
+    return "".join(parts) + text[done:]
 
 
 def _pages_by_pypdf(data: bytes, out: PdfText) -> None:

@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "score": ("score", "Score a run again, from its traces alone."),
         "certify": ("certify", "Repeat a run and print one hash, or what differs first."),
         "report": ("report", "Write a run's report as one HTML file."),
-        "compare": ("compare", "Compare two runs, task by task."),
+        "compare": ("compare", "Compare runs, task by task."),
         "view": ("view", "Look at snapshots, runs and differences in the browser."),
         "review": ("review", "Say, as a person, why answers were wrong."),
     },

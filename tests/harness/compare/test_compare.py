@@ -371,3 +371,24 @@ def test_a_run_without_forms_tells_of_its_repeats(tmp_path, capsys):
     once = start_run(tmp_path / "once", replace(ready, epochs=1), [bird_task("x")])
     run_attempts(once.path, display=SilentDisplay())
     assert call(capsys, "compare", once.path)[0] == 2
+
+
+def test_several_runs_are_each_compared_with_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for name, answer in (("one", "7|3900\n9|3700"), ("two", "7|3900"), ("three", "7|3900\n9|3700")):
+        (tmp_path / name).mkdir()
+        runs.append(make_run(tmp_path / name, ["a"], script={"default": {"answer": answer}}).path)
+    code, out = call(capsys, "compare", *runs)
+    assert code == 0
+    two, three = out.split(f"{runs[2]} against {runs[0]}:")
+    assert f"{runs[1]} against {runs[0]}:" in two
+    assert "1 worse, 0 better" in two
+    assert "0 worse, 0 better" in three
+    code, out = call(capsys, "compare", *runs, "--json")
+    assert [(Path(one["run"]), one["worse"]) for one in json.loads(out)["runs"]] == [
+        (runs[1], ["a"]),
+        (runs[2], []),
+    ]
+    assert call(capsys, "compare", *runs, "--fail-on", "worse>0")[0] == 1

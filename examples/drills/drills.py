@@ -25,9 +25,9 @@ import httpx
 import stillweb
 from stillweb.harness.curation.drift import drift
 from stillweb.harness.drills import drill
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.task import Task
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.operations.mutate import injections, mutate
 

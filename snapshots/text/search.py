@@ -409,7 +409,7 @@ def _folded_in_place(shown: str) -> tuple[str, Callable[[int], int]]:
 
     def origin(at: int) -> int:
         nearest = bisect.bisect_right(ours, at) - 1
-        return theirs[nearest] + at - ours[nearest]
+        return min(theirs[nearest] + at - ours[nearest], *theirs[nearest + 1 : nearest + 2], len(shown))
 
     return "".join(pieces), origin
 

@@ -203,6 +203,8 @@ class Answerer:
             return self._damaged(request, line, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
             return self._failed(request, line, error)
+        finally:
+            request.forgetting()  # the session may keep the request itself
 
     async def prepare(self, request: Request) -> None:
         """Let a thread compute what the answer to a large request needs, while others are answered."""

@@ -55,6 +55,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "certify": ("certify", "Repeat a run and print one hash, or what differs first."),
         "report": ("report", "Write a run's report as one HTML file."),
         "compare": ("compare", "Compare runs, task by task."),
+        "publish": ("publish", "Write a run as it may be published, an encrypted set's text encrypted."),
         "view": ("view", "Look at snapshots, runs and differences in the browser."),
         "review": ("review", "Say, as a person, why answers were wrong."),
     },

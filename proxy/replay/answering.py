@@ -569,6 +569,7 @@ class Answerer:
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
             ("Stillweb-Verdict", "miss"),
+            ("x-should-retry", "false"),  # heeded by the SDKs of OpenAI and Anthropic: a miss stays one
         )
         return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
 

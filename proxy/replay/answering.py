@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.failing import fails
-from stillweb.proxy.replay.faults import older, stale_fields
+from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
@@ -90,6 +90,7 @@ class Answerer:
         virtual_hosts: Mapping[str, VirtualHost] | None = None,
         cache_bytes: int = CACHE_BYTES,
         faults: Faults | None = None,
+        timing: str = "none",
     ) -> None:
         self.snapshot = snapshot
         self.matcher: Matcher = snapshot.matcher()
@@ -106,6 +107,7 @@ class Answerer:
         self.kept = Kept(snapshot, cache_bytes)
         self.mutated = snapshot.mutated
         self.faults = faults
+        self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
         self._fault_sessions: dict[str, FaultSession] = {}
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
@@ -186,7 +188,7 @@ class Answerer:
         `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
         """
         try:
-            if self.faults is None:
+            if self.faults is None and not self.timing:
                 reply = self._answer(request, line, memo_key)
             else:
                 reply = self._faulty(request, line, self.meets(request, line))
@@ -286,6 +288,23 @@ class Answerer:
         held.held = Held(met.delay, lambda: reply)
         return held
 
+    def _timed(self, reply: Reply, capture: Capture) -> Reply:
+        """Return the reply with the recorded time to its first byte, and the recorded pace of its body."""
+        recorded = self.snapshot.timing(capture)
+        if recorded is None:
+            return reply
+        first, rest = (one * self.timing for one in recorded)
+        size = reply.length or 0
+        if rest and size and not reply.pace:
+            cut_short = reply.cut
+            reply = paced(reply, size / rest, -1)
+            reply.cut = cut_short
+        if not first:
+            return reply
+        held = Reply(reply.status, "", (), capture=reply.capture)
+        held.held = Held(first, lambda: reply)
+        return held
+
     def _faulty(self, request: Request, line: Line, met: Met | None) -> Reply:
         """Return the reply to a request that met a fault, or none. Nothing is remembered for the fast path."""
         if met is None:
@@ -340,6 +359,8 @@ class Answerer:
             more = {"under": lookup.verdict, **met.members()}
             tail = self.tail(request, told, verdict, derived, reply.status, more=more)
         self.note(line, tail, lookup)
+        if self.timing and told.capture is not None and reply.held is None:
+            return self._timed(reply, told.capture)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
             if site not in line.session.sites and hot is not None:
@@ -631,13 +652,20 @@ class Answerer:
 
 def disturbed(reply: Reply, met: Met) -> Reply:
     """Return a reply whose body is cut short or sent slowly, as the fault says."""
-    fault, whole = met.fault, reply
+    fault = met.fault
     if (fault.kind != "cut" and not fault.pace) or (reply.pieces is None and not reply.body):
         return reply
     kept = -1
     if fault.kind == "cut":
         kept = int(fault.cut * (reply.length or 0)) if 0 < fault.cut < 1 else int(fault.cut)
-    step = max(1, min(PIECE, int(fault.pace / 10) or 1)) if fault.pace else PIECE
+    made = paced(reply, fault.pace, kept)
+    made.cut = kept >= 0
+    return made
+
+
+def paced(whole: Reply, pace: float, kept: int) -> Reply:
+    """Return a reply whose body is sent at `pace` bytes per second (0: at once), up to `kept` bytes (-1: all)."""
+    step = max(1, min(PIECE, int(pace / 10) or 1)) if pace else PIECE
 
     def pieces() -> Iterator[bytes]:
         source = whole.pieces() if whole.pieces is not None else iter((whole.body,))
@@ -645,8 +673,8 @@ def disturbed(reply: Reply, met: Met) -> Reply:
             for at in range(0, len(piece), step):
                 yield piece[at : at + step]
 
-    made = reply.with_fields((), pieces)
-    made.pace, made.cut = fault.pace, kept >= 0
+    made = whole.with_fields((), pieces)
+    made.pace = pace
     return made
 
 

@@ -90,7 +90,6 @@ class Library:
     snapshots: Sequence[Path] = ()
     token: str = ""
     frames: FrozenPages | None = None  # origin of the frozen pages, if there is one
-    replayer: Any = None  # starts a browser on a recorded page, if there is one
     linker: Linker = field(default_factory=Linker)
 
     def __post_init__(self) -> None:

@@ -48,6 +48,17 @@ class Site(Library):
             return self._failed(500, error)
 
     @cached_property
+    def _snapshot_pages(self) -> SnapshotPages:
+        return SnapshotPages(self)
+
+    def replay(self, snapshot: str, view: str) -> Page:
+        """Replay a view in a browser, and return the page on it."""
+        try:
+            return self._snapshot_pages.replay(snapshot, view)
+        except (StillwebError, OSError) as error:
+            return self._failed(404 if isinstance(error, NotFound) else 500, error)
+
+    @cached_property
     def _routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
         one = "([^/]+)"
         routes: tuple[tuple[str, Callable[..., Page]], ...] = (
@@ -56,7 +67,7 @@ class Site(Library):
             (f"/run/{one}/attempt/{one}", self._attempt),
             (f"/run/{one}/agreement", self._agreement),
             (f"/run/{one}/figures", self._figures),
-            *SnapshotPages(self).routes(one),
+            *self._snapshot_pages.routes(one),
             *ComparisonPages(self).routes(one),
             (f"/static/{one}", self._static),
         )

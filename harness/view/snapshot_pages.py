@@ -34,6 +34,7 @@ class SnapshotPages:
     def __init__(self, site: Library) -> None:
         self._site, self._shelf = site, site.shelf
         self._indexes: dict[str, Any] = {}
+        self._replaying = threading.Lock()  # one browser at a time
         self._lock = threading.Lock()
 
     def routes(self, one: str) -> list[tuple[str, Callable[..., Page]]]:
@@ -148,6 +149,20 @@ class SnapshotPages:
             children=[one for one in snapshot.views() if one.parent == view.address],
             loaded=[self._loaded(name, one) for one in view.captures],
         )
+
+    def replay(self, name: str, id_: str) -> Page:
+        """Return the page on a view that is replayed now, which takes seconds."""
+        from stillweb.harness.view.replayer import replay_view
+
+        snapshot = self._open(name)
+        view = snapshot.view(id_)
+        if view is None:
+            raise NotFound(f"{id_}: no view of {name}")
+        with self._replaying:
+            done = replay_view(snapshot, view)
+        picture = snapshot.resource("view", view.address) is not None
+        title = f"{view.title or view.address}, replayed"
+        return self._render("replayed.html", name, title, view=view, done=done, picture=picture)
 
     def _loaded(self, name: str, one: Mapping[str, Any]) -> dict[str, Any]:
         url, digest = str(one.get("url", "")), one.get("digest")

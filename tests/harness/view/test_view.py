@@ -25,7 +25,7 @@ from stillweb.snapshots.writer import Writer
 from tests.harness.view.looked_at import DOM, EVIL, PAGE, WRONG, make_run, make_snapshot, make_world, viewed
 from tests.support.command_line import stillweb
 from tests.support.pages import chromium
-from tests.support.waiting import until
+from tests.support.waiting import STARTS, until
 
 AXE = Path(__file__).parents[2] / "support" / "axe" / "axe.min.js"
 WORDS = {"cause": "Took the wrong row.", "evidence": "Step 1 has both.", "why_not": "The page was right."}
@@ -620,3 +620,17 @@ def test_a_report_is_the_same_bytes_twice(tmp_path: Path, world: Path) -> None:
 )
 def test_numbers_are_short_and_look_whole_only_where_they_are(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.slow
+def test_a_button_replays_a_page_through_the_gateway(tmp_path: Path) -> None:
+    dom = "<title>t</title><h1>Birds</h1><script>document.write('made by ' + 'a script')</script>"
+    snapshot = make_snapshot(tmp_path / "birds", dom)
+    with viewed(snapshot, cache=tmp_path) as url, chromium() as page:
+        page.goto(addressed(url, "VIEW"))
+        page.set_default_timeout(STARTS * 1000)
+        page.get_by_role("button", name="Replay the page").click()
+        page.get_by_role("heading", name="What it asked for").wait_for()
+        assert "made by a script" in page.locator("main").inner_text()
+        assert f"GET {PAGE}" in page.locator("table").inner_text()
+        assert page.get_by_alt_text("The page as replayed").evaluate("one => one.naturalWidth") > 100

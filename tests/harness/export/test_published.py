@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.datasets import load_tasks
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.view.export import write_report
 from tests.harness.commands.calling import call
 from tests.harness.datasets.test_browsecomp_lc import bclc
 from tests.harness.datasets.test_load import write

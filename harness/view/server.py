@@ -124,7 +124,7 @@ class ViewServer:
                 return self._sent(Page(page.body, page.media, 422))
         except (StillwebError, OSError) as error:
             return PlainTextResponse(f"Not saved: {error}\n", 500)
-        table.refresh(1.0)
+        table.refresh(1.0, changed=True)
         asked = "".join(f"&{quote(name)}={quote(value)}" for name, value in query.items() if name != "saved")
         return RedirectResponse(
             f"/run/{quote(run, safe='')}/attempt/{quote(attempt, safe='')}?saved=1{asked}#review", 303

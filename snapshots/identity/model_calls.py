@@ -97,7 +97,8 @@ def _numbered(value: Any, numbers: dict[str, str]) -> Any:
         return [_numbered(item, numbers) for item in value]
     if not isinstance(value, dict):
         return value
-    named = _CALL_IDS | {"id"} if value.get("type") in _CALLS else _CALL_IDS
+    kind = value.get("type")
+    named = _CALL_IDS | {"id"} if isinstance(kind, str) and kind in _CALLS else _CALL_IDS
     return {
         name: numbers.setdefault(item, f"{BLANK}{len(numbers)}")
         if name in named and isinstance(item, str)

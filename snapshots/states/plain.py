@@ -58,23 +58,25 @@ def plain_url(url: str) -> bool:
         return True
     for pair in query[1:].split("&"):
         name, _, value = pair.partition("=")
-        if len(value) >= SHORTEST or "=" in value or not (name and _unnamed(name)):
+        if len(value) >= SHORTEST or "=" in value or not name:
+            return False
+        if any(shape is None or shape.fullmatch(value) for shape in _shapes(name)):
             return False
     return True
 
 
 @lru_cache(maxsize=4096)
-def _unnamed(name: str) -> bool:
-    """Whether no rule names a value of a query so."""
-    return not any(pattern.fullmatch(name) for pattern in _names())
+def _shapes(name: str) -> tuple[re.Pattern[str] | None, ...]:
+    """The shapes of values that rules name so in a query; None is any."""
+    return tuple(shape for names, shape in _fields() if names.fullmatch(name))
 
 
 @lru_cache(maxsize=1)
-def _names() -> tuple[re.Pattern[str], ...]:
+def _fields() -> tuple[tuple[re.Pattern[str], re.Pattern[str] | None], ...]:
     from stillweb.snapshots.identity.rules import builtin
 
     found = (f for rule in builtin().rules for f in (*rule.drop, *rule.blank) if f.place == "query")
-    return tuple(field.name for field in found)
+    return tuple((field.name, field.value) for field in found)
 
 
 @lru_cache(maxsize=1024)

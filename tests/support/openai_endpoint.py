@@ -380,8 +380,9 @@ def content_answer(body: dict[str, Any], said: Said) -> tuple[str, bytes]:
 
 
 _APIS = {
-    "/chat/completions": ("chat", chat_answer),
-    "/responses": ("responses", response_answer),
+    # looked up at each call, as tests put others in their place
+    "/chat/completions": ("chat", lambda body, said: chat_answer(body, said)),
+    "/responses": ("responses", lambda body, said: response_answer(body, said)),
     "/messages": ("messages", message_answer),
     "enerateContent": ("generate", content_answer),
 }

@@ -199,7 +199,7 @@ def test_a_review_is_made_in_place_and_a_second_reviewer_disagrees(tmp_path: Pat
         text = get(f"{url}/run/run/agreement")[1]
         assert "ada and bob" in text
         for show in (f"class:{COMPOSITION.replace(' ', '+')}", "class:in-page+misreading", "disputed"):
-            assert rows(get(f"{url}/run/run?by=attempt&show={show}")[1]) == ["wrong.1"]
+            assert rows(get(f"{url}/run/run?by=attempt&show={show}")[1]) == ["wrong.1"], show
         assert rows(get(f"{url}/run/run?by=attempt&show=class:drift")[1]) == []
 
 

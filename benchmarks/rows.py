@@ -9,6 +9,7 @@ from benchmarks.archives import indexing, lookups, sealing
 from benchmarks.bench import Bench, Row
 from benchmarks.recording import playback, recording
 from benchmarks.serving import against_nginx, against_peers, client_limit, connections, new_hosts, starting
+from benchmarks.viewing import viewed
 
 Measure = Callable[[Bench], list[Row]]
 
@@ -42,4 +43,5 @@ ROWS: dict[str, Measure] = {
     "indexing": indexing,
     "sealing": sealing,
     "views": in_browser,
+    "viewing": viewed,
 }

@@ -10,8 +10,7 @@ demo/        a site to record, tasks on it, and the script that goes the whole w
 testing/     support for tests marked `snapshot`
 view/        pages of snapshots, runs and their differences, served or exported
 curation/    checks of task sets and rubrics against snapshots, before a model is paid
-review/      judgements by people of why an answer was wrong: the review page, and their agreement
-report/      a run, or two runs side by side, as one HTML file
+review/      judgements by people of why an answer was wrong, and their agreement
 export/      a run in the formats of other viewers
 compare/     two runs compared task by task, and gates on the comparison
 results/     summaries of a run, and its certificate

@@ -11,6 +11,23 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots.request import Headers, Request
 
+TIMING = "WARC-Stillweb-Timing"  # milliseconds to the first byte of an answer, and to its last
+
+
+def timing_field(first: float, whole: float) -> str:
+    """Return the value of the field for seconds to the first and to the last byte."""
+    return f"first={max(0, round(first * 1000))};whole={max(0, round(max(first, whole) * 1000))}"
+
+
+def read_timing(field: str | None) -> tuple[float, float] | None:
+    """Return seconds to the first byte, and from it to the last; None if they were not recorded."""
+    found = re.fullmatch(r"first=(\d{1,9});whole=(\d{1,9})", field or "")
+    if found is None:
+        return None
+    first, whole = int(found[1]) / 1000, int(found[2]) / 1000
+    return first, max(0.0, whole - first)
+
+
 PARTIAL = frozenset({206, 304, 412, 416})  # statuses that answer only a conditional or range request
 
 

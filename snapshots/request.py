@@ -35,6 +35,11 @@ class Remembering:
             object.__setattr__(self, "_derived", {})
         return self
 
+    def forgetting(self) -> Self:
+        """Drop what was kept, and keep nothing more; return the object itself."""
+        object.__setattr__(self, "_derived", None)
+        return self
+
     def derived(self, name: Hashable, compute: Callable[[Self], T]) -> T:
         """Return what `compute` makes of the object, computed once if it is `remembering`.
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.capture import TIMING, Capture, Response, read_timing
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.conversions import conversions
 from stillweb.snapshots.contents.conversions import frozen_text as frozen_text
@@ -205,6 +205,10 @@ class Snapshot:
             for item in layer.container.archives.items()
         )
         return sorted(name for name, place in files if place.size == 0)
+
+    def timing(self, capture: Capture) -> tuple[float, float] | None:
+        """Return seconds to a capture's first byte, and from it to the last; None if they were not recorded."""
+        return read_timing(self._archives.fields(capture).get(TIMING.lower()))
 
     def read_request(self, capture: Capture) -> Request:
         """Return a capture's request. Raises DamagedInput."""

@@ -180,12 +180,14 @@ def replay(
     ledger: StrPath | None = None,
     synthetic_search: bool = False,
     faults: Faults | Mapping[str, Any] | StrPath | None = None,
+    timing: str = "none",
 ) -> Iterator[Replay]:
     """Serve a snapshot as a proxy on loopback that never connects to anything.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule. `ledger` is
     a file for the ledger's JSON lines. `synthetic_search` answers searches that were never recorded from the
-    frozen texts. `faults` is a fault file, or its content (docs/drills.md). A request that was not recorded is answered
+    frozen texts. `faults` is a fault file, or its content; `timing` (none, recorded, xN) sends answers at the
+    recorded pace (docs/drills.md). A request that was not recorded is answered
     with status 504 and noted as a miss in the ledger. Raises MissingCapability if the port is in use.
     """
     from stillweb.harness.drills import read_faults
@@ -198,7 +200,13 @@ def replay(
         hosts = make_hosts(opened, accept=accept, synthetic_search=synthetic_search)
         book = Ledger(Path(ledger) if ledger is not None else None)
         gateway = Gateway(
-            opened, port=port, accept=accept, ledger=book, virtual_hosts=hosts, faults=disturbed
+            opened,
+            port=port,
+            accept=accept,
+            ledger=book,
+            virtual_hosts=hosts,
+            faults=disturbed,
+            timing=timing,
         )
         yield Replay(stack.enter_context(gateway))
 

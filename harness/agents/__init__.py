@@ -2,7 +2,7 @@
 
     load_agent("script:walk.yaml")        load_agent("openai:gpt-5-mini")      load_agent("agent.yaml")
     load_agent("command:python agent.py") load_agent("package.module:make_agent")
-    load_agent("predictions:saved.jsonl")
+    load_agent("predictions:saved.jsonl") load_agent("anthropic:claude-…")          load_agent("gemini:gemini-…")
 
 A YAML file names its kind in the member `agent`. An import path names an `Agent`, a callable that makes one, or
 a function `agent(attempt)` that answers itself.
@@ -23,6 +23,7 @@ from stillweb.snapshots.secrets.redact import mask_value
 
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
+    from stillweb.harness.agents.openai import OpenAIAgent
 
 
 class Agent(Protocol):
@@ -39,7 +40,7 @@ class Agent(Protocol):
         ...
 
 
-_KINDS = ("script", "openai", "command", "predictions")
+_KINDS = ("script", "openai", "anthropic", "gemini", "command", "predictions")
 
 
 @runtime_checkable
@@ -75,6 +76,8 @@ def load_agent(spec: str, **options: Any) -> Agent:
         from stillweb.harness.agents.openai import OpenAIAgent
 
         return OpenAIAgent.from_options({"model": rest, **options}, spec)
+    if rest and kind in ("anthropic", "gemini"):
+        return _provider(kind).from_options({"model": rest, **options}, spec)
     if rest and kind == "command":
         from stillweb.harness.agents.command import CommandAgent
 
@@ -84,7 +87,7 @@ def load_agent(spec: str, **options: Any) -> Agent:
         return _from_file(Path(spec), options)
     if is_file or not (kind.replace(".", "_").isidentifier() and rest.replace(".", "_").isidentifier()):
         raise UsageError(
-            f"no agent {spec!r}: say script:FILE, openai:MODEL, command:PROGRAM, FILE.yaml or module:object"
+            f"no agent {spec!r}: say script:FILE, openai:MODEL, anthropic:MODEL, gemini:MODEL, command:PROGRAM, FILE.yaml or module:object"
         )
     return _from_import(kind, rest, options)
 
@@ -177,6 +180,8 @@ def _from_file(path: Path, options: dict[str, Any]) -> Agent:
         from stillweb.harness.agents.openai import OpenAIAgent
 
         return OpenAIAgent.from_options({**settings, **options}, str(path))
+    if kind in ("anthropic", "gemini"):
+        return _provider(kind).from_options({**settings, **options}, str(path))
     if kind == "command":
         from stillweb.harness.agents.command import CommandAgent
 
@@ -184,7 +189,15 @@ def _from_file(path: Path, options: dict[str, Any]) -> Agent:
     if isinstance(kind, str) and ":" in kind:
         module, _, attribute = kind.partition(":")
         return _from_import(module, attribute, {**settings, **options})
-    raise UsageError(f"{path}: agent: must be script, openai, command or module:object, not {kind!r}")
+    raise UsageError(
+        f"{path}: agent: must be script, openai, anthropic, gemini, command or module:object, not {kind!r}"
+    )
+
+
+def _provider(kind: str) -> type[OpenAIAgent]:
+    from stillweb.harness.agents.providers import AnthropicAgent, GeminiAgent
+
+    return AnthropicAgent if kind == "anthropic" else GeminiAgent
 
 
 def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> Agent:

@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from stillweb.harness.agents.attempt import Attempt, LimitReached
@@ -35,7 +35,6 @@ from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import mask_value
 
-_OPENAI = "https://api.openai.com/v1"
 _PORTS = {"http": 80, "https": 443}
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "model": str,
@@ -65,6 +64,9 @@ def _words(types: type | tuple[type, ...]) -> str:
 class OpenAIAgent:
     """Agent that asks a model and makes the tool calls it requests, in order, until it requests none."""
 
+    kind: ClassVar[str] = "openai"
+    default_url: ClassVar[str] = "https://api.openai.com/v1"
+
     model: str
     api: str = "chat"
     base_url: str = ""  # "": the run's OPENAI_BASE_URL, else OpenAI's
@@ -90,6 +92,8 @@ class OpenAIAgent:
                 raise UsageError(f"{source}: {name}: must be {_words(_TYPES[name])}, not {value!r}")
         if "model" not in options:
             raise UsageError(f"{source}: model: is missing")
+        if "api" in options and cls.kind != "openai":
+            raise UsageError(f"{source}: unknown member 'api'")
         if options.get("api", "chat") not in ("chat", "responses"):
             raise UsageError(f"{source}: api: must be chat or responses, not {options['api']!r}")
         ready = dict(options)
@@ -101,17 +105,16 @@ class OpenAIAgent:
         return cls(**ready)
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Return arguments of stillweb.harness.models.client.ModelClient.
+        """Return the `provider`, and arguments of its client (stillweb.harness.models.providers.client_of).
 
         `env` holds the variables that the run was begun with.
         """
         from stillweb.harness.models.transport import Retry
 
+        variable = f"{self.kind.upper()}_BASE_URL"
         return {
-            "base_url": self.base_url
-            or env.get("OPENAI_BASE_URL")
-            or os.environ.get("OPENAI_BASE_URL")
-            or _OPENAI,
+            "provider": self.kind,
+            "base_url": self.base_url or env.get(variable) or os.environ.get(variable) or self.default_url,
             "key_variable": self.key_variable,
             "timeout": float(self.timeout),
             "retry": Retry(tries=self.tries),
@@ -130,7 +133,7 @@ class OpenAIAgent:
     def identity(self) -> dict[str, Any]:
         """Return kind, model, api, parameters and the digest of the prompts."""
         return {
-            "kind": "openai",
+            "kind": self.kind,
             "model": self.model,
             "api": self.api,
             "stream": self.stream,
@@ -140,14 +143,18 @@ class OpenAIAgent:
             "prompts": digest([self.system, self.last_call] if self.last_call else self.system),
         }
 
+    def talk(self, attempt: Attempt) -> Talk:
+        """Return a new conversation."""
+        return _Chat(self, attempt) if self.api == "chat" else _Responses(self, attempt)
+
     async def run(self, attempt: Attempt) -> str | None:
         """Run the loop until the model answers without requesting a tool.
 
         With `last_call`, the model is told when steps or tool calls run out, and its next text is the answer.
         """
         if attempt.models is None:
-            raise UsageError("the openai agent needs a model client; run it with stillweb run")
-        talk: _Talk = _Chat(self, attempt) if self.api == "chat" else _Responses(self, attempt)
+            raise UsageError(f"the {self.kind} agent needs a model client; run it with stillweb run")
+        talk = self.talk(attempt)
         spent: LimitReached | None = None  # the limit that ran out, so that this call is the last
         while True:
             attempt.before_model()
@@ -247,7 +254,10 @@ def _data_url(part: Mapping[str, Any]) -> str:
     return f"data:{part['mimeType']};base64,{part['data']}"
 
 
-class _Talk(ABC):
+_METHODS = {"chat": "chat", "responses": "respond", "messages": "messages", "generate": "generate"}
+
+
+class Talk(ABC):
     """Conversation so far, in the format of one API."""
 
     api = ""
@@ -263,6 +273,15 @@ class _Talk(ABC):
     @abstractmethod
     def body(self) -> dict[str, Any]:
         """Return the next request."""
+
+    def without_tools(self, body: dict[str, Any]) -> None:
+        """Forbid tool calls in a request. The tools stay: some endpoints refuse earlier calls without them."""
+        if "tools" in body:
+            body["tool_choice"] = "none"
+
+    def as_text(self, parts: Sequence[Mapping[str, Any]]) -> str:
+        """Return a tool's result as text."""
+        return _text(parts)
 
     @abstractmethod
     def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
@@ -286,13 +305,11 @@ class _Talk(ABC):
     async def ask(self, *, free: bool = True) -> Any:
         """Ask the model and write the trace. Unless `free`, the model may not call a tool."""
         body = self.body()
-        if (
-            not free and "tools" in body
-        ):  # the tools stay: some endpoints refuse earlier tool calls without them
-            body["tool_choice"] = "none"
+        if not free:
+            self.without_tools(body)
         client = self.attempt.models
         reply = await self.attempt.ask_model(
-            client.chat if self.api == "chat" else client.respond,
+            getattr(client, _METHODS[self.api]),
             self.api,
             body,
             self.items,
@@ -308,7 +325,7 @@ def _bare(item: Mapping[str, Any]) -> bool:
     return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
 
 
-class _Chat(_Talk):
+class _Chat(Talk):
     api = "chat"
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
@@ -353,7 +370,7 @@ class _Chat(_Talk):
             self.pictures = []
 
 
-class _Responses(_Talk):
+class _Responses(Talk):
     api = "responses"
 
     def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:

@@ -39,6 +39,13 @@ at_option = click.option(
     metavar="DATE",
     help="See nothing later than DATE (2026-03-01), and of several answers the newest; 'latest' for the newest of all.",
 )
+timing_option = click.option(
+    "--timing",
+    default="none",
+    show_default=True,
+    metavar="recorded|xN|none",
+    help="Send answers with the recorded time to their first byte and at the recorded pace, or N times as slowly.",
+)
 faults_option = click.option(
     "--faults",
     type=click.Path(exists=True, dir_okay=False),

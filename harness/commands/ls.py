@@ -42,11 +42,9 @@ def command(
         if steps is not None:
             return _steps(snapshot, steps)
         if html is not None:
-            from stillweb.proxy.explore.graph_page import graph_page
-            from stillweb.snapshots.warc.appending import write_whole
+            from stillweb.harness.view.export import export_views
 
-            write_whole(html, [graph_page(snapshot, snapshots[-1].name).encode()])
-            click.echo(str(html))
+            click.echo(str(export_views(snapshots, html)))
             return 0
         if views:
             _views(snapshot.views(), as_json)

@@ -77,6 +77,7 @@ def build(
             "digest": result.digest,
             "problem": task.question,
             "answer": task.reference,
+            **({"canary": task.meta["canary"]} if "canary" in task.meta else {}),
         }
         for task, result in zip(rows, results, strict=True)
     )

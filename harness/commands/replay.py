@@ -10,7 +10,13 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.answering import accept_option, at_option, faults_option, min_confidence_option
+from stillweb.harness.commands.answering import (
+    accept_option,
+    at_option,
+    faults_option,
+    min_confidence_option,
+    timing_option,
+)
 from stillweb.harness.commands.driving import ADVICE, drives
 from stillweb.harness.commands.ending import Until
 from stillweb.harness.commands.finite import FiniteRange
@@ -60,6 +66,7 @@ from stillweb.snapshots.words import counted
 )
 @at_option
 @faults_option
+@timing_option
 @click.option("--session", default="default", show_default=True, help="Name of PROGRAM's session.")
 @click.pass_context
 def command(
@@ -77,6 +84,7 @@ def command(
     synthetic_search: bool,
     at: str,
     faults: str | None,
+    timing: str,
     session: str,
 ) -> int:
     """Serve SNAPSHOTS (later ones lie over earlier ones) as a proxy that never connects to anything.
@@ -92,6 +100,7 @@ def command(
     from stillweb.proxy import Gateway, Ledger, client_environment
     from stillweb.proxy.net.client_env import direct_hosts, let_in, let_past, run_command
     from stillweb.proxy.net.clock import moment_of, with_clock
+    from stillweb.proxy.replay.faults import read_pace
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.dates import iso_date
     from stillweb.snapshots.errors import MissingCapability
@@ -99,6 +108,7 @@ def command(
     program = program_of(ctx)
     _check(snapshots, program)
     disturbed = read_faults(faults)
+    read_pace(timing)
     past = direct_hosts(direct)
     only_with_program(program, {"--direct": past, "--clock": clock is not None})
     if isolate:
@@ -127,6 +137,7 @@ def command(
             ledger=book,
             virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
             faults=disturbed,
+            timing=timing,
         ) as gateway:
             if program:
                 gateway.nameless_are(session)

@@ -42,7 +42,7 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
 
         path = export_inspect(run, out or run / "report.inspect.json").resolve()
     else:
-        from stillweb.harness.report import write_report
+        from stillweb.harness.view.export import write_report
 
         path = write_report(run, out).resolve()
     if not path.is_file():  # a pipe or /dev/stdout: another line would become part of the report

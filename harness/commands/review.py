@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
 from stillweb.harness.commands.ending import Until
 from stillweb.harness.console import say
+from stillweb.harness.runs.run_files import RunFiles
 from stillweb.snapshots.words import counted
 
 
@@ -32,7 +34,6 @@ def command(
     stillweb review run1
     stillweb review run1 --export review.html
     """
-    from stillweb.harness.review.page import ReviewServer, export_review
     from stillweb.harness.review.reviews import agreement, import_reviews
 
     if reviews is not None:
@@ -48,12 +49,21 @@ def command(
         if not pairs:
             click.echo("no two reviewers yet")
     elif export is not None:
-        click.echo(str(export_review(run, export)))
+        from stillweb.harness.view.export import export_file
+
+        click.echo(str(export_file([run], export, title="Review")))
     else:
+        from stillweb.harness.view.server import ViewServer
+        from stillweb.harness.view.site import Site
+
+        RunFiles(run).manifest()
+        site = Site([run])
         until = Until()
-        with until.signals(), ReviewServer(run, port=port, everything=everything) as server:
-            click.echo(server.url)
+        with until.signals(), ViewServer(site, port=port) as server:
+            shown = "" if everything else "&show=wrong"
+            url = f"{server.url}run/{quote(next(iter(site.tables)), safe='')}?by=attempt{shown}"
+            click.echo(url)
             say("Ctrl-C ends it; reviews are kept in the traces")
-            click.launch(server.url)
+            click.launch(url)
             return until.wait()
     return 0

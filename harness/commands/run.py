@@ -16,6 +16,7 @@ from stillweb.harness.commands.answering import (
     at_option,
     faults_option,
     synthetic_search_option,
+    timing_option,
 )
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.show import show_summary
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
 )
 @at_option
 @faults_option
+@timing_option
 @click.option(
     "--drill",
     type=click.Path(exists=True, dir_okay=False),
@@ -201,6 +203,7 @@ def command(
     retry_failed: bool,
     at: str,
     faults: str | None,
+    timing: str,
     drill: str | None,
     isolate: bool,
     allow_unconfined: bool,
@@ -248,6 +251,7 @@ def command(
     from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.proxy.net.addresses import host_port
     from stillweb.proxy.net.client_env import let_in
+    from stillweb.proxy.replay.faults import read_pace
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.identity.accepting import check_accept
@@ -298,6 +302,7 @@ def command(
         allow_unconfined=allow_unconfined,
         env=scoring_variables(os.environ),
         at=at,
+        timing=timing if read_pace(timing) else "",
         faults=disturbed.source if disturbed is not None and not drill else {},
     )
     tables = [task for task in tasks if task.scorer == "table"]

@@ -212,8 +212,8 @@ def _predictions(
 ) -> int:
     """Score saved answers as a run of the agent that gives them; write its report and certificate."""
     from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
-    from stillweb.harness.report import write_report
     from stillweb.harness.scoring.grading import with_grader_template
+    from stillweb.harness.view.export import write_report
     from stillweb.snapshots.errors import GateFailed
 
     tasks = read_tasks(source)

@@ -436,6 +436,7 @@ _SCORING: Mapping[str, tuple[str, ...]] = {
 _STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
 _SETTINGS = (
     "at",
+    "timing",
     "faults",
     "accept",
     "epochs",

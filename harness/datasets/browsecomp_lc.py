@@ -20,7 +20,7 @@ FIELDS = frozenset(("problem", "answer", "urls", "canary", "id", "task_id", "pro
 
 def recognise(data: dict[str, Any]) -> bool:
     """Return True if a record is of this set."""
-    return "problem" in data and any(name in data for name in ("urls", "canary"))
+    return "problem" in data and "state" not in data and any(name in data for name in ("urls", "canary"))
 
 
 def derive_key(password: str, length: int) -> bytes:
@@ -60,6 +60,10 @@ def build(record: Record) -> Task:
     given = record.data.get("id") or record.data.get("task_id")
     task_id = str(given) if given is not None else hashlib.sha256(problem.encode()).hexdigest()[:16]
     meta: dict[str, Any] = {"set": "browsecomp" if browsing else "browsecomp-lc", "problem": problem}
+    if (
+        canary is not None
+    ):  # so that what holds the plain text also holds the canary, and can be encrypted again
+        meta["canary"] = canary
     if browsing:
         topic = record.text("problem_topic", required=False)
         meta |= {"topic": topic} if topic else {}

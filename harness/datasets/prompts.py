@@ -14,7 +14,19 @@ from stillweb.harness.datasets.records import Record, RecordError
 from stillweb.harness.task import Task
 
 FIELDS = frozenset(
-    ("state", "task_id", "problem", "answer", "text", "tokens", "pages", "certificate", "digest", "reason")
+    (
+        "state",
+        "task_id",
+        "problem",
+        "answer",
+        "text",
+        "tokens",
+        "pages",
+        "certificate",
+        "digest",
+        "reason",
+        "canary",
+    )
 )
 
 
@@ -40,6 +52,8 @@ def build(record: Record) -> Task:
         "budget": certificate.get("budget"),
         "prompt": record.text("digest"),
     }
+    if canary := record.text("canary", required=False):
+        meta["canary"] = canary
     if state == "failed":
         meta["unsolvable"] = record.text("reason")
     elif state != "built":

@@ -125,14 +125,22 @@ class ModelClient:
         key = os.environ.get(key_variable, "")
         inner = transport or httpx.AsyncHTTPTransport(trust_env=False)
         self._tape = tape
-        self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, _is_answer)
+        self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, self.is_answer)
         self._http = httpx.AsyncClient(transport=self._transport, timeout=timeout, follow_redirects=False)
-        self._sdk = AsyncOpenAI(
-            api_key=key or "none", base_url=base_url, http_client=self._http, max_retries=0, timeout=timeout
-        )
-        # otherwise the SDK detects it on a thread, which would reorder concurrent first calls
-        self._sdk._platform = "Unknown"
+        self._sdk = self.open_sdk(key or "none", base_url, self._http, timeout)
         self._prices = prices or {}
+
+    def open_sdk(self, key: str, base_url: str, http: httpx.AsyncClient, timeout: float) -> Any:
+        """Return the SDK's client over `http`, which makes no tries of its own."""
+        sdk = AsyncOpenAI(api_key=key, base_url=base_url, http_client=http, max_retries=0, timeout=timeout)
+        # otherwise the SDK detects it on a thread, which would reorder concurrent first calls
+        sdk._platform = "Unknown"
+        return sdk
+
+    @staticmethod
+    def is_answer(asked: bytes, body: bytes) -> bool:
+        """Return True if a body can be read as the answer to a request, of either API, streamed or not."""
+        return _is_answer(asked, body)
 
     def stop(self, session: str, error: BaseException) -> None:
         """Raise `error` in all callers that wait for recorded answers of a session."""
@@ -158,7 +166,7 @@ class ModelClient:
         begin = time.perf_counter()
         create: Any = self._sdk.chat.completions.create
         result = await self._ask(create, session, body)
-        with _readable(result):
+        with readable(result):
             streamed = body.get("stream")
             completion = chat_of([_dumped(chunk) async for chunk in result]) if streamed else _dumped(result)
             reply = _chat_reply(completion, sum(len(m.get("tool_calls") or ()) for m in body["messages"]))
@@ -169,7 +177,7 @@ class ModelClient:
         begin = time.perf_counter()
         create: Any = self._sdk.responses.create
         result = await self._ask(create, session, body)
-        with _readable(result):
+        with readable(result):
             streamed = body.get("stream")
             response = (
                 response_of([_dumped(event) async for event in result]) if streamed else _dumped(result)
@@ -177,25 +185,26 @@ class ModelClient:
             reply = _response_reply(response)
         return self._finish(body, reply, begin)
 
-    async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
+    async def _ask(self, create: Any, session: str, body: Mapping[str, Any], sdk: Any = openai) -> Any:
         # members unknown to the SDK are sent as they are: endpoints have their own (top_k, provider, …)
         known = inspect.signature(create).parameters
         body = _encodable(body)
         named = {name: value for name, value in body.items() if name in known}
+        failure: type[Exception] = sdk.OpenAIError if sdk is openai else sdk.AnthropicError
         own = {name: value for name, value in body.items() if name not in known}
         named["extra_body"] = {**own, **(body.get("extra_body") or {})} or None
         try:
             return await create(**named, extra_headers={SESSION_HEADER: quote(session)})
-        except openai.APIConnectionError as error:
+        except sdk.APIConnectionError as error:
             if isinstance(error.__cause__, StillwebError):
                 raise error.__cause__ from None
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error.__cause__ or error}") from error
-        except openai.APIStatusError as error:
+        except sdk.APIStatusError as error:
             text = f"{mask_value(str(error.request.url))}: status {error.status_code}: {error.message[:500]}"
             if error.status_code in (400, 422) and (name := _refused_parameter(error, body)):
                 raise ParameterRefused(text, name) from error
             raise ModelError(text) from error
-        except openai.OpenAIError as error:
+        except failure as error:
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
@@ -213,7 +222,7 @@ class ParameterRefused(ModelError):
         self.name = name
 
 
-def _refused_parameter(error: openai.APIStatusError, body: Mapping[str, Any]) -> str | None:
+def _refused_parameter(error: Any, body: Mapping[str, Any]) -> str | None:
     """Return the parameter that an endpoint's error names, of those that a request can do without."""
     optional = [name for name in body if name not in ("model", "messages", "input", "tools")]
     said = getattr(error, "param", None)
@@ -236,7 +245,7 @@ def _encodable(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @contextlib.contextmanager
-def _readable(result: Any) -> Iterator[None]:
+def readable(result: Any) -> Iterator[None]:
     """Raise ModelError for an answer that doesn't have the API's form: endpoints are foreign code."""
     try:
         yield
@@ -249,7 +258,7 @@ def _readable(result: Any) -> Iterator[None]:
 def _is_answer(asked: bytes, body: bytes) -> bool:
     """Return True if a body can be read as the answer to a request, of either API, streamed or not."""
     try:
-        with _readable(body):
+        with readable(body):
             if json.loads(asked).get("stream"):
                 events, _ = read_stream(body)
                 chat = any("choices" in event for event in events)

@@ -9,8 +9,8 @@ from typing import Any
 
 from stillweb.harness.models.tape import ModelError
 
-# event types that end a Responses stream
-_LAST = {"response.completed", "response.incomplete", "response.failed", "error"}
+# event types that end a stream of Responses, or of Anthropic's Messages
+_LAST = {"response.completed", "response.incomplete", "response.failed", "error", "message_stop"}
 
 
 def read_stream(body: bytes) -> tuple[list[Any], bool]:
@@ -39,7 +39,10 @@ def is_last(event: Any) -> bool:
         return False
     choices = event.get("choices")
     told = choices if isinstance(choices, list) else ()
-    return event.get("type") in _LAST or any(isinstance(c, dict) and c.get("finish_reason") for c in told)
+    told = [*told, *(event.get("candidates") or ())]
+    return event.get("type") in _LAST or any(
+        isinstance(c, dict) and (c.get("finish_reason") or c.get("finishReason")) for c in told
+    )
 
 
 # String members of a delta that name or sign an object; all other strings are text that grows by the chunk.

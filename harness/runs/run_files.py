@@ -76,6 +76,7 @@ class Settings:
     allow_unconfined: bool = False
     faults: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
+    timing: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
@@ -116,7 +117,12 @@ class Settings:
         """Return the members that the certificate depends on."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
-        for later in ("uploads", "faults", "at"):  # keeps the hash of runs from before these existed
+        for later in (
+            "uploads",
+            "faults",
+            "at",
+            "timing",
+        ):  # keeps the hash of runs from before these existed
             if not value[later]:
                 del value[later]
         return {name: mask_value(member) for name, member in value.items()}
@@ -137,7 +143,7 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("agent", "accept", "tape", "mode", "at"), str),
+    **dict.fromkeys(("agent", "accept", "tape", "mode", "at", "timing"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
     **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults"), dict),
     **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),

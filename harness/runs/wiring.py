@@ -23,6 +23,7 @@ def make_toolset(snapshot: Any, settings: Settings) -> Any:
         accept=settings.accept,
         synthetic_search=settings.synthetic_search,
         faults=Faults(settings.faults) if settings.faults else None,
+        timing=settings.timing or "none",
         **dict(settings.tool_options),
     )
 
@@ -59,6 +60,7 @@ async def program_access(
             virtual_hosts=hosts,
             own_pages=False,
             faults=Faults(settings.faults) if settings.faults else None,
+            timing=settings.timing or "none",
         )
         await asyncio.to_thread(gateway.start)
         try:

@@ -127,7 +127,8 @@ class Workshop:
         judges = judge_endpoints(self.settings.env, self.tasks.values())
         if needs is None and not judges:
             return
-        from stillweb.harness.models.client import Judge, ModelClient
+        from stillweb.harness.models.client import Judge
+        from stillweb.harness.models.providers import client_of
         from stillweb.harness.models.tape import Tape
 
         path = self.files.tape(self.settings)
@@ -136,8 +137,8 @@ class Workshop:
         )
         self.tape = tape
         if needs is not None:
-            options = needs(self.settings.env)
-            self.models = ModelClient(tape, prices=self.settings.prices, **options)
+            options = {"provider": "openai", **needs(self.settings.env)}
+            self.models = client_of(tape=tape, prices=self.settings.prices, **options)
             self._stack.push_async_callback(self.models.close)
         if judges:
             judge = Judge(tape, judges, prices=self.settings.prices)

@@ -120,7 +120,9 @@ class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return httpx.Response(
             reply.status,
             headers=list(reply.fields),
-            content=body_of(reply),
+            stream=httpx.ByteStream(
+                body_of(reply)
+            ),  # unread, as over the network: `elapsed` and `iter_raw` need that
             request=request,
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": _reason(reply)},
         )

@@ -221,7 +221,14 @@ class BrowserTool:
             accept = getattr(self._toolset.store, "accept", "rule")
             hosts = http_hosts(self._toolset)
             faults = self._toolset.store.faults
-            gateway = Gateway(snapshot, accept=accept, virtual_hosts=hosts, own_pages=False, faults=faults)
+            gateway = Gateway(
+                snapshot,
+                accept=accept,
+                virtual_hosts=hosts,
+                own_pages=False,
+                faults=faults,
+                timing=self._toolset.store.timing,
+            )
             self._gateway = self._own.enter_context(gateway)
         if self._browser is None:
             self._browser = SharedBrowser(ca=self._gateway.ca_path)

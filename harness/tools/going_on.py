@@ -12,7 +12,10 @@ AUTHORIZATION = "authorization"
 
 def signed_in(url: str, headers: Headers) -> tuple[str, Headers]:
     """Move user and password of a URL into an Authorization field; return the URL and the header fields."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no address at all, such as http://[x
+        return url, headers
     who, at, host = parts.netloc.rpartition("@")
     if not at:
         return url, headers

@@ -44,6 +44,7 @@ class LiveStore(Store):
         self.recorder = recorder
         self.accept = "exact"
         self.faults = None
+        self.timing, self.slowness = "none", 0.0
         self._guard = threading.Lock()
         self._answers: dict[tuple[str, int], Response] = {}
 

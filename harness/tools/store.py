@@ -14,7 +14,7 @@ from stillweb.harness.tools.cookies import Cookies
 from stillweb.harness.tools.going_on import redirected, signed_in, wrong_location
 from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
-from stillweb.proxy.replay.faults import older
+from stillweb.proxy.replay.faults import older, read_pace
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
@@ -105,10 +105,13 @@ class Store:
         accept: str = "rule",
         matcher: Any = None,
         faults: Faults | None = None,
+        timing: str = "none",
     ) -> None:
         self.snapshot = snapshot
         self.accept = accept
         self.faults = faults
+        self.timing = timing
+        self.slowness = read_pace(timing)
         if matcher is None:
             from stillweb.snapshots.evidence.matcher import Matcher
 
@@ -269,6 +272,8 @@ class Visit:
         if (mutation := self.store.snapshot.mutated.get(lookup.capture.place)) is not None:
             found.verdict = f"mutated:{mutation}"
         found.ambiguous = bool(lookup.ambiguous)
+        if self.store.slowness and (recorded := self.store.snapshot.timing(lookup.capture)) is not None:
+            self.delay += sum(recorded) * self.store.slowness
         return found
 
     def follow(self, url: str, headers: Headers = ()) -> Found:

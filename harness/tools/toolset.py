@@ -120,6 +120,7 @@ class Toolset:
         store: Store | None = None,
         uploads: Path | None = None,
         faults: Faults | None = None,
+        timing: str = "none",
         **options: Any,
     ) -> None:
         from stillweb.harness.tools.serper import Searcher
@@ -129,7 +130,7 @@ class Toolset:
         self.snapshot = snapshot
         self.options = options
         self.uploads = uploads
-        self.store = store or Store(snapshot, accept=accept, matcher=matcher, faults=faults)
+        self.store = store or Store(snapshot, accept=accept, matcher=matcher, faults=faults, timing=timing)
         self.searcher = Searcher(
             synthetic=synthetic_search, most_pages=self.limits.pages, most_records=self.limits.records
         )

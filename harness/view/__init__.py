@@ -8,6 +8,10 @@ library.py          runs and snapshots that are open, and the making of pages fr
 snapshot_pages.py   pages on snapshots
 site.py             an address to a page, and the pages on runs; used by the server and by exports alike
 server.py           the web server, its checks and forms
+figures.py          figures of a run as a whole
+comparison_pages.py pages on differences: runs, attempts, snapshots
+export.py           the pages as a folder, or as one file
+replayer.py         a view replayed in a browser
 frozen_page.py      the recorded DOM of a page, on another origin, without scripts and network
 templates/, static/ the layout, and htmx (0BSD)
 """

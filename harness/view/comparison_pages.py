@@ -17,10 +17,10 @@ from stillweb.harness.compare.compare import (
     parts_of,
     parts_of_sets,
 )
-from stillweb.harness.report.sheet import Sheet, sheet_of
 from stillweb.harness.trace import Trace, canonical
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.harness.view.run_table import PAGE, Row, RunTable
+from stillweb.harness.view.sheet import Sheet, sheet_of
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.operations.diff import Diff, diff
 
@@ -115,7 +115,7 @@ class ComparisonPages:
         sides: list[dict[str, Any]] = []
         for run, attempt in ((run_a, a), (run_b, b)):
             trace, why = self._library.read(run, attempt)
-            sheet = sheet_of(trace, None) if trace else None
+            sheet = sheet_of(trace) if trace else None
             sides.append({"run": run, "attempt": attempt, "trace": trace, "why": why, "sheet": sheet})
         traces = [side["trace"] for side in sides]
         at, how = first_divergence(traces[0], traces[1]) if all(traces) else (0, "an attempt can't be read")

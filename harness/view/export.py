@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from markupsafe import Markup
 
+from stillweb.harness.view.figures import figures_of
 from stillweb.harness.view.library import Linker
 from stillweb.harness.view.site import Site
 from stillweb.snapshots.errors import UsageError
@@ -131,20 +132,35 @@ def export_folder(runs: Sequence[Path], snapshots: Sequence[Path], out: Path) ->
     return out / "index.html"
 
 
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write the report of a run (default: report.html in it) as one file, and return its path.
+
+    Raise DamagedInput for a run that can't be read as a whole: its figures would be of a part.
+    """
+    figures_of(run)
+    return export_file([run], out or run / "report.html")
+
+
 def export_file(runs: Sequence[Path], out: Path, *, start: str = "", title: str = "") -> Path:
     """Write pages on runs into one file, from the page `start` on: by default the table of the first run.
 
     It holds figures, attempts and the views that they saw; the rest of the snapshot is left to an export of a folder.
     """
     linker = _File(MOST_ATTEMPTS)
-    site = Site(runs, [], linker=linker)
+    site = Site(runs, linker=linker)
+    for table in site.tables.values():
+        table.refresh(None)
+    name = next(iter(site.tables))
+    return _write_file(
+        linker, site, out, start or f"/run/{quote(name, safe='')}", title or f"Stillweb: {name}"
+    )
+
+
+def _write_file(linker: _File, site: Site, out: Path, start: str, title: str) -> Path:
     linker.site = site
     sections = []
     try:
-        for table in site.tables.values():
-            table.refresh(None)
-        name = next(iter(site.tables))
-        linker.link(start or f"/run/{quote(name, safe='')}")
+        linker.link(start)
         while linker.todo:
             path = linker.todo.pop(0)
             linker.page = linker.names[path]
@@ -156,7 +172,7 @@ def export_file(runs: Sequence[Path], out: Path, *, start: str = "", title: str 
         policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; form-action 'none'; base-uri 'none'"
         page = site.render(
             "file.html",
-            title=title or f"Run {name}",
+            title=title,
             css=Markup(css),
             script=Markup(script),
             only=policy,
@@ -168,6 +184,14 @@ def export_file(runs: Sequence[Path], out: Path, *, start: str = "", title: str 
         site.close()
     write_text(out, page.body.decode("utf-8"))
     return out
+
+
+def export_views(snapshots: Sequence[Path], out: Path) -> Path:
+    """Write the map of a snapshot's views, and the views themselves, into one file. Later paths are layers on top."""
+    linker = _File(0)
+    site = Site([], [], linker=linker)
+    name = site.shelf.put([str(path) for path in snapshots])
+    return _write_file(linker, site, out, f"/snapshot/{quote(name, safe='')}/map", f"Views of {name}")
 
 
 def _digest(text: str) -> str:

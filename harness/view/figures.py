@@ -11,7 +11,6 @@ from stillweb.harness.results.left_out import failed_attempts, left_out
 from stillweb.harness.results.summary import Mean, Summary, summarise
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.trace import Trace
-from stillweb.snapshots.errors import StillwebError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +25,28 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Summary of a run. `certificate` is a hash, "" if there is none of these traces. `why` says why there is no more."""
+    """Summary of a run. `certificate` is a hash, "" if there is none of these traces."""
 
-    summary: Summary | None = None
-    metrics: tuple[Metric, ...] = ()
-    certificate: str = ""
-    who: str = ""
-    snapshot: str = ""
-    settings: Settings | None = None
-    notes: tuple[str, ...] = ()
-    why: str = ""
+    summary: Summary
+    metrics: tuple[Metric, ...]
+    certificate: str
+    who: str
+    snapshot: str
+    settings: Settings
+    notes: tuple[str, ...]
 
 
 def figures_of(path: Path) -> Figures:
-    """Return the figures of a run; of one that can't be read, the reason."""
+    """Return the figures of a run. Raise DamagedInput for one that can't be read as a whole."""
     files = RunFiles(path)
     hashes: dict[str, str] = {}
 
     def note(trace: Trace) -> None:
         hashes[f"{trace.task_id}/{trace.attempt}"] = trace.hash
 
-    try:
-        settings, stands_on = files.manifest()
-        summary = summarise(path, on_trace=note)
-        certificate, doubts = _certificate(path, hashes, stands_on, settings)
-    except (StillwebError, OSError) as error:
-        return Figures(why=str(error))
+    settings, stands_on = files.manifest()
+    summary = summarise(path, on_trace=note)
+    certificate, doubts = _certificate(path, hashes, stands_on, settings)
     failed = failed_attempts(summary)
     remarks = [*left_out(files, summary), *([failed] if failed else [])]
     agent = stands_on.get("agent") or {}

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from stillweb.harness.report import number
+from stillweb.harness.console import decimals
 from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.trace import Trace, check_event, read_json
 from stillweb.harness.view.frozen_page import FrozenPages
@@ -90,7 +90,6 @@ class Library:
     snapshots: Sequence[Path] = ()
     token: str = ""
     frames: FrozenPages | None = None  # origin of the frozen pages, if there is one
-    replayer: Any = None  # starts a browser on a recorded page, if there is one
     linker: Linker = field(default_factory=Linker)
 
     def __post_init__(self) -> None:
@@ -141,7 +140,7 @@ class Library:
         except (StillwebError, OSError):  # the table's problems say so
             return ""
         paths = snapshots_now(table.path, settings.snapshots)
-        return self.shelf.put(paths) if paths else ""
+        return self.shelf.put(paths, settings.at) if paths else ""
 
     def render(self, template: str, **names: Any) -> Page:
         """Return a page from a template."""
@@ -221,6 +220,15 @@ def readable(path: Path) -> tuple[Trace | None, str]:
             else f"{path.name}: the trace ends without a score"
         )
     return trace, why
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a figure for display: three decimals, more if it would look whole; a dash for None."""
+    if value is None:
+        return "–"
+    if value == int(value):
+        return str(int(value))
+    return decimals(value, digits).rstrip("0").rstrip(".")
 
 
 def marked(text: str, values: Sequence[str]) -> Markup:

@@ -208,7 +208,7 @@ FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "right": ("right", lambda r: r.right),
     "unparsable": ("unparsable", lambda r: r.status == "unparsable"),
     "missed": ("missed the snapshot", lambda r: r.misses > 0),
-    "failed": ("failed as recorded", lambda r: r.failures > 0),
+    "failed": ("failures, as recorded", lambda r: r.failures > 0),
     "presumed": ("with presumed answers", lambda r: r.presumed > 0),
     "cutoff": ("cut off", lambda r: r.cut_off > 0 or r.status == "timeout"),
     "error": ("ended in an error", lambda r: bool(r.error)),
@@ -309,11 +309,14 @@ class RunTable:
         self._thread: threading.Thread | None = None
         self._load()
 
-    def refresh(self, wait: float | None = 0.0) -> None:
-        """Begin to read traces that are new or changed, and wait for them at most `wait` seconds, or to the end."""
+    def refresh(self, wait: float | None = 0.0, *, changed: bool = False) -> None:
+        """Begin to read traces that are new or changed, and wait for them at most `wait` seconds, or to the end.
+
+        A listing is taken as current for a moment, unless a trace is known to have `changed`.
+        """
         with self._lock:
             busy = self._thread is not None and self._thread.is_alive()
-            if not busy and time.monotonic() - self._listed > FRESH:
+            if not busy and (changed or time.monotonic() - self._listed > FRESH):
                 self._thread = threading.Thread(target=self._read, name="stillweb-view-read", daemon=True)
                 self._thread.start()
             thread = self._thread

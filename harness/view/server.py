@@ -102,6 +102,8 @@ class ViewServer:
         parts = [unquote(part) for part in _path(request).strip("/").split("/")]
         if len(parts) == 4 and (parts[0], parts[2]) == ("run", "attempt"):
             return self._review(request, parts[1], parts[3], form)
+        if len(parts) == 5 and (parts[0], parts[2], parts[4]) == ("snapshot", "view", "replay"):
+            return self._sent(self._site.replay(parts[1], parts[3]))
         return self._sent(self._site.page(_path(request)))
 
     def _review(self, request: Request, run: str, attempt: str, form: dict[str, str]) -> Response:
@@ -122,7 +124,7 @@ class ViewServer:
                 return self._sent(Page(page.body, page.media, 422))
         except (StillwebError, OSError) as error:
             return PlainTextResponse(f"Not saved: {error}\n", 500)
-        table.refresh(1.0)
+        table.refresh(1.0, changed=True)
         asked = "".join(f"&{quote(name)}={quote(value)}" for name, value in query.items() if name != "saved")
         return RedirectResponse(
             f"/run/{quote(run, safe='')}/attempt/{quote(attempt, safe='')}?saved=1{asked}#review", 303

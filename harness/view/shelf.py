@@ -41,6 +41,7 @@ class Shelf:
 
     def __init__(self, paths: Mapping[str, Path]) -> None:
         self._paths: dict[str, tuple[str, ...]] = {name: (str(path),) for name, path in paths.items()}
+        self._at: dict[str, str] = {}
         self._open: dict[str, Snapshot] = {}
         self._captures: dict[str, list[Listed]] = {}
         self._by_url: dict[str, dict[str, list[Listed]]] = {}
@@ -51,18 +52,18 @@ class Shelf:
         """Return the names, in the order of the command line."""
         return list(self._paths)
 
-    def put(self, paths: Sequence[str]) -> str:
-        """Put a snapshot on the shelf if it is not there, and return its name."""
+    def put(self, paths: Sequence[str], at: str = "") -> str:
+        """Put a snapshot, as of a date, on the shelf if it is not there, and return its name."""
         wanted = _absolute(paths)
         for name, known in self._paths.items():
-            if wanted == _absolute(known):
+            if wanted == _absolute(known) and at == self._at.get(name, ""):
                 return name
         base = re.sub(r"[^\w.-]", "_", Path(wanted[-1]).name) or "snapshot"
         name, count = base, 1
         while name in self._paths:
             count += 1
             name = f"{base}-{count}"
-        self._paths[name] = tuple(paths)
+        self._paths[name], self._at[name] = tuple(paths), at
         return name
 
     def paths(self, name: str) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ class Shelf:
             return None
         with self._lock:
             if name not in self._open:
-                self._open[name] = Snapshot.open(*self._paths[name])
+                self._open[name] = Snapshot.open(*self._paths[name], at=self._at.get(name, ""))
             return self._open[name]
 
     def captures(self, name: str) -> list[Listed]:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from stillweb.harness.report.sheet import Sheet, sheet_of
 from stillweb.harness.review.reviews import CLASSES, COMPOSITION, agreement, hints_of, latest_reviews
 from stillweb.harness.trace import Trace
 from stillweb.harness.view.comparison_pages import ComparisonPages
 from stillweb.harness.view.figures import Figures, figures_of
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.harness.view.run_table import FILTERS, PAGE, SORTS, RunTable
+from stillweb.harness.view.sheet import Sheet, sheet_of
 from stillweb.harness.view.snapshot_pages import SnapshotPages
 from stillweb.snapshots.errors import StillwebError
 
@@ -47,6 +48,17 @@ class Site(Library):
             return self._failed(500, error)
 
     @cached_property
+    def _snapshot_pages(self) -> SnapshotPages:
+        return SnapshotPages(self)
+
+    def replay(self, snapshot: str, view: str) -> Page:
+        """Replay a view in a browser, and return the page on it."""
+        try:
+            return self._snapshot_pages.replay(snapshot, view)
+        except (StillwebError, OSError) as error:
+            return self._failed(404 if isinstance(error, NotFound) else 500, error)
+
+    @cached_property
     def _routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
         one = "([^/]+)"
         routes: tuple[tuple[str, Callable[..., Page]], ...] = (
@@ -55,7 +67,7 @@ class Site(Library):
             (f"/run/{one}/attempt/{one}", self._attempt),
             (f"/run/{one}/agreement", self._agreement),
             (f"/run/{one}/figures", self._figures),
-            *SnapshotPages(self).routes(one),
+            *self._snapshot_pages.routes(one),
             *ComparisonPages(self).routes(one),
             (f"/static/{one}", self._static),
         )
@@ -151,7 +163,7 @@ class Site(Library):
         table = self.table(name)
         trace, why = self.read(name, attempt)
         row = table.find(attempt)
-        sheet = sheet_of(trace, None) if trace else None
+        sheet = sheet_of(trace) if trace else None
         asked = {key: query.get(key, "") for key in ("show", "q", "sort", "metric", "by", "k")}
         before, after = self._beside(table, attempt, asked)
         snapshot = self._of_run[name]
@@ -181,6 +193,7 @@ class Site(Library):
             last=len(trace.events) if trace else 0,
             problem=problem,
             filled=filled or {},
+            mark=sha256(str(table.path.resolve()).encode(errors="surrogatepass")).hexdigest()[:16],
         )
 
     def _beside(self, table: RunTable, attempt: str, asked: Mapping[str, str]) -> tuple[str, str]:
@@ -219,8 +232,19 @@ class Site(Library):
     def _figures(self, name: str, query: Mapping[str, str]) -> Page:
         table = self.table(name)
         table.refresh(0.1)
-        figures: Figures | None = self.soon(("figures", name, table.version), partial(figures_of, table.path))
-        return self.render("figures.html", title=f"Figures of {name}", name=name, figures=figures)
+        figures: Figures | None = None
+        why = ""
+        try:
+            figures = self.figures(name)
+        except (StillwebError, OSError) as error:
+            why = str(error)
+        return self.render("figures.html", title=f"Figures of {name}", name=name, figures=figures, why=why)
+
+    def figures(self, name: str) -> Figures | None:
+        """Return the figures of a run, or None while its traces are being read. Raise DamagedInput."""
+        table = self.table(name)
+        found: Figures | None = self.soon(("figures", name, table.version), partial(figures_of, table.path))
+        return found
 
     def _agreement(self, name: str, query: Mapping[str, str]) -> Page:
         table = self.table(name)

@@ -35,6 +35,7 @@ class SnapshotPages:
     def __init__(self, site: Library) -> None:
         self._site, self._shelf = site, site.shelf
         self._indexes: dict[str, Any] = {}
+        self._replaying = threading.Lock()  # one browser at a time
         self._lock = threading.Lock()
 
     def routes(self, one: str) -> list[tuple[str, Callable[..., Page]]]:
@@ -127,8 +128,8 @@ class SnapshotPages:
         view = snapshot.view(id_)
         if view is None:
             raise NotFound(f"{id_}: no view of {name}")
-        from stillweb.proxy.browser.steps import describe
-        from stillweb.proxy.explore.graph_page import fields
+        from stillweb.proxy.browser.steps import to_yaml
+        from stillweb.proxy.explore.graph_layout import fields
 
         frozen = self._text_of(snapshot, view)
         seen = snapshot.resource("text", view.address)
@@ -143,12 +144,26 @@ class SnapshotPages:
             text=frozen,
             words=word_changes(visible, frozen.markdown) if frozen and visible else [],
             visible=visible,
-            steps=[describe(step) for step in view.steps],
+            steps=to_yaml(view.steps) if view.steps else "",
             fields=list(fields(view.state)),
             parent=snapshot.view(view.parent) if view.parent else None,
             children=[one for one in snapshot.views() if one.parent == view.address],
             loaded=[self._loaded(name, one) for one in view.captures],
         )
+
+    def replay(self, name: str, id_: str) -> Page:
+        """Return the page on a view that is replayed now, which takes seconds."""
+        from stillweb.harness.view.replayer import replay_view
+
+        snapshot = self._open(name)
+        view = snapshot.view(id_)
+        if view is None:
+            raise NotFound(f"{id_}: no view of {name}")
+        with self._replaying:
+            done = replay_view(snapshot, view)
+        picture = snapshot.resource("view", view.address) is not None
+        title = f"{view.title or view.address}, replayed"
+        return self._render("replayed.html", name, title, view=view, done=done, picture=picture)
 
     def _loaded(self, name: str, one: Mapping[str, Any]) -> dict[str, Any]:
         url, digest = str(one.get("url", "")), one.get("digest")
@@ -328,7 +343,7 @@ class SnapshotPages:
         return self._render("misses.html", name, f"Misses of runs on {name}", misses=found, left=left)
 
     def graph(self, name: str, query: Mapping[str, str]) -> Page:
-        from stillweb.proxy.explore.graph_page import CARD, trees
+        from stillweb.proxy.explore.graph_layout import CARD, trees
 
         snapshot = self._open(name)
         return self._render("map.html", name, f"Map of {name}", trees=trees(snapshot), card=CARD)

@@ -3,7 +3,7 @@
 // come. Those that time had brought after a view was taken come with the step that led to the next one.
 let goOn = async () => {};
 if (config.replay && G.WebSocket) {
-  const STREAM = "stillweb-stream", REST = "stillweb-rest", STEP = "stillweb-step ", HANG = 45000; // real ms: seconds are short on a busy machine
+  const STREAM = "stillweb-stream", REST = "stillweb-rest", MISSED = "stillweb-miss", STEP = "stillweb-step ", HANG = 45000; // real ms: seconds are short on a busy machine
   const waits = new WeakMap(); // socket -> number of REST messages awaited
   const talking = new Set(), say = G.WebSocket.prototype.send;
   const await_ = (socket) => { waits.set(socket, (waits.get(socket) || 0) + 1); pending++; };
@@ -30,12 +30,13 @@ if (config.replay && G.WebSocket) {
     await_(socket);
     talking.add(socket);
     socket.addEventListener("message", (event) => {
-      if (event.data !== REST) return;
+      if (event.data !== REST && event.data !== MISSED) return;
       event.stopImmediatePropagation();
+      if (event.data === MISSED) G.console.error(`stillweb: miss: ${socket.url}`); // the driver hears of it here
       come(socket);
     });
     for (const end of ["close", "error"]) socket.addEventListener(end, () => come(socket, true));
-    socket.addEventListener("close", (event) => { // an unrecorded message of the page: the driver hears of it here
+    socket.addEventListener("close", (event) => { // the recorded sockets differ, and only sure answers are served
       if (event.code === 1011 && /^stillweb: miss/.test(event.reason)) G.console.error(`stillweb: miss: ${socket.url}`);
     });
     native.setTimeout(() => come(socket, true), HANG);

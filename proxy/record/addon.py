@@ -36,6 +36,7 @@ from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has_left, hold, outlive_client
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.proxy.record.websockets import MOST_MESSAGES, WebSocketRecord
+from stillweb.snapshots.capture import TIMING, timing_field
 
 POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -360,6 +361,11 @@ class RecordingAddon:
         fill(draft, flow)
         if draft.response_spool is not None and draft.response_spool.cut:
             draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
+        response = flow.response
+        if response is not None and response.timestamp_start:
+            since = flow.request.timestamp_start
+            first, whole = response.timestamp_start, response.timestamp_end or response.timestamp_start
+            draft.extra[TIMING] = timing_field(first - since, whole - since)
         draft.end = self._event(draft.session)
         self._archive.put(draft)
         self._touch(draft)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.failing import fails
-from stillweb.proxy.replay.faults import older, stale_fields
+from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
 from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
-from stillweb.proxy.replay.own_ids import with_ids
+from stillweb.proxy.replay.own_ids import with_echoed, with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
 from stillweb.proxy.replay.replies import Held, Hot, Line, Memo, Reply, failure, flagged
 from stillweb.proxy.replay.response import (
@@ -50,6 +50,7 @@ from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.lookup import HANGS
 from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
+from stillweb.snapshots.identity.echoes import Echo, echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket, request_key
 from stillweb.snapshots.identity.sites import site_of
@@ -87,6 +88,7 @@ class Answerer:
         virtual_hosts: Mapping[str, VirtualHost] | None = None,
         cache_bytes: int = CACHE_BYTES,
         faults: Faults | None = None,
+        timing: str = "none",
     ) -> None:
         self.snapshot = snapshot
         self.matcher: Matcher = snapshot.matcher()
@@ -103,6 +105,7 @@ class Answerer:
         self.kept = Kept(snapshot, cache_bytes)
         self.mutated = snapshot.mutated
         self.faults = faults
+        self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
         self._fault_sessions: dict[str, FaultSession] = {}
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
@@ -178,7 +181,7 @@ class Answerer:
         `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
         """
         try:
-            if self.faults is None:
+            if self.faults is None and not self.timing:
                 reply = self._answer(request, line, memo_key)
             else:
                 reply = self._faulty(request, line, self.meets(request, line))
@@ -195,6 +198,8 @@ class Answerer:
             return self._damaged(request, line, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
             return self._failed(request, line, error)
+        finally:
+            request.forgetting()  # the session may keep the request itself
 
     async def prepare(self, request: Request) -> None:
         """Let a thread compute what the answer to a large request needs, while others are answered."""
@@ -272,6 +277,23 @@ class Answerer:
         held.held = Held(met.delay, lambda: reply)
         return held
 
+    def _timed(self, reply: Reply, capture: Capture) -> Reply:
+        """Return the reply with the recorded time to its first byte, and the recorded pace of its body."""
+        recorded = self.snapshot.timing(capture)
+        if recorded is None:
+            return reply
+        first, rest = (one * self.timing for one in recorded)
+        size = reply.length or 0
+        if rest and size and not reply.pace:
+            cut_short = reply.cut
+            reply = paced(reply, size / rest, -1)
+            reply.cut = cut_short
+        if not first:
+            return reply
+        held = Reply(reply.status, "", (), capture=reply.capture)
+        held.held = Held(first, lambda: reply)
+        return held
+
     def _faulty(self, request: Request, line: Line, met: Met | None) -> Reply:
         """Return the reply to a request that met a fault, or none. Nothing is remembered for the fast path."""
         if met is None:
@@ -326,6 +348,8 @@ class Answerer:
             more = {"under": lookup.verdict, **met.members()}
             tail = self.tail(request, told, verdict, derived, reply.status, more=more)
         self.note(line, tail, lookup)
+        if self.timing and told.capture is not None and reply.held is None:
+            return self._timed(reply, told.capture)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
             if site not in line.session.past and hot is not None:
@@ -335,6 +359,14 @@ class Answerer:
                 made = Memo(reply.wire(), tail, named, lookup.capture, site, request, _doubted(lookup))
                 self.kept.remember(memo_key, made, hot)
         return reply
+
+    def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:
+        """Return the drawn values of a request that the answer is to repeat in place of the recorded ones."""
+        if not lookup.rule or lookup.capture is None:
+            return []
+        ids = lookup.rule.split("+")
+        joined = [rule for rule in self.matcher.rules.rules if rule.echoed and rule.id in ids]
+        return echoes(request, self.snapshot.read_request(lookup.capture), joined) if joined else []
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
@@ -378,6 +410,9 @@ class Answerer:
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
+        echoed = self._echoes(request, lookup)
+        if echoed:
+            own = with_echoed(own or hot.response, echoed) or own
         if own is not None:
             hot = Hot(own, hot.aged)
         stored = hot.response
@@ -544,6 +579,7 @@ class Answerer:
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
             ("Stillweb-Verdict", "miss"),
+            ("x-should-retry", "false"),  # heeded by the SDKs of OpenAI and Anthropic: a miss stays one
         )
         return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
 
@@ -605,13 +641,20 @@ class Answerer:
 
 def disturbed(reply: Reply, met: Met) -> Reply:
     """Return a reply whose body is cut short or sent slowly, as the fault says."""
-    fault, whole = met.fault, reply
+    fault = met.fault
     if (fault.kind != "cut" and not fault.pace) or (reply.pieces is None and not reply.body):
         return reply
     kept = -1
     if fault.kind == "cut":
         kept = int(fault.cut * (reply.length or 0)) if 0 < fault.cut < 1 else int(fault.cut)
-    step = max(1, min(PIECE, int(fault.pace / 10) or 1)) if fault.pace else PIECE
+    made = paced(reply, fault.pace, kept)
+    made.cut = kept >= 0
+    return made
+
+
+def paced(whole: Reply, pace: float, kept: int) -> Reply:
+    """Return a reply whose body is sent at `pace` bytes per second (0: at once), up to `kept` bytes (-1: all)."""
+    step = max(1, min(PIECE, int(pace / 10) or 1)) if pace else PIECE
 
     def pieces() -> Iterator[bytes]:
         source = whole.pieces() if whole.pieces is not None else iter((whole.body,))
@@ -619,8 +662,8 @@ def disturbed(reply: Reply, met: Met) -> Reply:
             for at in range(0, len(piece), step):
                 yield piece[at : at + step]
 
-    made = reply.with_fields((), pieces)
-    made.pace, made.cut = fault.pace, kept >= 0
+    made = whole.with_fields((), pieces)
+    made.pace = pace
     return made
 
 

@@ -21,6 +21,17 @@ from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot
 
+
+def read_pace(text: str) -> float:
+    """Return the factor of recorded times: 0 for "none", 1 for "recorded", N for "xN" or "×N". Raises UsageError."""
+    if text in ("none", "recorded"):
+        return float(text == "recorded")
+    found = re.fullmatch(r"[x×](\d{1,4}(?:\.\d{1,3})?)", text)
+    if found is None or not float(found[1]):
+        raise UsageError(f"timing: must be none, recorded or xN, such as x2 or x0.5, not {text!r}")
+    return float(found[1])
+
+
 LONGEST = 3600.0  # seconds; no client waits longer
 _MEMBERS = frozenset(
     [

@@ -41,7 +41,8 @@ class Gateway(Proxied):
     "+unambiguous" to refuse guesses; `min_confidence` is the lowest confidence served. `virtual_hosts` maps hosts to functions that answer for them, on a
     thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
     gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
-    `cache_bytes` bounds the captures kept in memory. `faults` disturb answers on purpose (docs/drills.md). Without `own_pages` the gateway hides its status and
+    `cache_bytes` bounds the captures kept in memory. `faults` disturb answers on purpose, and `timing`
+    (none, recorded, xN) sends them at the recorded pace (docs/drills.md). Without `own_pages` the gateway hides its status and
     ledger, which tell of all sessions and of this machine.
 
     Raises MissingCapability (port in use, ledger not writable) and UsageError.
@@ -62,6 +63,7 @@ class Gateway(Proxied):
         cache_bytes: int = CACHE_BYTES,
         own_pages: bool = True,
         faults: Faults | None = None,
+        timing: str = "none",
     ) -> None:
         check_accept(accept)
         super().__init__(authority, host, port, challenge)
@@ -76,6 +78,7 @@ class Gateway(Proxied):
             virtual_hosts=virtual_hosts,
             cache_bytes=cache_bytes,
             faults=faults,
+            timing=timing,
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
         self._hub.own_pages = own_pages

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.identity.echoes import Echo, with_echoes
 from stillweb.snapshots.identity.numbering import renumbered
 from stillweb.snapshots.secrets.redact import TEXTUAL
 
@@ -29,5 +30,20 @@ def with_ids(stored: Response, ids: Mapping[str, str]) -> Response | None:
         body = renumbered(plain, ids)
     if body == plain:
         return replace(stored, headers=headers) if headers != stored.headers else None
-    left = tuple(field for field in headers if field[0].lower() not in _OF_THE_BYTES)
+    return _with_body(replace(stored, headers=headers), body)
+
+
+def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
+    """Return the answer with the asked values in place of the recorded ones; None if it repeats none of them."""
+    try:
+        plain = decode(stored.body, stored.header("content-encoding"))
+    except EncodingProblem:  # already damaged at the origin: served as recorded
+        return None
+    media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
+    body = with_echoes(plain, media, found)
+    return None if body == plain else _with_body(stored, body)
+
+
+def _with_body(stored: Response, body: bytes) -> Response:
+    left = tuple(field for field in stored.headers if field[0].lower() not in _OF_THE_BYTES)
     return replace(stored, headers=(*left, ("Content-Length", str(len(body)))), body=body)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 # how freeze.js marks the streams of a page that waits for them
 STREAM = re.compile(r"[?&]stillweb-stream(?=#|$)")
+MISSED = "stillweb-miss"  # sent to such a page for a message that was not recorded
 REST = "stillweb-rest"  # sent to such a page when nothing more comes by itself
 STEP = re.compile(r"stillweb-step (\d{1,9})")  # sent by such a page before each step, with the step's number
 
@@ -123,8 +124,9 @@ class Socket:
         expected = self._player.expected()
         answer = self._player.client(self._url, said)
         if answer is None:
-            self._strayed(expected, said)
-            self._end(1011, "stillweb: miss: this message was not recorded here")
+            self._strayed(expected, said)  # the socket stays open: what was recorded may still be said
+            if self._marked:
+                self._write(self._frames.send_data(MISSED, fin=True))
             return
         self._told()
         self._say(answer)

@@ -9,6 +9,7 @@ whose clock is set to the recording.
 from __future__ import annotations
 
 import base64
+import json
 import operator
 import re
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from stillweb.snapshots.evidence.recognising import Recogniser, other_secrets, pseudonyms_in
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 Said = str | bytes
+_T = TypeVar("_T")
 # the form of JavaScript's toISOString and Python's isoformat
 _STAMP = re.compile(r"(?<!\d)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?(?:Z|\+00:00)(?!\d)")
 EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
@@ -174,6 +176,74 @@ def alike(one: Request, other: Request) -> bool:
     return request_key(one).canonical == request_key(other).canonical
 
 
+_FRAMED = re.compile(
+    r"(\d*(?:/[^,\[{]*,)?\d*)([\[{].*)", re.S
+)  # Socket.IO's packet type, namespace and number
+_DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
+
+
+def unordered(said: Said) -> object:
+    """Return a message as a value that the order of repeated members does not change; None if it has no such form.
+
+    JSON, also behind Socket.IO's prefix, and protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
+    """
+    if isinstance(said, bytes):
+        fields = _protobuf(said, 0)
+        return None if fields is None else ("protobuf", fields)
+    found = _FRAMED.fullmatch(said)
+    try:
+        return None if found is None else (found[1], _sorted(json.loads(found[2]), 0))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _sorted(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, list):
+        return "[]", sorted((_sorted(item, depth + 1) for item in value), key=repr)
+    if isinstance(value, dict):
+        return "{}", sorted((name, _sorted(item, depth + 1)) for name, item in value.items())
+    return repr(value)
+
+
+def _protobuf(data: bytes, depth: int) -> list[Any] | None:
+    """Return the fields of a protobuf message, sorted; None for other bytes."""
+    fields: list[Any] = []
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        size, start = {1: 8, 5: 4}.get(tag & 7, 0), at
+        if tag & 7 == 0:
+            _, at = _varint(data, at)
+        elif tag & 7 == 2:
+            size, start = _varint(data, at)
+        if tag >> 3 == 0 or tag & 7 in (3, 4, 6, 7) or at < 0 or start < 0 or start + size > len(data):
+            return None
+        at = at if tag & 7 == 0 else start + size
+        part = data[start:at]
+        inner = None if tag & 7 != 2 or depth > _DEEPEST or _is_text(part) else _protobuf(part, depth + 1)
+        fields.append((tag, repr(part if inner is None else inner)))
+    return sorted(fields) or None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a varint and the offset after it, which is -1 if there is none."""
+    value = 0
+    for number, byte in enumerate(data[at : at + 10] if at >= 0 else b""):
+        value |= (byte & 127) << (7 * number)
+        if byte < 128:
+            return value, at + number + 1
+    return 0, -1
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return data.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
 class Player:
     """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
@@ -208,6 +278,8 @@ class Player:
         # for each conversation: recorded id -> the client's own
         self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
+        self._reordered = False  # a message, or a member of one, came in another place than recorded
+        self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
         self.protocol = own.protocol
 
@@ -219,6 +291,7 @@ class Player:
         """Return the server's messages after a client's message; None if it was not recorded here."""
         fits: list[Conversation] = []
         doubtful: list[Conversation] = []
+        reordered: list[Conversation] = []
         for one in self._alive:
             heard = one.heard()
             if self._count < len(heard):
@@ -229,6 +302,11 @@ class Player:
                     found = None
                 if found is not False:
                     (fits if found else doubtful).append(one)
+                elif (moved := self._in_order(one, at, said)) is not None:
+                    reordered.append(moved)
+        if not fits and not doubtful and reordered:
+            self._reordered = True
+            doubtful = reordered
         if not fits:
             self.ambiguous = self.ambiguous or bool(
                 doubtful
@@ -245,6 +323,44 @@ class Player:
         self._at = fits[0].heard()[self._count - 1] + 1
         self._told = 0
         return self._own(late[0]) + self._more()
+
+    def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:
+        """Return a conversation in which the client's message comes next; None if it was not recorded there.
+
+        Messages between which the server said nothing may come in any order, and so may repeated members.
+        """
+        if self._given is None:  # other orders are served by rules only
+            return None
+        told = renumbered(said, _turned(self._ids[id(one)]))
+        value = unordered(told)
+        for place in range(at, len(one.messages)):
+            mine, stored = one.messages[place]
+            if not mine:
+                return None
+            if (place > at and same(one.url, stored, told)) or (
+                value is not None and unordered(stored) == value
+            ):
+                return self._moved(one, at, place)
+        return None
+
+    def _moved(self, one: Conversation, at: int, place: int) -> Conversation:
+        """Return a copy of a conversation in which the message at `place` comes at `at`."""
+        if at == place:
+            return one
+
+        def turned(items: tuple[_T, ...]) -> tuple[_T, ...]:
+            if place >= len(items):
+                return items
+            return (*items[:at], items[place], *items[at:place], *items[place + 1 :])
+
+        moved = replace(one, messages=turned(one.messages), times=turned(one.times), words=turned(one.words))
+        self._former.append(one)
+        self._awaited[id(moved)] = self._awaited[id(one)]
+        self._ids[id(moved)] = self._ids[id(one)]
+        if id(one) in self._timed:
+            self._timed.add(id(moved))
+        self._former.append(moved)
+        return moved
 
     def step(self, number: int) -> list[Said]:
         """Return the server's messages up to the view after `number` steps.
@@ -290,7 +406,11 @@ class Player:
         leads = id(self._alive[0])
         return "+".join(
             rule
-            for rule, needed in (("timestamp", leads in self._timed), ("visit-id", bool(self._ids[leads])))
+            for rule, needed in (
+                ("timestamp", leads in self._timed),
+                ("visit-id", bool(self._ids[leads])),
+                ("order", self._reordered),
+            )
             if needed
         )
 

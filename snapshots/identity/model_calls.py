@@ -75,6 +75,38 @@ def without_sender(parsed: Parsed) -> Parsed:
     return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
 
 
+# Members that hold the id of a tool call, in the call and in its result; "id" alone only in a call.
+_CALL_IDS = frozenset(("tool_call_id", "tool_use_id", "call_id", "toolUseId"))
+_CALLS = frozenset(("function", "tool_use", "function_call", "tool_call", "custom_tool_call"))
+
+
+def with_numbered_calls(parsed: Parsed) -> Parsed:
+    """Return a model request with its tool calls' ids numbered in order, or `parsed` itself if it has none.
+
+    Some clients draw these ids themselves, others at each run. They only link a result to its call.
+    """
+    if not asks_a_model(parsed):
+        return parsed
+    numbers: dict[str, str] = {}
+    value = _numbered(parsed.body.value, numbers)
+    return replace(parsed, body=Body(parsed.body.kind, value, parsed.body.label)) if numbers else parsed
+
+
+def _numbered(value: Any, numbers: dict[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_numbered(item, numbers) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("type")
+    named = _CALL_IDS | {"id"} if isinstance(kind, str) and kind in _CALLS else _CALL_IDS
+    return {
+        name: numbers.setdefault(item, f"{BLANK}{len(numbers)}")
+        if name in named and isinstance(item, str)
+        else _numbered(item, numbers)
+        for name, item in value.items()
+    }
+
+
 def _unbilled(item: Any) -> Any:
     if not isinstance(item, dict) or not isinstance(text := item.get("text"), str):
         return item

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations, islice
@@ -16,7 +16,8 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from stillweb.snapshots.identity.flags import without_whom
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
-from stillweb.snapshots.identity.model_calls import without_sender
+from stillweb.snapshots.identity.model_calls import with_numbered_calls, without_sender
+from stillweb.snapshots.identity.soap import without_message_ids
 from stillweb.snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
@@ -35,19 +36,25 @@ DECIDING = re.compile(
 class Field:
     """A named value in a place of a request. Both patterns must match in full.
 
-    `drawn`: the value must also look random.
+    `drawn`: the value must also look random. `beside`: each of these patterns must match a name in the same
+    query, form or JSON object.
     """
 
     place: str
     name: re.Pattern[str]
     value: re.Pattern[str] | None = None
     drawn: bool = False
+    beside: tuple[re.Pattern[str], ...] = ()
 
     def matches(self, name: str, value: str) -> bool:
         """Return True if the field matches this name and value."""
         if self.name.fullmatch(name) is None or (self.value and self.value.fullmatch(value) is None):
             return False
         return not self.drawn or drawn(value)
+
+    def among(self, names: Collection[str]) -> bool:
+        """Return True if the names hold all that must stand beside the field."""
+        return all(any(map(pattern.fullmatch, names)) for pattern in self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,7 @@ class Rule:
     doubted: bool = False  # matches by this rule are unsure, unless the value was seen to make no difference
     # the removed values never decide: answers that differ also differ for identical requests
     certain: bool = False
+    echoed: bool = False  # the answer repeats the blanked values
 
 
 Issued = frozenset[str]  # "place:name" of values that the site issued
@@ -117,6 +125,8 @@ KINDS: dict[str, Kind] = {
     "told-moments": _bare(without_told_moments),
     "model-sender": _bare(without_sender),
     "flags": _bare(without_whom),
+    "tool-calls": _bare(with_numbered_calls),
+    "soap": _bare(without_message_ids),
     "engine-io": _bare(_channel_alone),
     "redacted": _bare(lambda parsed: parsed),  # applied to the request before it is parsed
 }
@@ -172,7 +182,14 @@ def _line(pattern: str) -> re.Pattern[str]:
     return re.compile(f"^(?:{pattern})$", re.IGNORECASE | re.MULTILINE)
 
 
+def _found(fields: list[Field], names: Collection[str]) -> list[Field]:
+    """Return the fields beside which all names stand that they need."""
+    return [field for field in fields if not field.beside or field.among(names)]
+
+
 def _edit_pairs(pairs: tuple[str, ...], drop: list[Field], blank: list[Field]) -> Iterable[str]:
+    names = [_text(pair.partition("=")[0]) for pair in pairs]
+    drop, blank = _found(drop, names), _found(blank, names)
     if not _concerns((*drop, *blank), (_text(pair.partition("=")[0]) for pair in pairs)):
         yield from pairs
         return
@@ -181,6 +198,13 @@ def _edit_pairs(pairs: tuple[str, ...], drop: list[Field], blank: list[Field]) -
         told = _judge(_text(name), _text(value), drop, blank)
         if told != "drop":
             yield pair if told == "keep" else f"{name}={BLANK}"
+
+
+def named_pairs(parsed: Parsed, fields: list[Field]) -> list[tuple[str, str]]:
+    """Return the names and values in a request's query that match one of the fields."""
+    pairs = [tuple(map(_text, pair.partition("=")[::2])) for pair in parsed.query or ()]
+    on = _found(fields, [name for name, _ in pairs])
+    return [(name, value) for name, value in pairs if any(field.matches(name, value) for field in on)]
 
 
 def _edit_path(url: str, drop: list[Field], blank: list[Field]) -> str:
@@ -201,6 +225,8 @@ def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -
     if not _concerns((*drop, *blank), (_text(pair.name) for pair in pairs)):
         return pairs
     out = []
+    names = [_text(pair.name) for pair in pairs]
+    drop, blank = _found(drop, names), _found(blank, names)
     for pair in pairs:
         told = _judge(_text(pair.name), _text(pair.value), drop, blank)
         if told != "drop":
@@ -223,11 +249,12 @@ def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
     if not isinstance(value, dict):
         return value
     out = {}
+    ours, theirs = _found(drop, value), _found(blank, value)
     for name, item in value.items():
         if isinstance(item, (dict, list)):
             out[name] = _edit_json(item, drop, blank)
             continue
-        told = _judge(name, item if isinstance(item, str) else str(item), drop, blank)
+        told = _judge(name, item if isinstance(item, str) else str(item), ours, theirs)
         if told != "drop":
             out[name] = item if told == "keep" else BLANK
     return out
@@ -369,7 +396,12 @@ def example(text: str) -> Request:
         raise UsageError(f"rules.toml: {text!r}: an example is METHOD URL or METHOD URL TYPE BODY")
     if len(parts) == 2:
         return Request(parts[0], parts[1])
-    media = {"form": "application/x-www-form-urlencoded", "json": "application/json", "text": "text/plain"}
+    media = {
+        "form": "application/x-www-form-urlencoded",
+        "json": "application/json",
+        "text": "text/plain",
+        "xml": "text/xml",
+    }
     if parts[2] not in media:
         raise UsageError(f"rules.toml: {text!r}: the type is one of {', '.join(media)}")
     return Request(parts[0], parts[1], (("Content-Type", media[parts[2]]),), parts[3].encode())
@@ -399,7 +431,19 @@ def _rule(item: Mapping[str, Any], name: str) -> Rule:
     label = item.get("id", "?")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", str(label)):
         raise UsageError(f"{name}: rule {label!r}: the id must be lower-case words joined by hyphens")
-    known = {"id", "about", "kind", "drop", "blank", "join", "apart", "issued", "doubted", "certain"}
+    known = {
+        "id",
+        "about",
+        "kind",
+        "drop",
+        "blank",
+        "join",
+        "apart",
+        "issued",
+        "doubted",
+        "certain",
+        "echoed",
+    }
     if odd := sorted(set(item) - known):
         raise UsageError(f"{name}: rule {label}: unknown field {odd[0]!r}")
     kind = item.get("kind", "fields")
@@ -421,6 +465,7 @@ def _rule(item: Mapping[str, Any], name: str) -> Rule:
         frozenset(item.get("issued", ())),
         item.get("doubted") is True,
         item.get("certain") is True,
+        item.get("echoed") is True,
     )
 
 
@@ -429,7 +474,10 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
         raise UsageError(f"{name}: rule {label}: `in` must be one of {', '.join(PLACES)}")
     try:
         value = re.compile(item["value"]) if "value" in item else None
-        return Field(item["in"], re.compile(item["name"], re.IGNORECASE), value, item.get("drawn") is True)
+        beside = tuple(re.compile(one, re.IGNORECASE) for one in item.get("beside", ()))
+        return Field(
+            item["in"], re.compile(item["name"], re.IGNORECASE), value, item.get("drawn") is True, beside
+        )
     except (re.error, KeyError, TypeError) as error:
         raise UsageError(f"{name}: rule {label}: {error}") from error
 

@@ -13,12 +13,14 @@ BLANK = "\x00"  # the mark for a blanked value; no URL or form has an unescaped 
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+# Characters that clients escape in a path or not, and servers read alike. `;` begins a parameter.
+_ALIKE = _UNRESERVED | frozenset("!$&'()*+,=:@[]|^")
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]+(?:=[A-Za-z0-9._~-]*)?")  # a pair without escapes
 _JSON = re.compile(r"\{|\[|%7b|%5b", re.IGNORECASE)  # start of an object or array
 
 
 def one_escape(text: str) -> str:
-    """Normalize a URL's escapes: decode unreserved characters, and write all others in upper case."""
+    """Normalize the escapes of a URL before its query: decode all that mean the same, others in upper case."""
     return _ESCAPE.sub(_unreserved, text)
 
 
@@ -41,7 +43,7 @@ def with_one_json(parsed: Parsed) -> Parsed:
 
 def _unreserved(match: re.Match[str]) -> str:
     char = chr(int(match[0][1:], 16))
-    return char if char in _UNRESERVED else match[0].upper()
+    return char if char in _ALIKE else match[0].upper()
 
 
 def _encoded(pair: str) -> str:

@@ -15,6 +15,7 @@ import base64
 import binascii
 import codecs
 import json
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -190,6 +191,8 @@ def _conversation(entry: dict[str, Any]) -> Conversation | None:
             (one["type"] in ("send", "request"), data if opcode == _TEXT_FRAME else _from_base64(data))
         )
         at = float(one.get("time") or started.timestamp())
+        if not math.isfinite(at):  # JSON of some programs has NaN
+            at = started.timestamp()
         times.append(at / 1000 if at > _IN_SECONDS else at)
     chosen = next((v for n, v in _headers(entry["response"]) if n.lower() == "sec-websocket-protocol"), None)
     return Conversation(_address(entry["request"]), said, times, started, protocol=chosen)

@@ -7,27 +7,20 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
-import threading
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# pdfium keeps global state: one thread at a time
-_LOCK = threading.Lock()
-LITTLE = 32 << 20  # bytes that the streams of a PDF read in this process unpack to at most
-MEMORY, SECONDS = 300 << 20, 60  # of the process that reads a larger one
-MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
-_PIECE = 1 << 16
-_STREAM = re.compile(rb"stream\r?\n")
-# the filters that `_unpacks_to_little` counts, and those of pictures, which are not unpacked for a text
-_COUNTED = re.compile(
-    rb"/Filter\s*(?:/(?:FlateDecode|Fl|DCTDecode|DCT|JPXDecode|CCITTFaxDecode|CCF|JBIG2Decode)(?=[/>\s])"
-    rb"|\[\s*/(?:FlateDecode|Fl|DCTDecode|DCT|JPXDecode|CCITTFaxDecode|CCF|JBIG2Decode)\s*\])"
+# Of the process that reads a PDF: pdfium knows no limits, and a small file can unpack to much, repeat its parts or break it.
+MEMORY = 300 << 20  # bytes, beside three times the file
+SECONDS = 120  # of the processor
+RENDERING = (
+    2  # of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits
 )
-_OBSCURE = re.compile(rb"/Encrypt\b|/\w*#[0-9A-Fa-f]{2}")  # names with escapes may be those of filters
+MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -54,73 +47,64 @@ class PdfText:
 def extract_pdf(data: bytes) -> PdfText:
     """Extract the text of a PDF. Damaged files don't raise: `readable` and `warnings` say what is wrong.
 
-    A PDF that may unpack to much is read by a process of limited memory and time, as pdfium knows no limits.
+    A process of limited memory and time reads it.
     """
-    return _extract(data) if _unpacks_to_little(data) else _extract_apart(data)
+    done = _apart(data, "write_text")
+    if done.returncode == 0:
+        return PdfText(**json.loads(done.stdout))
+    warning = f"its text is not read: {_why(done)}"
+    return PdfText([], "pypdfium2", _version_of_ours(), readable=False, warnings=[warning])
 
 
-def _unpacks_to_little(data: bytes) -> bool:
-    """Return True if no stream has a filter that may unpack to more than is counted here, and all do to `LITTLE`."""
-    if _OBSCURE.search(data) or data.count(b"/Filter") != len(_COUNTED.findall(data)):
-        return False
-    left = LITTLE
-    for start in _STREAM.finditer(data):
-        z = zlib.decompressobj()
-        rest = memoryview(data)[start.end() :]
-        try:
-            for at in range(0, len(rest), _PIECE):
-                piece: bytes | memoryview = rest[at : at + _PIECE]
-                while piece and not z.eof:
-                    left -= len(z.decompress(piece, _PIECE))
-                    if left < 0:
-                        return False
-                    piece = z.unconsumed_tail
-                if z.eof:
-                    break
-        except zlib.error:
-            pass  # not packed, or damaged: what was unpacked counts
-    return True
-
-
-def _extract_apart(data: bytes) -> PdfText:
+def _version_of_ours() -> str:
     import pypdfium2
 
+    return f"{pypdfium2.PYPDFIUM_INFO}+{RENDERING}"
+
+
+def _apart(data: bytes, function: str, *arguments: int) -> subprocess.CompletedProcess[bytes]:
+    """Call a function of this module in a process of its own, which finds `data` on its standard input."""
+    given = ", ".join(map(str, arguments))
+    program = f"from stillweb.snapshots.text import pdf_text as m; m.limit({MEMORY + 3 * len(data)}, {SECONDS}); m.{function}({given})"
     path = os.pathsep.join(filter(None, sys.path))
-    program = f"from stillweb.snapshots.text.pdf_text import _extract_here; _extract_here({MEMORY})"
-    why = f"it needs more than {MEMORY >> 20} MB of memory"
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            input=data,
-            capture_output=True,
-            env=os.environ | {"PYTHONPATH": path},
-            timeout=SECONDS,
-        )
-        if done.returncode == 0:
-            return PdfText(**json.loads(done.stdout))
-    except subprocess.TimeoutExpired:
-        why = f"it takes more than {SECONDS} s"
-    version = str(pypdfium2.PYPDFIUM_INFO)
-    return PdfText([], "pypdfium2", version, readable=False, warnings=[f"its text is not read: {why}"])
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        input=data,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
+    )
 
 
-def _extract_here(memory: int) -> None:
-    """Read a PDF from standard input and write its text as JSON, within `memory` bytes."""
-    if sys.platform == "linux":
-        import resource
+def _why(done: subprocess.CompletedProcess[bytes]) -> str:
+    if sys.platform != "win32" and done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"it takes more than {SECONDS} s"
+    return f"it needs more than {MEMORY >> 20} MB of memory, or breaks its reader"
 
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+def limit(memory: int, seconds: int) -> None:
+    """Limit this process to bytes of memory, where the system can, and to seconds of the processor."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def write_text() -> None:
+    """Read a PDF from standard input, and write its text to standard output as JSON."""
     sys.stdout.write(json.dumps(asdict(_extract(sys.stdin.buffer.read()))))
 
 
 def _extract(data: bytes) -> PdfText:
     import pypdfium2
 
-    out = PdfText([], "pypdfium2", str(pypdfium2.PYPDFIUM_INFO))
+    out = PdfText([], "pypdfium2", _version_of_ours())
     _structure(data, out)
     try:
-        with _LOCK:
-            _pages(data, out)
+        _pages(data, out)
     except pypdfium2.PdfiumError as error:
         if out.encrypted:
             out.readable = False
@@ -148,6 +132,8 @@ def _pages(data: bytes, out: PdfText) -> None:
     import pypdfium2.raw as raw
 
     document = pypdfium2.PdfDocument(data)
+    if document.get_formtype():
+        document.init_forms()  # draws the fields that have a value and no picture of it
     damaged: list[int] = []
     try:
         for number in range(len(document)):
@@ -160,9 +146,15 @@ def _pages(data: bytes, out: PdfText) -> None:
                 out.pages.append("")  # so that the following pages keep their numbers
                 continue
             try:
+                notes = _free_texts(page)
+                if raw.FPDFPage_GetAnnotCount(page):  # what fields and notes show becomes part of the page
+                    raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)
+                    page.close()
+                    page = document[number]
                 words = page.get_textpage()
-                text = _clean(words.get_text_range())
+                text = _clean(_with_raised(words))
                 words.close()
+                text = "\n".join([text, *(note for note in notes if note not in text)]).lstrip("\n")
                 if not text.strip():
                     image = next(page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3), None)
                     (out.images if image is not None else out.empty).append(number + 1)
@@ -173,6 +165,84 @@ def _pages(data: bytes, out: PdfText) -> None:
         document.close()
     if damaged:
         out.warnings.append(f"damaged: of pages {spans(damaged)} nothing can be read")
+
+
+def _free_texts(page: Any) -> list[str]:
+    """Return the texts that annotations write on a page; pdfium draws none of those without a picture."""
+    import ctypes
+
+    import pypdfium2.raw as raw
+
+    found = []
+    for number in range(raw.FPDFPage_GetAnnotCount(page)):
+        note = raw.FPDFPage_GetAnnot(page, number)
+        if not note:
+            continue
+        hidden = raw.FPDFAnnot_GetFlags(note) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW)
+        if raw.FPDFAnnot_GetSubtype(note) == raw.FPDF_ANNOT_FREETEXT and not hidden:
+            length = raw.FPDFAnnot_GetStringValue(note, b"Contents", None, 0)
+            buffer = ctypes.create_string_buffer(length)
+            raw.FPDFAnnot_GetStringValue(
+                note, b"Contents", ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), length
+            )
+            if text := _clean(buffer.raw.decode("utf-16-le", "replace").rstrip("\0")).strip():
+                found.append(text)
+        raw.FPDFPage_CloseAnnot(note)
+    return found
+
+
+_NUMBER = re.compile(r"[-+\u2212\u2013]?[0-9]+")
+
+
+def _with_raised(words: Any) -> str:
+    """Return a page's text with `^` before raised digits, which break no line.
+
+    A digit is raised if it is smaller than the character before it, next to it and above its baseline.
+    """
+    import ctypes
+
+    import pypdfium2.raw as raw
+
+    text: str = words.get_text_range()
+    if len(text) != words.count_chars():  # characters beyond the 16-bit plane: no place in the text is known
+        return text
+    x, y, box = ctypes.c_double(), ctypes.c_double(), raw.FS_RECTF()
+    origin, handle, to_x, to_y = raw.FPDFText_GetCharOrigin, words.raw, ctypes.byref(x), ctypes.byref(y)
+
+    def baseline(at: int) -> float:
+        origin(handle, at, to_x, to_y)
+        return y.value
+
+    def is_raised(at: int, before: int) -> bool:
+        rise = baseline(at) - baseline(before)
+        if rise <= 0:
+            return False
+        raw.FPDFText_GetLooseCharBox(words, before, box)
+        height, right = box.top - box.bottom, box.right
+        raw.FPDFText_GetLooseCharBox(words, at, box)
+        smaller, near = box.top - box.bottom < 0.9 * height, abs(box.left - right) < 0.4 * height
+        return bool(smaller and near and 0.1 * height < rise < 0.9 * height)
+
+    parts: list[str] = []
+    done = 0
+    for found in _NUMBER.finditer(text):
+        start, end = found.span()
+        broken = text[start - 2 : start] == "\r\n"
+        base = start - (3 if broken else 1)
+        first = None
+        if base >= 0 and not text[base].isspace() and is_raised(start, base):
+            first = start
+        elif end - start > 1 and baseline(end - 1) != baseline(start):
+            base, broken = start, False
+            first = next((at for at in range(start + 1, end) if is_raised(at, at - 1)), None)
+        if first is None:
+            continue
+        parts += [text[done : first - 2 * broken], "^", text[first:end]]
+        done = end
+        after = end + 2
+        if text[end:after] == "\r\n" and after < len(text) and baseline(after) == baseline(base):
+            done = after
+    return "".join(parts) + text[done:]
 
 
 def _pages_by_pypdf(data: bytes, out: PdfText) -> None:
@@ -352,30 +422,34 @@ def spans(numbers: list[int]) -> str:
 def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
     """Render page `number` (from 1) as PNG, smaller if it would have more than `MOST_PIXELS`.
 
-    Raises ValueError if the PDF can't be read, unpacks to too much or has no such page.
+    Raises ValueError if the PDF can't be read, needs too much to be drawn, or has no such page.
     """
+    done = _apart(data, "write_image", number, dots_per_inch)
+    if done.returncode != 0:
+        raise ValueError(f"page {number} is not drawn: {_why(done)}")
+    if not done.stdout:
+        raise ValueError(done.stderr.decode("utf-8", "replace"))
+    return done.stdout
+
+
+def write_image(number: int, dots_per_inch: int) -> None:
+    """Read a PDF from standard input, and write a page as PNG to standard output, or why not to standard error."""
     import pypdfium2
 
-    if not _unpacks_to_little(data):
-        raise ValueError(f"its pages are not drawn: it may unpack to more than {LITTLE >> 20} MB")
-
-    with _LOCK:
-        try:
-            document = pypdfium2.PdfDocument(data)
-        except pypdfium2.PdfiumError as error:
-            raise ValueError(f"the PDF can't be read: {error}") from error
-        try:
-            if not 1 <= number <= len(document):
-                raise ValueError(f"no page {number}: it has {len(document)}")
-            page = document[number - 1]
-            width, height = page.get_size()
-            fitting = math.sqrt(MOST_PIXELS / max(1.0, width * height))
-            image = page.render(scale=min(dots_per_inch / 72, fitting)).to_pil()
-            page.close()
-        except pypdfium2.PdfiumError as error:
-            raise ValueError(f"page {number} can't be read: {error}") from error
-        finally:
-            document.close()
-    out = io.BytesIO()
-    image.save(out, "PNG")
-    return out.getvalue()
+    try:
+        document = pypdfium2.PdfDocument(sys.stdin.buffer.read())
+    except pypdfium2.PdfiumError as error:
+        sys.stderr.write(f"the PDF can't be read: {error}")
+        return
+    if not 1 <= number <= len(document):
+        sys.stderr.write(f"no page {number}: it has {len(document)}")
+        return
+    try:
+        page = document[number - 1]
+        width, height = page.get_size()
+        fitting = math.sqrt(MOST_PIXELS / max(1.0, width * height))
+        image = page.render(scale=min(dots_per_inch / 72, fitting)).to_pil()
+    except pypdfium2.PdfiumError as error:
+        sys.stderr.write(f"page {number} can't be read: {error}")
+        return
+    image.save(sys.stdout.buffer, "PNG")

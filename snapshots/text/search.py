@@ -7,6 +7,7 @@ equal words are equal tokens.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import json
@@ -37,14 +38,28 @@ SNIPPET = 200  # code points of a snippet, about as on a result page
 _CJK = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _KANA = r"\u3040-\u30ff\u31f0-\u31ff"
 _HANGUL = r"\uac00-\ud7af"
-_TOKEN = re.compile(rf"[{_CJK}]+|[{_KANA}]+|[{_HANGUL}]+|[^\W_{_CJK}{_KANA}{_HANGUL}]+(?:['’][^\W\d_]+)?")
-_ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
-_IS_PAIRED = re.compile(rf"[{_KANA}{_HANGUL}]")
+_UNSPACED = r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1050-\u108f\u1780-\u17d3"  # Thai to Khmer
+# vowel signs and points, which `\w` leaves out: Latin, Hebrew, Arabic and the scripts of India
+_MARKS = r"\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0df3"
+_LATIN = r"a-z\u00df-\u024f\u0250-\u02af\u1e00-\u1eff"
+_LETTER = rf"(?:[^\W_{_CJK}{_KANA}{_HANGUL}{_UNSPACED}]|[{_MARKS}])"
+_TOKEN = re.compile(rf"[{_CJK}]+|[{_KANA}]+|[{_HANGUL}]+|[{_UNSPACED}]+|{_LETTER}+(?:'(?:(?!\d){_LETTER})+)*")
+_ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)*")
+_IS_PAIRED = re.compile(rf"[{_KANA}{_HANGUL}{_UNSPACED}]")
 _IS_CJK = re.compile(rf"[{_CJK}]")
+# articles and pronouns that French, Italian and Catalan join to the next word
+_ELISION = re.compile(
+    r"\A(?:[cdjlmnst]|qu|(?:jus|lors|puis|quoi)qu|(?:d[ae]|a|co|ne|su|que)ll|un|quest|(?:de|a)gl)'(?=..)"
+)
+_ACCENTS = re.compile(rf"(?<=[{_LATIN}])[\u0300-\u036f]+")
+_PLAIN = str.maketrans(
+    {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l"}
+    | {"ŧ": "t", "ŋ": "n", "’": "'", "‘": "'", "ʼ": "'", "ʻ": "'", "\u00ad": ""}
+)
+_NOT_ASCII = re.compile(r".?[^\x00-\x7f]+", re.DOTALL)
 _MARKUP_LINK = re.compile(r"(?<=\])\((?:[^()\s]|\([^()\s]*\))*\)")
 _MARKUP = re.compile(r"[\[\]*`#|>]+|-{3,}")
 _SPACE = re.compile(r"\s+")
-_SUFFIX = re.compile(r"(?:'s|’s)$")
 _JIEBA = threading.Lock()
 
 
@@ -78,10 +93,18 @@ def _jieba() -> Any:
 
 
 def tokens(text: str) -> Iterator[str]:
-    """Yield the index tokens of a text: NFKC, lower case, without plural s, Chinese cut into words and their parts."""
+    """Yield the index tokens of a text: folded, without elisions and plural s, Chinese cut into words and parts."""
     if text.isascii():
         return map(stem, _ASCII_TOKEN.findall(text.lower()))
-    return _wide_tokens(unicodedata.normalize("NFKC", text).lower())
+    return _wide_tokens(_folded(text))
+
+
+def _folded(text: str) -> str:
+    """Return the text in NFKC and lower case, Latin letters without accents and ligatures, apostrophes as `'`."""
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text).lower()
+    return unicodedata.normalize("NFKC", _ACCENTS.sub("", apart).translate(_PLAIN))
 
 
 def _wide_tokens(text: str) -> Iterator[str]:
@@ -99,8 +122,8 @@ def _wide_tokens(text: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1 << 17)
 def stem(word: str) -> str:
-    """Strip English plurals and possessives only, so that "penguins" finds "penguin" and no unrelated words match."""
-    word = _SUFFIX.sub("", word)
+    """Strip elisions, English plurals and possessives only: "penguins" finds "penguin", "l'art" finds "art"."""
+    word = _ELISION.sub("", word.removesuffix("'s"), count=1) if "'" in word else word
     if len(word) <= 3 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -367,9 +390,33 @@ def parse_query(query: str) -> Query:
     return Query(tuple(dict.fromkeys(words)), tuple(phrases), tuple(musts), tuple(nots))
 
 
+def _folded_in_place(shown: str) -> tuple[str, Callable[[int], int]]:
+    """Return the folded text and a function from its offsets to those of `shown`."""
+    pieces: list[str] = []
+    ours, theirs = [0], [0]  # offsets in the folded text and in `shown`, from where both run alike
+    length = end = 0
+    for run in _NOT_ASCII.finditer(shown):
+        folded = _folded(run[0])
+        between = shown[end : run.start()].lower()
+        pieces += (between, folded)
+        length += len(between)
+        end = run.end()
+        if len(folded) != len(run[0]):
+            ours += (length, length + len(folded))
+            theirs += (run.start(), end)
+        length += len(folded)
+    pieces.append(shown[end:].lower())
+
+    def origin(at: int) -> int:
+        nearest = bisect.bisect_right(ours, at) - 1
+        return min(theirs[nearest] + at - ours[nearest], *theirs[nearest + 1 : nearest + 2], len(shown))
+
+    return "".join(pieces), origin
+
+
 def snippet(shown: str, words: Iterable[str], size: int = SNIPPET) -> str:
     """Return about `size` code points of a text, around the place with the most of `words`, cut at white space."""
-    low = shown.lower()
+    low, origin = _folded_in_place(shown)
     places: list[tuple[int, str]] = []
     for word in dict.fromkeys(words):
         at = low.find(word)
@@ -377,7 +424,7 @@ def snippet(shown: str, words: Iterable[str], size: int = SNIPPET) -> str:
             if at < 0:
                 break
             if at == 0 or not low[at - 1].isalnum() or not word.isascii():
-                places.append((at, word))
+                places.append((origin(at), word))
             at = low.find(word, at + len(word))
     places.sort()
     best, most = 0, 0

@@ -65,6 +65,13 @@ class Archives:
         check_entry(record.fields, filename, entry)
         return record
 
+    def fields(self, capture: Capture) -> warc.Fields:
+        """Return the WARC fields of a capture's record, by lower-case name. Raises DamagedInput."""
+        place = self.files.get(capture.filename)
+        if place is None:
+            raise DamagedInput(f"{capture.filename}: named by the index but not in the snapshot")
+        return open_block(place, capture.offset, capture.length)[0]
+
     def head(self, capture: Capture) -> Response:
         """Return the response of a capture without its body.
 

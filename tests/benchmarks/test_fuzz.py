@@ -31,11 +31,19 @@ def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> Non
     assert sum(found.values()) == CASES
 
 
-@pytest.mark.parametrize("number", [1971, 3042, 8851, 9072, 12898, 16885])
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [
+        *((7, number) for number in (1971, 3042, 8851, 9072, 12898, 16885)),
+        (107, 1970),
+        (181, 1726),
+        (182, 406),
+    ],
+)
 def test_what_the_fuzzer_found_once_is_told_in_a_line(
-    made: meaning.Masters, number: int, tmp_path: Path
+    made: meaning.Masters, seed: int, number: int, tmp_path: Path
 ) -> None:
-    _, data, chance = meaning.case(made, 7, number)
+    _, data, chance = meaning.case(made, seed, number)
     assert [name for name in fuzz.try_input(made, data, chance, tmp_path) if name.startswith("find")] == []
 
 

@@ -23,8 +23,6 @@ def tags(m: ModuleType) -> None:
         assert m.extract_final_answer(text) == expected
     assert m.extract_final_answer("</answer><answer> a </answer> b </answer>") == "a"
     assert m.extract_final_answer("a</answer>") is None
-    assert m.json_part("[[1], 2]", "[", "]") == [[1], 2]
-    assert m.json_part('x [1, {"a": 2,},] y', "[", "]") == [1, {"a": 2}]
 
 
 def verdicts(m: ModuleType) -> None:
@@ -144,7 +142,6 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ('text.find("</answer>", start)', 'text.find("</answer>")'),
             (": end].strip()", ": end]"),
             ("if end >= 0 else None", "if end > 0 else text"),
-            ("text.rfind(closing)", "text.find(closing)"),
         ],
     ),
     "harness/scoring/grading.py": (
@@ -165,7 +162,6 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("gold in (shown, parsed)", "gold in (shown,)"),
             ("gold in (shown, parsed)", "gold in (parsed,)"),
             ("answer if extracted is None else extracted", 'extracted or ""'),
-            ("extracted is not None and any", "any"),
             ("for text in (extracted, parsed)", "for text in (parsed,)"),
             ('step["judge"] == "correct"', 'step["judge"] != "correct"'),
             (") / len(steps)", ") / 2"),
@@ -176,18 +172,13 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
     "harness/scoring/sgi/idea.py": (
         ideas,
         [
-            ("(values[name] * 10 + subjective[name]) / 2", "(values[name] + subjective[name]) / 2"),
-            ("(values[name] * 10 + subjective[name]) / 2", "values[name] * 10 + subjective[name]"),
-            (
-                '100.0 if formulas.verdict(name, votes[name]) == "win"',
-                '10.0 if formulas.verdict(name, votes[name]) == "win"',
-            ),
-            ('== "win" else 0.0', '== "win" else 50.0'),
+            ("(values[name] * 10 + 100.0 *", "(values[name] + 100.0 *"),
+            ("(values[name] * 10 + 100.0 *", "(values[name] * 10 + 10.0 *"),
+            ('== "win")) / 2', '== "win"))'),
             ('== "win"', '!= "lose"'),
             ("sum(values.values()) / 4", "sum(values.values()) / 5"),
             ("0.5 * formulas.distance(embedder, text, known)", "formulas.distance(embedder, text, known)"),
             ("0.5 * formulas.distance(embedder, text, known) + ", ""),
-            ('("A" if swapped else "B")', '"B"'),
             ("(generated, original) if swapped", "(original, generated) if swapped"),
             ("for swapped in (False, True)", "for swapped in (False,)"),
             ("for n in (1, 2, 3)]", "for n in (1, 2)]"),

@@ -12,11 +12,10 @@ from stillweb.harness.curation.affected import affected_by_run
 from stillweb.harness.curation.needs import needs_of_run, tasks_as_asked
 from stillweb.harness.export.inspect_log import export_inspect
 from stillweb.harness.export.openinference import export_openinference
-from stillweb.harness.report import write_report
 from stillweb.harness.results.summary import score_run
-from stillweb.harness.review.page import review_html
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import check_event, read_trace, replace_events
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.operations.diff import Diff
 from tests.support.runs import make_run
@@ -74,13 +73,12 @@ def files(tmp_path: Path) -> RunFiles:
 def test_every_reader_reads_a_call_without_what_it_may_lack(files: RunFiles, tmp_path: Path) -> None:
     snapshot = read_trace(files.trace_path("right", 1)).header["snapshot"]
     assert "google_search" in write_report(files.path).read_text()
-    assert "google_search" in review_html(files.path, everything=True)
     assert '"stringValue": "google_search"' in export_openinference(files.path, tmp_path / "o").read_text()
     assert '"total_tokens": 5' in export_inspect(files.path, tmp_path / "i").read_text()
     assert len(read_outcomes(files.path)) == 1
     assert score_run(files.path) == []
     assert needs_of_run(files.path, snapshot).captures
-    assert "ada" in review_html(files.path, everything=True)
+    assert "ada" in write_report(files.path).read_text()
     (asked,) = tasks_as_asked(files.path)
     assert asked.meta["searches"] == []
     assert affected_by_run(files.path, Diff(snapshot, "two")) == []

@@ -194,6 +194,60 @@ def sender_of_a_question(draw: random.Random) -> Made:
     return asked, other(asked, body=two.encode())
 
 
+def number_drawn_under_any_name(draw: random.Random) -> Made:
+    one, two = (Request("GET", f"http://a.test/d?id=7&spin={draw.random():.16f}") for _ in range(2))
+    return one, two
+
+
+def clock_under_any_name(draw: random.Random) -> Made:
+    one, two = (
+        Request("GET", f"http://a.test/d?fresh={draw.randrange(16 * 10**11, 19 * 10**11)}") for _ in range(2)
+    )
+    return one, two
+
+
+def callback_of_a_script(draw: random.Random) -> Made:
+    one, two = (
+        Request("GET", f"http://a.test/d?q=1&callback=jQuery{draw.getrandbits(60)}") for _ in range(2)
+    )
+    return one, two
+
+
+def call_with_an_id(draw: random.Random) -> Made:
+    bodies = [{"jsonrpc": "2.0", "id": draw.getrandbits(40), "method": "get"} for _ in range(2)]
+    one, two = (with_body(draw, json.dumps(b).encode(), JSON, "http://a.test/rpc", "POST") for b in bodies)
+    return one, two
+
+
+def message_with_an_id(draw: random.Random) -> Made:
+    texts = [
+        f"<e:Envelope><e:Header><MessageID>{draw.getrandbits(60)}</MessageID></e:Header><e:Body/></e:Envelope>"
+        for _ in range(2)
+    ]
+    one, two = (with_body(draw, text.encode(), "text/xml", "http://a.test/svc", "POST") for text in texts)
+    return one, two
+
+
+def address_signed_anew(draw: random.Random) -> Made:
+    one, two = (
+        Request("GET", f"http://a.test/k?sv=1&sr=b&se={draw.getrandbits(30)}&sig={draw.getrandbits(90):x}")
+        for _ in range(2)
+    )
+    return one, two
+
+
+def conversation_with_drawn_call_ids(draw: random.Random) -> Made:
+    ids = [f"call_{draw.getrandbits(60):x}" for _ in range(2)]
+    bodies = [
+        {"model": "m", "messages": [{"role": "tool", "tool_call_id": one, "content": "4"}]} for one in ids
+    ]
+    one, two = (
+        with_body(draw, json.dumps(b).encode(), JSON, "http://a.test/v1/chat/completions", "POST")
+        for b in bodies
+    )
+    return one, two
+
+
 def flags_of_an_installation(draw: random.Random) -> Made:
     one, two = (
         json.dumps({"attributes": {"id": f"{draw.getrandbits(256):064x}", "os": "a"}, "forcedVariations": {}})
@@ -439,6 +493,8 @@ JOIN: list[Kind] = [
     form_in_another_order, multipart_with_another_boundary, cache_buster, poll_again, clock, campaign, session_in_path,
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
+    number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, message_with_an_id,
+    address_signed_anew, conversation_with_drawn_call_ids,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,

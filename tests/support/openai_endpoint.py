@@ -38,7 +38,9 @@ class Asked:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        return self.body["messages"] if self.api == "chat" else self.body["input"]
+        members = {"chat": "messages", "messages": "messages", "generate": "contents"}
+        found: list[dict[str, Any]] = self.body[members.get(self.api, "input")]
+        return found
 
     @property
     def question(self) -> str:
@@ -46,6 +48,12 @@ class Asked:
 
     @property
     def tool_answers(self) -> list[str]:
+        if self.api == "messages":
+            blocks = [b for i in self.items if isinstance(i["content"], list) for b in i["content"]]
+            return [str(b["content"]) for b in blocks if b["type"] == "tool_result"]
+        if self.api == "generate":
+            parts = [part for item in self.items for part in item["parts"]]
+            return [str(part["functionResponse"]["response"]) for part in parts if "functionResponse" in part]
         if self.api == "chat":
             return [str(i["content"]) for i in self.items if i.get("role") == "tool"]
         return [str(i["output"]) for i in self.items if i.get("type") == "function_call_output"]
@@ -90,10 +98,12 @@ class Endpoint:
                     return self.send(400, "application/json", json.dumps({"error": error}).encode())
                 if fault is not None and fault != "half":
                     return self.fail(fault)
-                api = "chat" if self.path.endswith("/chat/completions") else "responses"
+                api, make = next((api, make) for end, (api, make) in _APIS.items() if end in self.path)
                 asked = Asked(json.loads(body), api)
+                asked.body.setdefault("model", self.path.rpartition("/")[2].partition(":")[0])
+                if "streamGenerateContent" in self.path:
+                    asked.body["stream"] = True
                 said = endpoint.policy(asked)
-                make = chat_answer if api == "chat" else response_answer
                 kind, data = make(asked.body, said)
                 return self.send(200, kind, data[: len(data) // 2] if fault == "half" else data)
 
@@ -285,3 +295,94 @@ def ask(
             await client.close()
 
     return asyncio.run(once())
+
+
+def message_answer(body: dict[str, Any], said: Said) -> tuple[str, bytes]:
+    """Anthropic's Messages: a signed thought before what is said."""
+    blocks: list[dict[str, Any]] = [{"type": "thinking", "thinking": "let me think", "signature": "c2ln"}]
+    blocks += [
+        {"type": "tool_use", "id": c["id"], "name": c["name"], "input": json.loads(c["arguments"])}
+        for c in _calls(said, body)
+    ]
+    if isinstance(said, str):
+        blocks.append({"type": "text", "text": said})
+    into, out = _usage(body, said)
+    usage = {"input_tokens": into, "cache_read_input_tokens": 3, "output_tokens": out}
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": f"{body['model']}-2025-01-01"}
+    end = {"stop_reason": "end_turn" if isinstance(said, str) else "tool_use", "stop_sequence": None}
+    if not body.get("stream"):
+        return "application/json", json.dumps({**head, "content": blocks, **end, "usage": usage}).encode()
+    begin = {
+        **head,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": begin}]
+    for index, block in enumerate(blocks):
+        kind = block["type"]
+        empty = {
+            **block,
+            **{"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}}.get(kind, {"input": {}}),
+        }
+        deltas: list[dict[str, Any]] = []
+        if kind == "thinking":
+            deltas = [{"type": "thinking_delta", "thinking": p} for p in ("let me ", "think")]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+        elif kind == "text":
+            deltas = [
+                {"type": "text_delta", "text": block["text"][i : i + 5]}
+                for i in range(0, len(block["text"]), 5)
+            ]
+        else:
+            text = json.dumps(block["input"])
+            deltas = [
+                {"type": "input_json_delta", "partial_json": text[i : i + 7]} for i in range(0, len(text), 7)
+            ]
+        events.append({"type": "content_block_start", "index": index, "content_block": empty})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": out}})
+    events.append({"type": "message_stop"})
+    return "text/event-stream", _stream([(event["type"], event) for event in events], done=False)
+
+
+def content_answer(body: dict[str, Any], said: Said) -> tuple[str, bytes]:
+    """Gemini's generateContent: a thought, and a signature on what follows it."""
+    parts: list[dict[str, Any]] = [{"text": "let me think", "thought": True}]
+    if isinstance(said, str):
+        parts += (
+            [{"text": said[i : i + 5]} for i in range(0, len(said), 5)]
+            if body.get("stream")
+            else [{"text": said}]
+        )
+        parts[-1]["thoughtSignature"] = "c2ln"
+    else:
+        parts += [{"functionCall": {"name": name, "args": a}} for name, a in said]
+        parts[1]["thoughtSignature"] = "c2ln"
+    into, out = _usage(body, said)
+    usage = {
+        "promptTokenCount": into,
+        "candidatesTokenCount": out,
+        "thoughtsTokenCount": 2,
+        "totalTokenCount": into + out,
+    }
+    tail = {"modelVersion": f"{body['model']}-001", "usageMetadata": usage}
+
+    def answer(parts: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0, **more}], **tail}
+
+    if not body.get("stream"):
+        return "application/json", json.dumps(answer(parts, finishReason="STOP")).encode()
+    chunks = [answer([part]) for part in parts[:-1]] + [answer([parts[-1]], finishReason="STOP")]
+    return "text/event-stream", _stream([("", chunk) for chunk in chunks], done=False)
+
+
+_APIS = {
+    # looked up at each call, as tests put others in their place
+    "/chat/completions": ("chat", lambda body, said: chat_answer(body, said)),
+    "/responses": ("responses", lambda body, said: response_answer(body, said)),
+    "/messages": ("messages", message_answer),
+    "enerateContent": ("generate", content_answer),
+}

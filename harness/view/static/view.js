@@ -21,13 +21,12 @@
     else if (event.key === "/") { document.querySelector("input[type=search]")?.focus(); event.preventDefault(); }
   });
   // Table of an export: its filters work on the rows that are there.
-  const local = document.querySelector("form[data-local]");
-  if (local) {
-    const shown = document.getElementById("shown");
+  for (const local of document.querySelectorAll("form[data-local]")) {
+    const scope = local.closest(".page-section") || document, shown = local.querySelector("[role=status]");
     const fit = () => {
       const text = local.elements.q.value.toLowerCase(), show = local.elements.show.value;
       let count = 0;
-      for (const row of document.querySelectorAll("[data-row]")) {
+      for (const row of scope.querySelectorAll("[data-row]")) {
         row.hidden = !((!text || row.dataset.row.toLowerCase().includes(text)) && (!show || row.dataset.flags.split(" ").includes(show)));
         count += !row.hidden;
       }
@@ -42,8 +41,10 @@
   const store = (name, value) => { try { value === null ? sessionStorage.removeItem(name) : sessionStorage.setItem(name, value); } catch { /* storage is off */ } };
   const stored = (name) => { try { return sessionStorage.getItem(name); } catch { return null; } };
   const offers = document.querySelectorAll("a.save");
+  const run = document.querySelector("form.review")?.dataset.run;
+  const kept = `stillweb-reviews ${run}`;
   const offer = () => {
-    const all = JSON.parse(stored("stillweb-reviews") || "[]");
+    const all = JSON.parse(stored(kept) || "[]");
     for (const link of offers) {
       if (!all.length) continue;
       link.href = URL.createObjectURL(new Blob(all.map((one) => JSON.stringify(one) + "\n"), { type: "application/jsonl" }));
@@ -53,7 +54,7 @@
   };
   offer();
   for (const form of document.querySelectorAll("form.review")) {
-    const key = `stillweb-draft ${form.elements.trace.value}`;
+    const key = `stillweb-draft ${run} ${form.elements.trace.value}`;
     const fields = [...form.elements].filter((field) => field.name && field.type !== "hidden");
     if (new URL(location).searchParams.has("saved")) store(key, null);
     const typed = JSON.parse(stored(key) || "{}");
@@ -70,8 +71,8 @@
       if (value.class === value.nearest_class) { said.textContent = "The nearest class must be another one."; return; }
       value.attempt = Number(value.attempt);
       value.decisive_event = Number(value.decisive_event);
-      const all = JSON.parse(stored("stillweb-reviews") || "[]").filter((one) => one.task !== value.task || one.attempt !== value.attempt || one.reviewer !== value.reviewer);
-      store("stillweb-reviews", JSON.stringify([...all, value]));
+      const all = JSON.parse(stored(kept) || "[]").filter((one) => one.task !== value.task || one.attempt !== value.attempt || one.reviewer !== value.reviewer);
+      store(kept, JSON.stringify([...all, value]));
       store(key, null);
       offer();
       said.textContent = "Kept in this page. Save the file before you close it.";

@@ -228,7 +228,7 @@ def test_a_program_may_be_given_a_yaml_file():
         ("agent: command\ncommand: x\npass_env: {A: b}\n", "pass_env: must be a list of names"),
         ("agent: command\ncommand: x\ndirect: [1]\n", "direct: must be a list of names"),
         ("agent: command\ncommand: x\ndirect: [https://a.test/]\n", "direct: 'https://a.test/' is no host"),
-        ("agent: 7\n", "agent: must be script, openai, command or module:object"),
+        ("agent: 7\n", "agent: must be script, openai, anthropic, gemini, command or module:object"),
         ("agent: [\n", r"agent\.yaml:2: not YAML"),
     ],
 )

@@ -11,12 +11,12 @@ import yaml
 
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.agents.openai import OpenAIAgent
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import certify, make_certificate
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import Trace, read_trace
+from stillweb.harness.view.export import write_report
 from tests.support.openai_endpoint import Asked, Endpoint, Said
 from tests.support.runs import SHELF, bird_task
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.trace import read_trace
+from stillweb.harness.view.export import write_report
 from tests.support.command_line import stillweb
 
 AGENT = """

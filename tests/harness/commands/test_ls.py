@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from stillweb.proxy.browser.steps import parse_steps
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
-from tests.proxy.explore.test_graph_page import VIEWS, snapshot
+from tests.proxy.explore.test_graph_layout import VIEWS, snapshot
 
 
 @pytest.fixture
@@ -22,7 +23,13 @@ def path(tmp_path: Path) -> Path:
 def test_the_graph_is_one_html_file(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = call(capsys, "ls", path, "--views", "--html", tmp_path / "views.html")
     assert (code, out) == (0, f"{tmp_path / 'views.html'}\n")
-    assert (tmp_path / "views.html").read_text().startswith("<!DOCTYPE html>")
+    page = (tmp_path / "views.html").read_text()
+    assert "Wind mills &lt;b&gt;" in page
+    assert "Wind mills <b>" not in page
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+    assert page.count('class="page-section"') == len(VIEWS) + 1
+    assert "Exploring ended: all tried" in page
+    assert "option: &#39;2012&#39;" in page  # the steps file
 
 
 def test_the_steps_file_of_a_view_gives_its_steps_again(

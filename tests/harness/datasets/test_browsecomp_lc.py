@@ -75,7 +75,7 @@ def test_the_original_browsecomp_file_is_a_browsing_set(tmp_path: Path) -> None:
         "Which lake?\n\nYour response should be in the following format:\nExplanation: {"
     )
     assert (task.reference, task.scorer) == ("Alpha", "browsecomp")
-    assert task.meta == {"set": "browsecomp", "problem": "Which lake?", "topic": "Lakes"}
+    assert task.meta == {"set": "browsecomp", "problem": "Which lake?", "topic": "Lakes", "canary": "c-1"}
 
 
 @pytest.mark.parametrize(

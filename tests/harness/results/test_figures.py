@@ -10,13 +10,13 @@ import pytest
 
 from stillweb.harness.cli import main
 from stillweb.harness.console import decimals
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.scoring import METRICS, SCORERS, Score, register
 from stillweb.harness.task import Task
+from stillweb.harness.view.export import write_report
 from tests.harness.commands.calling import call
 from tests.support.runs import bird_task, make_run, write_script
 
@@ -48,8 +48,6 @@ def test_a_mean_over_fewer_says_so(mixed: RunFiles) -> None:
     # Of three answers one is in the required form, and right: no 1 beside the 0.5 of the two that can be read.
     assert cells(page, "em") == ["0.5", "1 of 1", "0.5", "2 of 3", "0.333"]
     assert cells(page, "exact") == ["1", "", "", "1 of 1", "1"]
-    assert "<span>em, mean of the 2 scored of 3</span>" in page
-    assert "<span>exact, mean of 1</span>" in page
 
 
 def test_the_page_says_what_is_in_no_figure(mixed: RunFiles) -> None:
@@ -134,9 +132,9 @@ def test_the_page_of_a_comparison_says_on_what_the_runs_do_not_agree(
         paths.append(make_run(tmp_path / name, ["right", "wrong"], accept=accept).path)
     page = tmp_path / "page.html"
     call(capsys, "compare", *paths, "--html", page)
-    assert "The runs differ in what they stand on: accept." in page.read_text()
+    assert "in what it stands on: accept." in page.read_text()
     call(capsys, "compare", paths[0], paths[0], "--html", page)
-    assert "what they stand on" not in page.read_text()
+    assert "what it stands on" not in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from stillweb.harness.commands.score import command as score_command
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import make_certificate
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.scoring import BEST
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.request import Request

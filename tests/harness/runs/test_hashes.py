@@ -32,7 +32,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sandbox/launcher.py", True),
         ("task.py", True),
         ("curation/lint.py", False),
-        ("report/report.css", False),
+        ("view/static/view.css", False),
     ],
 )
 def test_the_evaluator_is_what_turns_an_answer_into_a_score(copied: Path, name: str, covered: bool) -> None:

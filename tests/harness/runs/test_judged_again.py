@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
@@ -18,6 +17,7 @@ from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
+from stillweb.harness.view.export import write_report
 from tests.harness.commands.calling import call
 from tests.support.openai_endpoint import KEY, Asked, Endpoint
 

@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from stillweb.harness.report import write_report
 from stillweb.harness.results.certificate import make_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from tests.support.runs import SHELF, make_run, write_script
 

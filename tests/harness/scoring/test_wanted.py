@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stillweb.harness.report import write_report
-from stillweb.harness.review.page import export_review
 from stillweb.harness.review.reviews import COMPOSITION, hints_of
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
@@ -16,6 +13,7 @@ from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.scoring.wanted import wanted
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, read_trace
+from stillweb.harness.view.export import write_report
 from tests.support.pages import chromium
 from tests.support.runs import SHELF, write_script
 
@@ -71,21 +69,18 @@ def test_hints_tell_what_was_misread_lost_and_never_seen(files: RunFiles) -> Non
 
 
 @pytest.mark.slow
-def test_report_and_review_show_the_reference(files: RunFiles, tmp_path: Path) -> None:
+def test_the_report_shows_the_reference(files: RunFiles) -> None:
     """Of an answer that is no table they said that it was wrong, and not what was right."""
-    for path in (write_report(files.path), export_review(files.path, tmp_path / "review.html")):
-        with chromium() as page:
-            page.goto(path.as_uri())
-            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-            said = {
-                name: page.inner_text(f"#a-{name}\\.2f1") for name in ("misread", "unseen", "lost", "asked")
-            }
-        assert "Reference, any of\n3,900 g\nwhich it never saw\n3900\nseen in step 1, but lost" in plain(
-            said["misread"]
-        )
-        assert "Reference\n1778\nwhich it never saw" in plain(said["unseen"])
-        assert "Reference\n3900\nseen in step 1, but lost" in plain(said["lost"])
-        assert "Reference\nbird 7\nwhich stood in its prompt" in plain(said["asked"])  # as pages do in one
+    with chromium() as page:
+        page.goto(write_report(files.path).as_uri())
+        names = ("misread", "unseen", "lost", "asked")
+        said = {name: page.get_by_label(f"{name}.1", exact=True).inner_text() for name in names}
+    assert "Reference, any of\n3,900 g\nwhich it never saw\n3900\nseen in step 1, but lost" in plain(
+        said["misread"]
+    )
+    assert "Reference\n1778\nwhich it never saw" in plain(said["unseen"])
+    assert "Reference\n3900\nseen in step 1, but lost" in plain(said["lost"])
+    assert "Reference\nbird 7\nwhich stood in its prompt" in plain(said["asked"])  # as pages do in one
 
 
 def plain(text: str) -> str:

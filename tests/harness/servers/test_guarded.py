@@ -16,11 +16,12 @@ import pytest
 import uvicorn
 
 from stillweb.harness.demo import site as demo
-from stillweb.harness.review.page import ReviewServer
 from stillweb.harness.servers import guarded
 from stillweb.harness.servers.guarded import Guarded, configured, listening
 from stillweb.harness.servers.mcp import PATH, make_app
 from stillweb.harness.tools import Toolset
+from stillweb.harness.view.server import ViewServer
+from stillweb.harness.view.site import Site
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import make_site
@@ -85,7 +86,7 @@ def gateway(frozen: Snapshot, folder: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def review(frozen: Snapshot, folder: Path) -> Iterator[Server]:
-    with ReviewServer(make_run(folder, ["wrong"]).path) as it:
+    with ViewServer(Site([make_run(folder, ["wrong"]).path])) as it:
         yield Server(int(re.findall(r"\d+", it.url)[-1]), b"GET / HTTP/1.1\r\n")
 
 

@@ -1,5 +1,6 @@
 """Clients in this process hear what they would hear over a socket."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import httpx
@@ -63,3 +64,27 @@ def test_a_status_has_the_words_that_were_recorded(client):
     answer = client.get(f"{SITE}/gone")
     with pytest.raises((httpx.HTTPStatusError, requests.HTTPError), match="No Such Bird"):
         answer.raise_for_status()
+
+
+def test_httpx_measures_and_streams_an_answer(case):
+    with httpx.Client(transport=case.transport()) as client:
+        assert client.get(f"{SITE}/gone").elapsed.total_seconds() >= 0
+        with client.stream("GET", f"{SITE}/me") as answer:
+            assert b"".join(answer.iter_raw()) == b"a stranger"
+        with client.stream("GET", f"{SITE}/login") as answer:
+            assert b"".join(answer.iter_bytes()) == b"welcome"
+            assert answer.num_bytes_downloaded == len(b"welcome")
+
+
+async def _read(case):
+    async with (
+        httpx.AsyncClient(transport=case.transport()) as client,
+        client.stream("GET", f"{SITE}/me") as answer,
+    ):
+        body = b"".join([part async for part in answer.aiter_raw()])
+    return body, answer.elapsed.total_seconds()
+
+
+def test_an_asynchronous_client_does_so_too(case):
+    body, seconds = asyncio.run(_read(case))
+    assert (body, seconds >= 0) == (b"a stranger", True)

@@ -14,16 +14,18 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from lxml import html
 
+from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.review.reviews import COMPOSITION
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.comparison_pages import first_divergence
-from stillweb.harness.view.export import export_file
+from stillweb.harness.view.export import export_file, write_report
+from stillweb.harness.view.library import number
 from stillweb.harness.view.run_table import Row, group_of, pass_at
 from stillweb.snapshots.writer import Writer
 from tests.harness.view.looked_at import DOM, EVIL, PAGE, WRONG, make_run, make_snapshot, make_world, viewed
 from tests.support.command_line import stillweb
 from tests.support.pages import chromium
-from tests.support.waiting import until
+from tests.support.waiting import STARTS, until
 
 AXE = Path(__file__).parents[2] / "support" / "axe" / "axe.min.js"
 WORDS = {"cause": "Took the wrong row.", "evidence": "Step 1 has both.", "why_not": "The page was right."}
@@ -197,7 +199,7 @@ def test_a_review_is_made_in_place_and_a_second_reviewer_disagrees(tmp_path: Pat
         text = get(f"{url}/run/run/agreement")[1]
         assert "ada and bob" in text
         for show in (f"class:{COMPOSITION.replace(' ', '+')}", "class:in-page+misreading", "disputed"):
-            assert rows(get(f"{url}/run/run?by=attempt&show={show}")[1]) == ["wrong.1"]
+            assert rows(get(f"{url}/run/run?by=attempt&show={show}")[1]) == ["wrong.1"], show
         assert rows(get(f"{url}/run/run?by=attempt&show=class:drift")[1]) == []
 
 
@@ -498,3 +500,137 @@ def test_a_report_is_these_pages_in_one_file(tmp_path: Path, world: Path) -> Non
     assert EVIL not in text
     targets = set(re.findall(r'href="#([^"]+)"', text))
     assert not targets - set(re.findall(r'\sid="([^"]+)"', text))
+
+
+def fill(form: Any, **values: Any) -> None:
+    """Fill in a review."""
+    for name, value in values.items():
+        field = form.locator(f"[name={name}]")
+        if name in ("class", "nearest_class"):
+            field.select_option(value)
+        else:
+            field.fill(str(value))
+
+
+REVIEW = {
+    "reviewer": "bob",
+    "class": "drift",
+    "decisive_event": 1,
+    "nearest_class": "self-rewriting",
+    **WORDS,
+}
+
+
+@pytest.mark.slow
+def test_an_exported_review_is_kept_until_its_file_is_saved_and_taken_in(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    done = stillweb("review", run, "--export", tmp_path / "review.html")
+    assert done.code == 0
+    with chromium() as page:
+        page.goto((tmp_path / "review.html").as_uri())
+        form = page.get_by_label("wrong.1", exact=True).locator("form.review")
+        fill(form, **REVIEW)
+        page.reload()
+        assert form.locator("[name=cause]").input_value() == WORDS["cause"]
+        form.locator("button").click()
+        page.reload()
+        assert form.locator("[name=cause]").input_value() == ""
+        with page.expect_download() as download:
+            page.locator("a.save").first.click()
+        download.value.save_as(tmp_path / "reviews.jsonl")
+        assert page.complaints == []
+    assert stillweb("review", run, "--import", tmp_path / "reviews.jsonl").out == "1 review taken\n"
+    assert read_trace(run / "traces" / "wrong.1.jsonl").of("review")[0]["reviewer"] == "bob"
+
+
+@pytest.mark.slow
+def test_what_is_typed_outlives_a_reload_until_it_is_saved(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    with viewed(run, cache=tmp_path) as url, chromium() as page:
+        form = page.locator("form.review")
+        page.goto(f"{url}/run/run/attempt/wrong.2")
+        fill(form, cause="half of a thought")
+        page.goto(f"{url}/run/run/attempt/wrong.1")
+        fill(form, **REVIEW)
+        form.locator("button").click()
+        page.wait_for_url("**#review")
+        assert form.locator("[name=cause]").input_value() == ""
+        page.goto(f"{url}/run/run/attempt/wrong.2")
+        assert form.locator("[name=cause]").input_value() == "half of a thought"
+
+
+def test_a_review_of_a_damaged_or_changed_trace_is_refused(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    path = run / "traces" / "wrong.1.jsonl"
+    whole = path.read_bytes()
+    with viewed(run, cache=tmp_path) as url:
+        address = f"{url}/run/run/attempt/wrong.1"
+        token = re.search(r'name="token" value="([^"]+)"', get(address)[1])
+        assert token
+        form = {**REVIEW, "token": token[1], "task": "wrong", "attempt": 1}
+        assert "is not the attempt that was reviewed" in get(address, form={**form, "trace": "0" * 64})[1]
+        assert get(address, form={**form, "task": "right"})[0] == 422
+        assert get(address, form={**form, "cause": "x" * 200_000})[0] == 413
+        path.write_bytes(whole[:50])
+        status, text, _ = get(address, form=form)
+        assert (status, "wrong.1.jsonl:1: not JSON" in text) == (500, True)
+        path.write_bytes(whole)
+        assert get(address, form=form)[0] == 303
+
+
+def test_a_certificate_of_other_traces_is_not_shown_as_theirs(tmp_path: Path, world: Path) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    hash_ = write_certificate(run)["hash"]
+    assert hash_ in write_report(run).read_text()
+    path = run / "traces" / "right.1.jsonl"
+    path.write_text(path.read_text().replace('"status":"scored"', '"status":"zero"'))
+    page = write_report(run).read_text()
+    assert hash_ not in page
+    assert "The certificate is not of the traces as they are now" in page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"kind": "script"', '"kind": "a model"', "agent"),
+        ('"accept": "rule"', '"accept": "exact"', "settings"),
+    ],
+)
+def test_a_certificate_of_another_agent_or_other_settings_is_not_shown_as_theirs(
+    tmp_path: Path, world: Path, old: str, new: str, told: str
+) -> None:
+    run = shutil.copytree(world / "run1", tmp_path / "run")
+    hash_ = write_certificate(run)["hash"]
+    path = run / "run.json"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    page = write_report(run).read_text()
+    assert hash_ not in page
+    assert f"The certificate is not of the {told} that run.json tells." in page
+
+
+def test_a_report_is_the_same_bytes_twice(tmp_path: Path, world: Path) -> None:
+    one, two = (write_report(world / "run1", tmp_path / f"{n}.html").read_bytes() for n in (1, 2))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (1.0, "1"), (0.0, "0"), (2 / 3, "0.667"), (0.0004, "0.0004"), (0.99996, "0.99996")],
+)
+def test_numbers_are_short_and_look_whole_only_where_they_are(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.slow
+def test_a_button_replays_a_page_through_the_gateway(tmp_path: Path) -> None:
+    dom = "<title>t</title><h1>Birds</h1><script>document.write('made by ' + 'a script')</script>"
+    snapshot = make_snapshot(tmp_path / "birds", dom)
+    with viewed(snapshot, cache=tmp_path) as url, chromium() as page:
+        page.goto(addressed(url, "VIEW"))
+        page.set_default_timeout(STARTS * 1000)
+        page.get_by_role("button", name="Replay the page").click()
+        page.get_by_role("heading", name="What it asked for").wait_for()
+        assert "made by a script" in page.locator("main").inner_text()
+        assert f"GET {PAGE}" in page.locator("table").inner_text()
+        assert page.get_by_alt_text("The page as replayed").evaluate("one => one.naturalWidth") > 100

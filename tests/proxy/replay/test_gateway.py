@@ -37,6 +37,7 @@ def test_a_miss_is_a_504_of_one_line_and_a_ledger_entry(gateway: Gateway) -> Non
         answer = c.get("https://site.example/plain?a=1&b=3")
         posted = c.post("https://forms.example/form", data={"a": "1", "b": "3"})
     assert answer.status_code == posted.status_code == 504
+    assert answer.headers["x-should-retry"] == "false"
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.headers["stillweb-verdict"] == "miss"
     assert answer.text.startswith("stillweb: miss: GET https://site.example/plain?a=1&b=3")

@@ -116,3 +116,55 @@ def test_without_a_rule_ids_count(tmp_path: Path, accept: str) -> None:
 def test_what_was_made_once_is_not_made_twice(tmp_path: Path) -> None:
     with recorded(tmp_path / "s").open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         assert [make(c, body(one)).status_code for one in (MINE, GIVEN.replace("2", "3"))] == [201, 504]
+
+
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"id": 1}}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "answer", "asked", "told"),
+    [
+        (CALL, {"jsonrpc": "2.0", "id": 1, "result": {"id": 1}}, {**CALL, "id": "a-2"}, {"jsonrpc": "2.0", "id": "a-2", "result": {"id": 1}}),
+        ([CALL, {**CALL, "id": 2}], [{"id": 2}, {"id": 1}], [{**CALL, "id": 8}, {**CALL, "id": 9}], [{"id": 9}, {"id": 8}]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_id_of_a_call_is_the_one_that_was_asked_with(
+    tmp_path: Path, recorded: object, answer: object, asked: object, told: object, packed: bool
+) -> None:
+    site, text = Site(tmp_path / "s"), json.dumps(answer).encode()
+    site.add(f"{HOST}/rpc", gzip.compress(text) if packed else text, method="POST", headers=PACKED if packed else JSON, request_headers=JSON, request_body=json.dumps(recorded).encode())  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.post(f"{HOST}/rpc", json=asked).json() == told
+        (line,) = gateway.ledger.entries()
+        assert (line["verdict"], line.get("derived")) == ("rule:json-rpc", "ids")
+
+
+@pytest.mark.parametrize(
+    ("media", "was", "recorded", "asked", "told"),
+    [
+        ("application/javascript", "callback=jQuery1_2", 'jQuery1_2({"of": "jQuery1_2"})', "callback=jQuery3_4", 'jQuery3_4({"of": "jQuery1_2"})'),
+        ("text/javascript", "jsonp=__jp0", "/**/ typeof __jp0 === 'function' && __jp0([1]);", "jsonp=__jp7", "/**/ typeof __jp7 === 'function' && __jp7([1]);"),
+        ("text/event-stream", "callback=cb1", "data: cb1\n\n", "callback=cb2", "data: cb1\n\n"),
+    ],
+)  # fmt: skip
+def test_a_script_calls_the_function_that_was_asked_for(
+    tmp_path: Path, media: str, was: str, recorded: str, asked: str, told: str
+) -> None:
+    site = Site(tmp_path / "s")
+    site.add(f"{HOST}/q?{was}", recorded.encode(), headers=(("Content-Type", media),))
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.get(f"{HOST}/q?{asked}").text == told
+
+
+def test_a_soap_answer_relates_to_the_message_that_was_sent(tmp_path: Path) -> None:
+    def message(one: str) -> bytes:
+        return f"<s:Envelope><s:Header><a:MessageID>{one}</a:MessageID></s:Header><s:Body/></s:Envelope>".encode()
+
+    first, second = f"urn:uuid:{THEIRS}", f"urn:uuid:{MINE}"
+    media = (("Content-Type", "text/xml"),)
+    site = Site(tmp_path / "s")
+    site.add(f"{HOST}/svc", f"<a:RelatesTo>{first}</a:RelatesTo>".encode(), method="POST", headers=media, request_headers=media, request_body=message(first))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        found = c.post(f"{HOST}/svc", content=message(second), headers={"Content-Type": "text/xml"})
+        assert found.text == f"<a:RelatesTo>{second}</a:RelatesTo>"

@@ -109,7 +109,7 @@ def test_a_good_rule_file_is_read() -> None:
     assert joining(example(rule.join[0][0]), example(rule.join[0][1]), [rule]) == "x"
 
 
-@pytest.mark.parametrize("text", ["GET", "GET http://a.test/ form", "POST http://a.test/ xml <a/>"])
+@pytest.mark.parametrize("text", ["GET", "GET http://a.test/ form", "POST http://a.test/ yaml a"])
 def test_a_bad_example_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"example|type is one of"):
         example(text)

@@ -68,6 +68,40 @@ def test_queries(index: SearchIndex, query: str, addresses: list[str]) -> None:
     assert sorted(found(index, query)) == addresses
 
 
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("Le musée ouvre dès l’été", ["musee", "MUSÉE", "mus\u00e9es", "muse\u0301e", "été", "l'été", "l’ete", '"des l\'ete"']),
+        ("l'œuvre de l'architecte, aujourd’hui", ["œuvre", "oeuvre", "architecte", "d'aujourd'hui"]),
+        ("nell’arte all'alba", ["arte", "l'alba"]),
+        ("Zürich, an der Seestraße", ["Zurich", "Zürich", "seestrasse"]),
+        ("São Paulo, Łódź, Smørrebrød, İzmir, Đà Nẵng", ["Sao", "Lodz", "smorrebrod", "izmir", '"da nang"']),
+        ("Conan O’Brien of D’Arcy’s quay", ["O'Brien", "O’Brien", "D'Arcy", "arcy"]),
+        ("พิพิธภัณฑ์เปิดทุกวัน", ["พิพิธภัณฑ์", '"เปิด"']),
+        ("हिन्दी में लिखा", ["हिन्दी"]),
+        ("ﬁsh", ["fish"]),
+    ],
+)  # fmt: skip
+def test_accents_ligatures_and_elisions_do_not_matter(text: str, queries: list[str]) -> None:
+    index = SearchIndex(
+        [FrozenText("https://a.test/", text), FrozenText("https://b.test/", "Nothing of this")]
+    )
+    for query in queries:
+        assert found(index, query) == ["https://a.test/"], query
+    assert not found(index, "aujour")
+
+
+def test_letters_of_other_scripts_keep_their_marks() -> None:
+    index = SearchIndex([FrozenText("https://a.test/", "йод")])
+    assert found(index, "йод")
+    assert not found(index, "иод")
+
+
+def test_a_snippet_stands_around_the_word_as_the_page_writes_it() -> None:
+    told = snippet("Straßenœuvre ﬁn " * 400 + "Le musée ouvre. " + "x " * 400, ["musee"])
+    assert "Le musée ouvre." in told
+
+
 def test_hits(index: SearchIndex) -> None:
     first, second = index.search("penguin")
     assert (first.address, first.title, first.rank) == ("https://a.test/penguins", "Penguins of Palmer", 1)

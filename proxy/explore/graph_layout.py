@@ -1,4 +1,4 @@
-"""The HTML page of a snapshot's views: one card per view, and lines for the steps between them.
+"""Layout of a snapshot's views as a graph: one card per view, and lines for the steps between them.
 
 A card has the view's picture. Views are laid out as trees from left to right: a view stands to the right of
 its parent, and start pages stand at the left. Moves that an exploration found between known views are thin
@@ -7,14 +7,11 @@ broken lines.
 
 from __future__ import annotations
 
-import base64
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stillweb.proxy.browser.html_page import template
-from stillweb.proxy.browser.steps import describe, to_yaml
+from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.browser.uploads import names_of
 from stillweb.proxy.explore.graph import Graph, graph_uri
 from stillweb.snapshots.view import Step, View
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 CARD = 192, 184  # width and height of a card, in CSS pixels
 GAP = 156, 22  # between columns, where the steps are written, and between rows
 MOST_ABOVE = 1.5  # most rows between a parent and its first child: further down it would be out of sight
-PICTURE = 432, 270  # width and height of a thumbnail, as shown in a view's panel
 MARGIN = 16
 MOST_STEPS = 4  # most lines on an edge; the view's panel lists all steps
 
@@ -220,43 +216,6 @@ def brief(step: Step) -> tuple[str, str]:
     return action.replace("_", " "), what
 
 
-def thumbnail(png: bytes) -> str | None:
-    """Return the top of a screenshot as a small data URI: WebP if Pillow can write it, else JPEG.
-
-    None if it can't be read.
-    """
-    from PIL import Image, UnidentifiedImageError, features
-
-    try:
-        picture = Image.open(io.BytesIO(png)).convert("RGB")
-    except (UnidentifiedImageError, OSError):
-        return None
-    height = min(picture.height, max(1, round(picture.width * PICTURE[1] / PICTURE[0])))
-    picture = picture.crop((0, 0, picture.width, height)).resize(PICTURE, Image.Resampling.LANCZOS)
-    kind = "WEBP" if features.check("webp") else "JPEG"
-    out = io.BytesIO()
-    picture.save(out, kind, quality=72)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"
-
-
-def graph_page(snapshot: Snapshot, name: str) -> str:
-    """Return HTML without external links or scripts; `name` is what is shown."""
-    shown = trees(snapshot)
-    page = template("stillweb.proxy.explore", "graph.html", yaml=to_yaml).render(
-        name=name,
-        id=snapshot.id,
-        trees=[tree for tree in shown if len(tree.cards) > 1 or tree.graph],
-        alone=[tree for tree in shown if len(tree.cards) == 1 and not tree.graph],
-        pages=len(shown),
-        views=sum(len(tree.cards) for tree in shown),
-        card=CARD,
-        gap=GAP,
-        fields=fields,
-        picture=_pictures(snapshot),
-    )
-    return page.lstrip()
-
-
 def fields(state: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     """Yield a page's state as names and values: page, tabs, sort, then the fields that are not empty."""
     for name, value in (state or {}).items():
@@ -268,11 +227,3 @@ def fields(state: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
                     yield str(said), ", ".join(map(str, held)) if isinstance(held, list) else str(held)
         elif name != "url" and value not in ("", [], {}, None):
             yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _pictures(snapshot: Snapshot) -> Callable[[str], str | None]:
-    def picture(address: str) -> str | None:
-        png = snapshot.resource("view", address)
-        return thumbnail(png) if png else None
-
-    return picture

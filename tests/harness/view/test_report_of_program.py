@@ -4,10 +4,10 @@ import re
 import sys
 from pathlib import Path
 
-from stillweb.harness.report import write_report
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 from tests.support.runs import bird_task

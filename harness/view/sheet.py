@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from stillweb.harness.report.screenshots import Screenshots
 from stillweb.harness.results.summary import value_of
 from stillweb.harness.scoring import Score
 from stillweb.harness.scoring.wanted import Wanted, is_right, wanted
@@ -59,8 +58,8 @@ class Sheet:
         return plain[:4]
 
 
-def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
-    """Return the sheet of a finished trace. Without `screenshots` its steps have no pictures."""
+def sheet_of(trace: Trace) -> Sheet:
+    """Return the sheet of a trace, which may be unfinished."""
     score = trace.last("score") or {"metrics": {}, "status": "zero", "detail": {}}
     answer = trace.last("answer") or {"text": None, "end": "none"}
     rows = answer.get("rows") or []
@@ -87,7 +86,7 @@ def sheet_of(trace: Trace, screenshots: Screenshots | None) -> Sheet:
         ordered=bool(detail.get("ordered")),
         lost=sum(1 for cell in wrong if cell.get("reference_seen")),
         unseen=sum(1 for cell in wrong if not cell.get("reference_seen")),
-        steps=[step for event in trace.events if (step := _step(event, screenshots))],
+        steps=[step for event in trace.events if (step := _step(event))],
         misses=trace.misses,
         failures=trace.failures,
         calls=len(trace.of("tool_call")),
@@ -141,10 +140,10 @@ def _cell(cell: Event, kind: str) -> dict[str, Any]:
     }
 
 
-def _step(event: Event, screenshots: Screenshots | None) -> Step | None:
+def _step(event: Event) -> Step | None:
     kind = event["event"]
     if kind == "tool_call":
-        return _tool_step(event, screenshots)
+        return _tool_step(event)
     if kind == "model":
         reply = event["reply"]
         return {
@@ -173,7 +172,7 @@ def _step(event: Event, screenshots: Screenshots | None) -> Step | None:
     return None
 
 
-def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
+def _tool_step(event: Event) -> Step:
     verdict = event["verdict"]
     text = event["output"]["text"]
     return {
@@ -196,7 +195,6 @@ def _tool_step(event: Event, screenshots: Screenshots | None) -> Step:
         "confidence": event.get("confidence"),
         "view": event.get("view"),
         "address": event.get("address"),
-        "picture": screenshots.find(event.get("view"), event.get("address")) if screenshots else None,
     }
 
 

@@ -1,16 +1,15 @@
-"""The page of views: every view a card in its place, every step on a line, nothing from outside."""
+"""The graph of views: every view a card in its place, every step on a line."""
 
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
-from stillweb.proxy.explore.graph_page import CARD, Card, brief, graph_page, thumbnail, trees
+from stillweb.proxy.explore.graph_layout import CARD, Card, brief, trees
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import Step, View, view_address
 from stillweb.snapshots.writer import Writer
@@ -99,26 +98,6 @@ def test_no_card_lies_on_another(tmp_path: Path) -> None:
                 assert y + CARD[1] <= tree.height
 
 
-def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    with snapshot(tmp_path / "s") as opened:
-        page = graph_page(opened, "mills.wacz")
-        again = graph_page(opened, "mills.wacz")
-    assert page == again
-    assert "<script" not in page
-    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
-    assert page.count('class="card"') == len(VIEWS)
-    assert "Wind mills &lt;b&gt;" in page
-    assert "Wind mills <b>" not in page
-    assert "no screenshot" in page
-    assert "2 pages of which no further state is stored" in page
-    assert "Leads also to" in page
-    assert "button Buy now" in page
-    assert "exploring ended: all tried" in page
-    assert "<td>Year</td><td>2012</td>" in page
-    assert "Empty" not in page
-    assert "option: &#39;2012&#39;" in page  # the steps file
-
-
 def test_a_circle_of_parents_is_drawn_all_the_same(tmp_path: Path) -> None:
     one, two = (f"{SITE}/{name}" for name in ("one", "two"))
     with Writer.open(tmp_path / "s") as writer:
@@ -136,8 +115,7 @@ def test_what_an_exploration_said_stands_with_one_tree(tmp_path: Path) -> None:
             writer.view(one, {"text": b"x"})
         writer.metadata(graph_uri(HOME), graph.to_json())
     with Snapshot.open(tmp_path / "s") as opened:
-        assert len(trees(opened)) == 2
-        assert graph_page(opened, "mills").count("Left alone") == 1
+        assert [tree.graph is not None for tree in trees(opened)] == [True, False]
 
 
 def test_many_steps_on_one_line_are_shortened() -> None:
@@ -145,8 +123,3 @@ def test_many_steps_on_one_line_are_shortened() -> None:
     lines = Card(view("x", *steps), 1, steps).lines
     assert lines == [("click", "0"), ("click", "1"), ("click", "2"), ("and 3 more", "")]
     assert brief({"next_page": {}}) == ("next page", "")
-
-
-def test_a_picture_that_cannot_be_read_is_left_out() -> None:
-    assert thumbnail(b"\x89PNG") is None
-    assert str(thumbnail(picture((1, 2, 3)))).startswith("data:image/")

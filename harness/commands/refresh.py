@@ -1,0 +1,107 @@
+"""`stillweb refresh`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.console import say, say_failures
+from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.snapshot import Snapshot
+
+
+@click.command("refresh")
+@click.argument("snapshots", nargs=-1, required=True)
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The new snapshot, a directory."
+)
+@click.option(
+    "--misses",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A ledger, whose misses are recorded, too; may be given several times.",
+)
+@click.option(
+    "--pause",
+    type=FiniteRange(0),
+    default=0.5,
+    show_default=True,
+    help="Seconds between requests that no view makes.",
+)
+@click.option(
+    "--ca", "ca_file", type=click.Path(exists=True, path_type=Path), help="PEM of authorities to trust, too."
+)
+def command(
+    snapshots: tuple[str, ...], out: Path, misses: tuple[Path, ...], pause: float, ca_file: Path | None
+) -> int:
+    """Record anew what SNAPSHOTS hold: their views with their steps, one after the other, and pages that no view loaded.
+
+    Only GET requests are repeated beside the views, so that nothing is posted twice.
+
+    \b
+    stillweb refresh site.wacz -o now && stillweb drift site.wacz now --tasks tasks.jsonl
+    """
+    from stillweb.harness.curation.missing import record_misses
+    from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.browser.uploads import contents_of
+    from stillweb.proxy.replay.ledger import read
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.errors import UsageError
+    from stillweb.snapshots.profile import Profile
+
+    if out.exists():
+        raise UsageError(f"{out}: exists. Name a new directory with -o")
+    with Snapshot.open(*snapshots) as snapshot:
+        flows = [Flow(view.url, view.steps, contents_of(snapshot, view)) for view in snapshot.views()]
+        entries = list(_alone(snapshot))
+        others = len({c.key for c in snapshot.captures() if c.method not in ("GET", "HEAD")})
+        profile = snapshot.profile or Profile()
+    entries += [entry for ledger in misses for entry in read(ledger)]
+
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.writer import Writer
+
+    wrong = 0
+    with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file) as recorder:
+        if flows:
+            from stillweb.proxy.browser.browser import complete
+            from stillweb.proxy.browser.capture_view import Fetcher
+
+            writer.adopt(complete(profile))
+            for result in Fetcher(recorder, writer, writer.profile).fetch([], flows, parallel=1):
+                if not result.ok:
+                    wrong += 1
+                    say(f"{result.url}: {result.error}")
+        for number, entry in enumerate(entries):
+            time.sleep(pause if number else 0)
+            recorded, asked = record_misses(recorder, [entry], say)
+            wrong += asked - recorded
+        recorder.wait_quiet(seconds=0.0, timeout=30.0)
+        say_failures(recorder.failures)
+        say(f"{out}: {recorder.stats.line()}")
+    if others:
+        say(
+            f"{counted(others, 'request')} with other methods than GET repeated only where a view's steps make them"
+        )
+    return 1 if wrong else 0
+
+
+def _alone(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each page, document or data set that no view loaded."""
+    loaded = {str(one.get("url", "")) for view in snapshot.views() for one in view.captures}
+    loaded |= {view.url.partition("#")[0] for view in snapshot.views()}
+    seen: set[str] = set()
+    for capture in sorted(snapshot.captures(), key=lambda c: (c.timestamp, c.begin, c.place)):
+        if capture.method != "GET" or capture.url in loaded or capture.key in seen:
+            continue
+        seen.add(capture.key)
+        yield {
+            "session": "refresh", "seq": len(seen), "method": "GET", "url": capture.url, "verdict": "miss", "status": 0,
+        }  # fmt: skip

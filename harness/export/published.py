@@ -1,0 +1,126 @@
+"""Run as it may be published: the plain text of an encrypted task set encrypted again, the canary in each file.
+
+A published run of such a set has its run.json and certificate.json as they are, with the member `canary`; every other
+file is NAME.encrypted, JSON with the members `canary` and `encrypted`, in the set's own encryption. A run of other
+sets is copied as it is. Neither holds what only this machine needs (secrets, interrupted attempts).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stillweb.harness._parsing import strict_json
+from stillweb.harness.datasets.browsecomp_lc import derive_key
+from stillweb.harness.runs.run_files import RunFiles, trace_name
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.warc.appending import write_whole
+
+SUFFIX = ".encrypted"
+_OPEN = ("run.json", "certificate.json")  # hashes, settings and sums; no text of a task
+_LEFT_OUT = ("interrupted", "failed", ".secrets", ".begun")
+
+
+def publish(run: Path, out: Path) -> tuple[int, int]:
+    """Write a finished run for publication to `out`; return how many files there are and how many are encrypted.
+
+    Raise UsageError if `out` is not empty, if `run` is unfinished or published already.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: is not empty; name another directory with -o")
+    files = RunFiles(run)
+    if any(path.suffix == SUFFIX for path in run.iterdir()):
+        raise UsageError(f"{run}: is published already; --open decrypts it")
+    settings, _ = files.manifest()
+    canaries = {task.id: str(task.meta["canary"]) for task in files.tasks() if task.meta.get("canary")}
+    if not (run / "certificate.json").exists():
+        raise UsageError(f"{run}: has no certificate; run it to its end, or 'stillweb score {run} --write'")
+    if settings.tape_path and not (run / "tape").exists():
+        raise UsageError(f"{run}: its tape lies in {settings.tape_path}; copy it to {run / 'tape'} first")
+    own = {
+        f"traces/{trace_name(name, number)}": canary
+        for name, canary in canaries.items()
+        for number in range(1, settings.epochs + 1)
+    }
+    first = next(iter(canaries.values()), None)
+    count = encrypted = 0
+    for path, name in _files(run):
+        count += 1
+        target = out / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if first is None:
+            shutil.copyfile(path, target)
+        elif name in _OPEN:
+            value = {**json.loads(path.read_text(encoding="utf-8")), "canary": first}
+            write_whole(target, [_text(value)])
+        else:
+            canary = own.get(name, first)
+            body = base64.b64encode(_xor(path.read_bytes(), canary)).decode()
+            write_whole(
+                target.with_name(target.name + SUFFIX), [_text({"canary": canary, "encrypted": body})]
+            )
+            encrypted += 1
+    return count, encrypted
+
+
+def open_published(published: Path, out: Path) -> int:
+    """Write the run that was published as `published` to `out`; return how many files were decrypted.
+
+    Raise UsageError if `out` is not empty, DamagedInput for a file that is none of a published run.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: is not empty; name another directory with -o")
+    decrypted = 0
+    for path, name in _files(published):
+        target = out / name.removesuffix(SUFFIX)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if name in _OPEN:
+            value = _object(path)
+            value.pop("canary", None)
+            write_whole(target, [_text(value)])
+        elif path.suffix != SUFFIX:
+            shutil.copyfile(path, target)
+        else:
+            value = _object(path)
+            try:
+                data = _xor(base64.b64decode(value["encrypted"], validate=True), str(value["canary"]))
+            except (KeyError, TypeError, binascii.Error) as error:
+                raise DamagedInput(f"{path}: is no encrypted file of a published run") from error
+            write_whole(target, [data])
+            decrypted += 1
+    return decrypted
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if (
+            path.is_file()
+            and name.partition("/")[0] not in _LEFT_OUT
+            and path.suffix not in (".part", ".lock")
+        ):
+            yield path, name
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = strict_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedInput(f"{path}: not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DamagedInput(f"{path}: must be a JSON object")
+    return value
+
+
+def _text(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, ensure_ascii=True, indent=1) + "\n").encode()
+
+
+def _xor(data: bytes, password: str) -> bytes:
+    key = derive_key(password, len(data))
+    return (int.from_bytes(data) ^ int.from_bytes(key)).to_bytes(len(data))

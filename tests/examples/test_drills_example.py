@@ -1,0 +1,30 @@
+"""The example of drills, small: it runs, and shows what it says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "drills" / "drills.py"
+
+
+@pytest.mark.timeout(300)
+def test_the_example_shows_each_drill(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path / "out"), "--injections", "1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    told = json.loads((tmp_path / "out" / "drills.json").read_text())
+    assert told["faults-careful"]["outcomes"] == {"copes": 1, "retries": 2}
+    assert told["faults-naive"]["outcomes"] == {"copes": 1, "gives up": 2}
+    assert told["override-naive"]["outcomes"] == {"follows": 3}
+    assert told["override-careful"]["outcomes"] == {"unaffected": 3}
+    assert told["dearer-careful"]["outcomes"] == {"notices": 1, "untouched": 2}
+    assert told["as-of"] == {"then": 1.0, "now": pytest.approx(1 / 3)}
+    assert told["drift"]["expired"] == ["tea", "rope"]
+    assert told["repeated"]
+    assert (tmp_path / "out" / "faults-careful.html").exists()

@@ -132,7 +132,7 @@ def _template(place: Capture) -> tuple[str, str]:
     key = request_key(Request("GET", url))
     capture = Capture(
         key.urlkey, "20250101000000", url, "GET", 200, "text/html", "sha256:" + "ab" * 32, place.filename, place.offset,
-        place.length, place.request_offset, place.request_length, key.canonical, key.exact, "default", 1, 2,
+        place.length, -1, 0, key.canonical, key.exact, "default", 1, 2,
     )  # fmt: skip
     line = capture_line(capture, "cd" * 32).decode() + "\n"
     rest = line.removeprefix(key.urlkey).replace("%", "%%")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from mimetypes import guess_type
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
@@ -106,8 +106,17 @@ class Asked:
     normal: str
 
 
+class Learnt(NamedTuple):
+    """The model of a site, the captures behind its observations, and those that can't be read, by key."""
+
+    model: Model
+    captures: list[Capture]
+    damaged: Mapping[str, list[Capture]]
+    beside: Mapping[str, list[int]]  # keys of events by what rules leave of them
+
+
 class SiteEvidence:
-    """The model of one site, and the captures behind its observations."""
+    """What the recording of one site shows. Its requests are read when the model is first asked."""
 
     def __init__(self, matcher: Matcher, site: str) -> None:
         self._matcher = matcher
@@ -124,7 +133,7 @@ class SiteEvidence:
         for c in found:
             if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
                 continue
-            if (request := _readable(store, c)) is None:
+            if (request := _by_index(c) or _readable(store, c)) is None:
                 continue
             issued = self._issued(request)[0]
             normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
@@ -152,7 +161,6 @@ class SiteEvidence:
         # where no answer varies, nothing shows that a request that only reads decides
         reads = () if varied else ("plain GET", "choosing GET", "asset")
         self.forgets = KINDS if self.quiet else ("beacon", *reads)
-        given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
             self.vary[c.key].update(name for name, _ in c.vary)
@@ -161,15 +169,36 @@ class SiteEvidence:
         for c in found:
             if c.status in PARTIAL and (request := _readable(store, c)) is not None:
                 self.partial.add((c.key, request.conditional()))
-        self.captures: list[Capture] = []
-        self.damaged: dict[str, list[Capture]] = defaultdict(list)  # by key, those that can't be read
-        self.beside: dict[str, list[int]] = defaultdict(list)  # keys of events by what rules leave of them
+        self._site, self._found = site, found
+        self._learnt: Learnt | None = None
+
+    @property
+    def learnt(self) -> Learnt:
+        """What is learnt from the requests and answers themselves."""
+        if self._learnt is None:
+            with self._matcher.lock:
+                if self._learnt is None:
+                    self._learnt = self._learn()
+        return self._learnt
+
+    @property
+    def model(self) -> Model:
+        """The model of the site."""
+        return self.learnt.model
+
+    def _learn(self) -> Learnt:
+        store, spoken = self._matcher.snapshot, self._matcher.spoken
+        said = spoken.on(self._site)
+        given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
+        captures: list[Capture] = []
+        damaged: dict[str, list[Capture]] = defaultdict(list)
+        beside: dict[str, list[int]] = defaultdict(list)
         recorded = []
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
-        for capture in found:
+        for capture in self._found:
             request = _readable(store, capture)
             if request is None:
-                self.damaged[capture.key].append(capture)
+                damaged[capture.key].append(capture)
                 continue
             head, label = store.head(capture), self.equality.label(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
@@ -183,16 +212,14 @@ class SiteEvidence:
                 said=label,
             )
             before[session].append(capture)
-            if matcher.spoken.on(site):
-                words = matcher.spoken.before(capture)
-                if words:
-                    asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
-            self.captures.append(capture)
-            if asked.event.key not in self.beside[asked.normal]:
-                self.beside[asked.normal].append(asked.event.key)
+            if said and (words := spoken.before(capture)):
+                asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
+            captures.append(capture)
+            if asked.event.key not in beside[asked.normal]:
+                beside[asked.normal].append(asked.event.key)
             recorded.append((session, asked.event, label, asked.parts))
             keep_cookies(given[session], head, asked)
-        self.model = Model(recorded, self.forgets)
+        return Learnt(Model(recorded, self.forgets), captures, damaged, beside)
 
     def known_issued(self, request: Request) -> Issued:
         """Return the places in which the recording shows values that the site gave out to be sent back once."""
@@ -230,7 +257,7 @@ class SiteEvidence:
         for o in target.observations if target is not None else ():
             if o.answer not in seen:
                 seen.add(o.answer)
-                if label in (o.answer, self.equality.read_label(self.captures[o.capture])):
+                if label in (o.answer, self.equality.read_label(self.learnt.captures[o.capture])):
                     return o.answer
         return label
 
@@ -242,7 +269,7 @@ class SiteEvidence:
             if not other_secrets(request, stored)[1]:
                 keys.update(
                     dict.fromkeys(
-                        self.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
+                        self.learnt.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
                     )
                 )
         return list(keys)
@@ -287,6 +314,14 @@ def _tells(capture: Capture) -> bool:
     if capture.method not in SAFE_METHODS:
         return True
     return 300 <= capture.status < 400 and capture.status != 304 and "?" in capture.url
+
+
+def _by_index(capture: Capture) -> Request | None:
+    """Return the request of a capture by its index line alone, without header fields; None where that does not tell it."""
+    if capture.method not in ("GET", "HEAD"):
+        return None
+    request = Request(capture.method, capture.url)
+    return request if request_key(request).canonical == capture.key else None
 
 
 def _readable(store: Store, capture: Capture) -> Request | None:
@@ -374,7 +409,7 @@ class Matcher:
         self._accepts: dict[str, Accept] = {}
         self._hot: dict[str, tuple[str, Lookup]] = {}
         self._keys: dict[str, Key] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._sites: dict[str, SiteEvidence] = {}
         self.peek = Peek(snapshot.read_request, snapshot.head)
@@ -390,7 +425,7 @@ class Matcher:
 
     def evidence(self, site: str) -> SiteEvidence:
         """Return the model of a site, learnt when first asked for."""
-        with self._lock:
+        with self.lock:
             found = self._sites.get(site)
             if found is None:
                 found = self._sites[site] = SiteEvidence(self, site)
@@ -548,14 +583,14 @@ class Matcher:
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
         missed = Lookup(MISS, None, None, key, request)
-        if key.canonical in evidence.damaged and not evidence.beside.get(asked.normal):
-            return self._given(request, key, evidence.damaged[key.canonical][0], None, 1.0)
-        keys, masked = evidence.beside.get(asked.normal, []), 1.0
+        if key.canonical in evidence.learnt.damaged and not evidence.learnt.beside.get(asked.normal):
+            return self._given(request, key, evidence.learnt.damaged[key.canonical][0], None, 1.0)
+        keys, masked = evidence.learnt.beside.get(asked.normal, []), 1.0
         if not keys:
             keys = evidence.masked(request)
             masked = OTHER_SECRET / max(1, len(keys))  # any of them may be the one
         targets = [evidence.model.targets[k] for k in keys]
-        captures = {o.capture: evidence.captures[o.capture] for t in targets for o in t.observations}
+        captures = {o.capture: evidence.learnt.captures[o.capture] for t in targets for o in t.observations}
         fit = self._fit(request, list(captures.values()), key, now, accepted)
         if not fit:
             missed.why = tuple(now.why)
@@ -704,7 +739,7 @@ class Matcher:
     def group(self, url: str) -> Group:
         """Return all captures of the path of a URL."""
         prefix = group_prefix(url)
-        with self._lock:
+        with self.lock:
             found = self._groups.get(prefix)
             if found is not None:
                 self._groups.move_to_end(prefix)

@@ -56,7 +56,7 @@ def _named(name: str) -> Mini:
 
 @pytest.mark.parametrize("name", ["seen_last", "shop", "stateless", "login_then_pages", "language_by_cookie"])
 def test_walks_as_recorded_are_right(name: str) -> None:
-    steps = [step for seed in range(2) for step in measure(_named(name), seed, ENGINES["states"])[RECORDED]]
+    steps = [step for seed in range(2) for step in measure(_named(name), seed, ENGINES["evidence"])[RECORDED]]
     assert len(steps) > 20
     assert all(step.right and step.answerable and step.confidence >= DEFAULT for step in steps)
 

@@ -275,6 +275,7 @@ class EvidenceMatcher(Matcher):
         min_confidence: float = SERVED,
     ) -> Lookup:
         """Return the likeliest answer to a request of a session. Raises UsageError for an unknown `accept`."""
+        request = request.signed_in()
         accepted = self._accepts.get(accept)
         if accepted is None:
             accepted = self._accepts[accept] = Accept.read(accept)

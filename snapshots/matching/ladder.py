@@ -119,6 +119,7 @@ class Matcher:
         session moves only when it is told that the answer was given (`Session.answered`). Who is `patient` is told of a long poll
         that it is not answered yet. `min_confidence` is for the matcher that weighs the evidence.
         """
+        request = request.signed_in()
         plain = is_plain(request)
         hot = self._hot.get(request.url) if plain else None
         if (

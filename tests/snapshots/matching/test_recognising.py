@@ -46,6 +46,7 @@ TYPED = {
         "multipart/form-data; boundary=b",
     ),
     "query": lambda word: get(f"{A}/in?user=ann&passwd={word}"),
+    "user info": lambda word: get(f"http://ann:{word}@a.test/in"),
     "basic": lambda word: get(f"{A}/in", authorization=basic(word)),
 }
 

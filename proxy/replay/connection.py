@@ -1,4 +1,4 @@
-"""One client's connection: plain or TLS to the proxy, tunnels, then HTTP/1.1, HTTP/2 or a web socket."""
+"""Connection of a client: plain or TLS to the proxy, tunnels, then HTTP/1.1, HTTP/2 or a web socket."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def read_faults(source: Faults | Mapping[str, Any] | str | os.PathLike[str] | No
 
 @dataclass(frozen=True, slots=True)
 class Drilled:
-    """One attempt without (`a`) and with the changes (`b`): its scores, the changes it met, and what became of it.
+    """Pair of attempts, without (`a`) and with the changes (`b`): scores, the changes met, and the outcome.
 
     `outcome` is untouched, copes, retries, gives up, answers wrongly; of a mutated web also follows (the answer
     holds the text that an injection asks for), notices (it answers by the changed gold) and unaffected.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 T = TypeVar("T")
 Headers = tuple[tuple[str, str], ...]
@@ -78,8 +80,31 @@ class Request(Remembering):
         wanted = name.lower()
         return ", ".join([v for n, v in self.headers if n.lower() == wanted]) or self.header(name)
 
+    def signed_in(self) -> Request:
+        """Return the request as clients send it: user and password of its URL in an Authorization field."""
+        if "@" not in self.url:
+            return self
+        url, headers = signed_in(self.url, self.headers)
+        return self if url == self.url else replace(self, url=url, headers=headers)
+
     def conditional(self) -> tuple[str | None, ...]:
         """Return the values of the `CONDITIONAL` fields, in that order; empty if none is sent."""
         if not _CONDITIONAL.intersection([n.lower() for n, _ in self.headers]):
             return ()
         return tuple([self.combined(name) for name in CONDITIONAL])
+
+
+def signed_in(url: str, headers: Headers) -> tuple[str, Headers]:
+    """Move user and password of a URL into an Authorization field (RFC 9110, 4.2.4); return the URL and the fields."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no address at all, such as http://[x
+        return url, headers
+    who, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, headers
+    user, _, password = who.partition(":")
+    if (user or password) and not any(name.lower() == "authorization" for name, _ in headers):
+        said = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        headers = (*headers, ("Authorization", f"Basic {said}"))
+    return urlunsplit(parts._replace(netloc=host)), headers

@@ -137,10 +137,25 @@ class ModelClient:
         sdk._platform = "Unknown"
         return sdk
 
+    def is_answer(self, asked: bytes, body: bytes) -> bool:
+        """Return True if a body can be read as the answer to a request."""
+        try:
+            with readable(body):
+                self.read_answer(asked, body)
+        except ModelError:
+            return False
+        return True
+
     @staticmethod
-    def is_answer(asked: bytes, body: bytes) -> bool:
-        """Return True if a body can be read as the answer to a request, of either API, streamed or not."""
-        return _is_answer(asked, body)
+    def read_answer(asked: bytes, body: bytes) -> None:
+        """Read the answer to a request, of either API, streamed or not. Raise what is wrong with its form."""
+        if json.loads(asked).get("stream"):
+            events, _ = read_stream(body)
+            chat = any("choices" in event for event in events)
+            _chat_reply(chat_of(events)) if chat else _response_reply(response_of(events))
+        else:
+            value = json.loads(body)
+            _response_reply(value) if "output" in value else _chat_reply(value)
 
     def stop(self, session: str, error: BaseException) -> None:
         """Raise `error` in all callers that wait for recorded answers of a session."""
@@ -253,22 +268,6 @@ def readable(result: Any) -> Iterator[None]:
         raise ModelError(
             f"the endpoint's answer can't be read ({type(error).__name__}: {error}): {str(result)[:300]}"
         ) from error
-
-
-def _is_answer(asked: bytes, body: bytes) -> bool:
-    """Return True if a body can be read as the answer to a request, of either API, streamed or not."""
-    try:
-        with readable(body):
-            if json.loads(asked).get("stream"):
-                events, _ = read_stream(body)
-                chat = any("choices" in event for event in events)
-                _chat_reply(chat_of(events)) if chat else _response_reply(response_of(events))
-            else:
-                value = json.loads(body)
-                _response_reply(value) if "output" in value else _chat_reply(value)
-    except ModelError:
-        return False
-    return True
 
 
 def _dumped(result: Any) -> dict[str, Any]:

@@ -42,15 +42,10 @@ class AnthropicClient(ModelClient):
         return sdk
 
     @staticmethod
-    def is_answer(asked: bytes, body: bytes) -> bool:
-        """Return True if a body can be read as the answer to a request, streamed or not."""
-        try:
-            with readable(body):
-                streamed = json.loads(asked).get("stream")
-                _message_reply(message_of(read_stream(body)[0]) if streamed else json.loads(body))
-        except ModelError:
-            return False
-        return True
+    def read_answer(asked: bytes, body: bytes) -> None:
+        """Read the answer to a request, streamed or not. Raise what is wrong with its form."""
+        streamed = json.loads(asked).get("stream")
+        _message_reply(message_of(read_stream(body)[0]) if streamed else json.loads(body))
 
     async def messages(self, session: str, body: Mapping[str, Any]) -> Reply:
         """Make one call. Raise ModelError or TapeMiss if there is no answer."""
@@ -77,15 +72,10 @@ class GeminiClient(ModelClient):
         return genai.Client(api_key=key, vertexai=False, http_options=options)
 
     @staticmethod
-    def is_answer(asked: bytes, body: bytes) -> bool:
-        """Return True if a body can be read as the answer to a request, streamed or not."""
-        try:
-            with readable(body):
-                streamed = body.lstrip().startswith(b"data:")
-                _candidate_reply(content_of(read_stream(body)[0]) if streamed else json.loads(body))
-        except ModelError:
-            return False
-        return True
+    def read_answer(asked: bytes, body: bytes) -> None:
+        """Read the answer to a request, streamed or not. Raise what is wrong with its form."""
+        streamed = body.lstrip().startswith(b"data:")
+        _candidate_reply(content_of(read_stream(body)[0]) if streamed else json.loads(body))
 
     async def close(self) -> None:
         """Close the connections."""

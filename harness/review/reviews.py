@@ -296,11 +296,23 @@ def kappa(pairs: list[tuple[str, str]]) -> float | None:
 
 def agreement(path: Path) -> list[Agreement]:
     """Return the agreement of every two reviewers of a run, by name."""
+    traces = (trace for _task, _number, trace in RunFiles(path).attempts() if trace is not None)
+    return agreement_on(
+        {
+            f"{trace.task_id}/{trace.attempt}": {
+                reviewer: event["class"] for reviewer, event in latest_reviews(trace).items()
+            }
+            for trace in traces
+        }
+    )
+
+
+def agreement_on(reviews: Mapping[str, Mapping[str, str]]) -> list[Agreement]:
+    """Return the agreement of every two reviewers, by name. `reviews` maps attempts to reviewers' classes."""
     judged: dict[str, dict[str, str]] = {}
-    for _task, _number, trace in RunFiles(path).attempts():
-        if trace is not None:
-            for reviewer, event in latest_reviews(trace).items():
-                judged.setdefault(reviewer, {})[f"{trace.task_id}/{trace.attempt}"] = event["class"]
+    for attempt, given in reviews.items():
+        for reviewer, name in given.items():
+            judged.setdefault(reviewer, {})[attempt] = name
     found: list[Agreement] = []
     for one, two in combinations(sorted(judged), 2):
         common = sorted(judged[one].keys() & judged[two].keys())

@@ -43,7 +43,7 @@ _LINKS = 40  # of a chain, as the kernel has it
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use. Every limit but the wall clock and `output` may be None, for no limit.
+    """Limits of a run. Each but the wall clock and `output` may be None, for no limit.
 
     `seconds` of wall clock; bytes of `memory` (resident, of all processes together; also the address space of each),
     of one file and of all files that it adds on `disk` (four of the largest, unless said), of kept `output`; open files of

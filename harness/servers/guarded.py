@@ -17,8 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stillweb.proxy.net.own_pages import page_fields, refused, same_token
-from stillweb.proxy.replay.connection import PATIENCE
-from stillweb.proxy.replay.http1 import has_bare_break
+from stillweb.proxy.replay.http1 import PATIENCE, has_bare_break
 from stillweb.snapshots.errors import MissingCapability
 
 MOST_BODY = 4 << 20  # most bytes of a request's body

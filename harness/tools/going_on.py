@@ -1,28 +1,12 @@
-"""Redirects and the user information in URLs, handled as by httpx, the real tools' client."""
+"""Redirects, followed as by httpx, the real tools' client."""
 
 from __future__ import annotations
 
-import base64
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin
 
-from stillweb.snapshots.request import Headers
+from stillweb.snapshots.request import Headers, signed_in
 
 AUTHORIZATION = "authorization"
-
-
-def signed_in(url: str, headers: Headers) -> tuple[str, Headers]:
-    """Move user and password of a URL into an Authorization field; return the URL and the header fields."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # no address at all, such as http://[x
-        return url, headers
-    who, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, headers
-    user, _, password = who.partition(":")
-    said = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-    field = () if not (user or password) else (("Authorization", f"Basic {said}"),)
-    return urlunsplit(parts._replace(netloc=host)), (*headers, *field)
 
 
 def redirected(url: str, location: str, headers: Headers) -> tuple[str, Headers]:

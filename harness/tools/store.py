@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.tools.alike import first_alike
 from stillweb.harness.tools.cookies import Cookies
-from stillweb.harness.tools.going_on import redirected, signed_in, wrong_location
+from stillweb.harness.tools.going_on import redirected, wrong_location
 from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.replay.faults import older, read_pace
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
-from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.request import Headers, Request, signed_in
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.text.text import READ, FrozenText, extract, extract_html
 

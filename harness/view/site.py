@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from stillweb.harness.review.reviews import CLASSES, COMPOSITION, agreement, hints_of, latest_reviews
+from stillweb.harness.review.reviews import CLASSES, COMPOSITION, agreement_on, hints_of, latest_reviews
 from stillweb.harness.trace import Trace
 from stillweb.harness.view.comparison_pages import ComparisonPages
 from stillweb.harness.view.figures import Figures, figures_of
 from stillweb.harness.view.library import Library, NotFound, Page
-from stillweb.harness.view.run_table import FILTERS, PAGE, SORTS, RunTable
+from stillweb.harness.view.run_table import DAMAGED, FILTERS, PAGE, SORTS, RunTable
 from stillweb.harness.view.sheet import Sheet, sheet_of
 from stillweb.harness.view.snapshot_pages import SnapshotPages
 from stillweb.snapshots.errors import StillwebError
@@ -248,13 +248,13 @@ class Site(Library):
 
     def _agreement(self, name: str, query: Mapping[str, str]) -> Page:
         table = self.table(name)
-        try:
-            pairs, why = agreement(table.path), ""
-        except (StillwebError, OSError) as error:
-            pairs, why = [], str(error)
-        names = {f"{row.task}/{row.epoch}": row.name for row in table.rows}
+        table.refresh(None)
+        rows = table.rows
+        names = {f"{row.task}/{row.epoch}": row.name for row in rows}
+        why = next((row.problem for row in rows if row.status == DAMAGED), "")
+        pairs = [] if why else agreement_on({f"{row.task}/{row.epoch}": row.reviews for row in rows})
         counts: dict[str, int] = dict.fromkeys(CLASSES, 0)
-        for row in table.rows:
+        for row in rows:
             for given in row.reviews.values():
                 counts[given] = counts.get(given, 0) + 1
         return self.render(

@@ -35,6 +35,7 @@ class SnapshotPages:
     def __init__(self, site: Library) -> None:
         self._site, self._shelf = site, site.shelf
         self._indexes: dict[str, Any] = {}
+        self._counted: dict[str, tuple[list[tuple[str, Counter[str]]], list[tuple[str, int]]]] = {}
         self._replaying = threading.Lock()  # one browser at a time
         self._lock = threading.Lock()
 
@@ -68,15 +69,7 @@ class SnapshotPages:
         snapshot = self._open(name)
         captures = self._shelf.captures(name)
         views = snapshot.views()
-        sites: dict[str, Counter[str]] = {}
-        for one in captures:
-            counts = sites.setdefault(urlsplit(one.url).netloc if "://" in one.url else one.url, Counter())
-            counts["captures"] += 1
-            counts["errors"] += one.status >= 400
-            counts["writes"] += one.method not in SAFE_METHODS
-        for view in views:
-            sites.setdefault(urlsplit(view.url).netloc, Counter())["views"] += 1
-        dates = Counter(one.timestamp[:8] for one in captures)
+        sites, dates = self._counts(name)
         return self._render(
             "snapshot.html",
             name,
@@ -89,10 +82,30 @@ class SnapshotPages:
             views=views,
             texts=snapshot.count_texts(),
             failures=snapshot.count_failures(),
-            sites=sorted(sites.items(), key=lambda item: (-item[1]["captures"], item[0])),
-            dates=sorted(dates.items()),
+            sites=sites,
+            dates=dates,
             runs=[run for run in self._site.tables if self._site.snapshot_of(run) == name],
         )
+
+    def _counts(self, name: str) -> tuple[list[tuple[str, Counter[str]]], list[tuple[str, int]]]:
+        """Return what the sites of a snapshot hold, largest first, and captures by day; counted once."""
+        with self._lock:
+            if name not in self._counted:
+                sites: dict[str, Counter[str]] = {}
+                captures = self._shelf.captures(name)
+                for one in captures:
+                    site = urlsplit(one.url).netloc if "://" in one.url else one.url
+                    counts = sites.setdefault(site, Counter())
+                    counts["captures"] += 1
+                    counts["errors"] += one.status >= 400
+                    counts["writes"] += one.method not in SAFE_METHODS
+                for view in self._open(name).views():
+                    sites.setdefault(urlsplit(view.url).netloc, Counter())["views"] += 1
+                self._counted[name] = (
+                    sorted(sites.items(), key=lambda item: (-item[1]["captures"], item[0])),
+                    sorted(Counter(one.timestamp[:8] for one in captures).items()),
+                )
+            return self._counted[name]
 
     def views(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)

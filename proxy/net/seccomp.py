@@ -89,32 +89,21 @@ REFUSED_WITH_LIMITS: Mapping[str, tuple[int, int]] = {
 _CLONE, _CLONE3, _SOCKET, _IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* of linux/sched.h that clone(2) takes
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
-_HELD = (
-    *_FAMILIES,
-    16,
-    17,
-    38,
-)  # those that a network namespace holds: AF_NETLINK, AF_PACKET; AF_ALG has no network
+# Those that a network namespace holds: also AF_NETLINK, AF_PACKET; AF_ALG has no network.
+_HELD = (*_FAMILIES, 16, 17, 38)
 _NETLINK = 16  # protocol 0 (routes) alone: getifaddrs asks by it
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: asm-generic/ioctls.h
 
-_MACHINES = {
-    "x86_64": (0, 0xC000003E),
-    "aarch64": (1, 0xC00000B7),
-}  # column above, AUDIT_ARCH of linux/audit.h
+# column above, AUDIT_ARCH of linux/audit.h
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 # socket, socketcall and io_uring_setup of the 32-bit programs that a machine runs, too
 _SOCKETS_OF_32_BITS = {"x86_64": (359, 102, 425), "aarch64": (281, 425)}
 _X32 = 0x40000000  # the bit of calls of the x32 ABI, which have numbers of their own
 # linux/bpf_common.h, linux/seccomp.h
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = (
-    0,
-    4,
-    16,
-    24,
-    32,
-)  # offsets in struct seccomp_data; low halves
+# offsets in struct seccomp_data; low halves
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
 _SET_SECCOMP, _MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 
 
@@ -176,9 +165,8 @@ def filter_program(machine: str, *, limits: bool) -> bytes:
             add(_JUMP_EQUAL, numbers[column], 0, 1)
             refuse(errno.EPERM)
     if limits:
-        add(
-            _JUMP_EQUAL, _CLONE3[column], 0, 1
-        )  # its flags lie in memory, which no filter reads: libc falls back
+        # its flags lie in memory, which no filter reads: libc falls back
+        add(_JUMP_EQUAL, _CLONE3[column], 0, 1)
         refuse(errno.ENOSYS)
         add(_JUMP_EQUAL, _CLONE[column], 0, 4)
         add(_LOAD, _FIRST)

@@ -1,4 +1,4 @@
-"""One client's connection: plain or TLS to the proxy, tunnels, then HTTP/1.1, HTTP/2 or a web socket."""
+"""Connection of a client: plain or TLS to the proxy, tunnels, then HTTP/1.1, HTTP/2 or a web socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from stillweb.proxy.net.addresses import (
 )
 from stillweb.proxy.replay import refusing
 from stillweb.proxy.replay.answering import large
-from stillweb.proxy.replay.http1 import CHUNKED, BadRequest, Message, Parser, url_inside, url_outside
+from stillweb.proxy.replay.http1 import (
+    CHUNKED,
+    PATIENCE,
+    BadRequest,
+    Message,
+    Parser,
+    url_inside,
+    url_outside,
+)
 from stillweb.proxy.replay.hub import Hub
 from stillweb.proxy.replay.replies import ESTABLISHED, Held, Line, Memo, Reply
 from stillweb.proxy.replay.tls import ServerTls, TlsFailed, browser
@@ -207,7 +215,6 @@ class Channel(asyncio.Protocol):
             self.close()
 
 
-PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
 MAX_WAITING = 1 << 20  # bytes of further requests buffered while one is being answered
 
 

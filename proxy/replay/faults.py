@@ -58,7 +58,7 @@ _CAPTCHA = """<!doctype html>
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One entry of a fault file. `kind` is "" for a fault that only slows an answer down.
+    """Entry of a fault file. `kind` is "" for a fault that only slows an answer down.
 
     `nth` holds ranges of counts; the last number None is without end. `delay` is a distribution and its numbers,
     in seconds. `pace` is in bytes per second. `cut` keeps so many bytes of a body, or a share below 1.

@@ -20,6 +20,7 @@ from stillweb.proxy.net.addresses import (
 )
 from stillweb.snapshots.request import Headers
 
+PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
 MAX_HEAD = 1 << 17
 MAX_BODY = 1 << 26  # of a request, which must be in memory to be matched
 MAX_CHUNK_LINE = 1 << 12

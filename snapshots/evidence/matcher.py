@@ -447,6 +447,7 @@ class Matcher:
         The session moves only when it is told that the answer was given (`Session.answered`), and by a miss. Who is `patient` is
         told of a long poll that it is not answered yet.
         """
+        request = request.signed_in()
         plain = is_plain(request)
         own = session if session is not None else self.session("none")
         own.matcher, own.noted = self, None

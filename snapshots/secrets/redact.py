@@ -135,6 +135,7 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """Replace the secrets in a request; return the same object if it has none."""
+        request = request.signed_in()
         known = self.count
         replaced = self._request(request)
         # a secret found in one field may also be in a field before it

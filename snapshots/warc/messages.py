@@ -111,11 +111,11 @@ def parse_request(block: bytes, uri: str) -> Request:
     match = _REQUEST.match(line)
     url = uri.partition("#")[0]
     if match is None:
-        return Request("GET", url, headers)
+        return Request("GET", url, headers).signed_in()
     body = block[start:]
     if is_chunked(headers):
         body = dechunk(body)
-    return Request(match[1], url, headers, body)
+    return Request(match[1], url, headers, body).signed_in()
 
 
 def status_line(line: str) -> tuple[int, str] | None:

@@ -136,7 +136,7 @@ class Archives:
     def read_request(self, capture: Capture) -> Request:
         """Return the request of a capture, or a bare one if the archive holds no request record."""
         if capture.request_offset < 0:
-            return Request(capture.method, capture.url)
+            return Request(capture.method, capture.url).signed_in()
         record = self.record(capture.filename, capture.request_offset, capture.request_length)
         check_request(record.fields, capture)
         return messages.parse_request(record.block, record.uri or capture.url)

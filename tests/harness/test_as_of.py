@@ -1,4 +1,4 @@
-"""As of a date: search, fetch, replay and Memento see nothing later, and of several answers the newest."""
+"""A snapshot seen as of a date: search, fetch, replay and Memento show nothing later, and of several answers the newest."""
 
 from __future__ import annotations
 

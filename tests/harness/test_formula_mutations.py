@@ -55,6 +55,7 @@ def research(m: ModuleType) -> None:
     assert em("<answer>2</answer>", "3", "1").metrics["em"] == 0
     assert em("1", "2", "1").metrics["em"] == 1
     assert em("1", "2", "1", "fixed").metrics["em"] == 0
+    assert em("1", "1", "1", "fixed").metrics["em"] == 0
     assert em("<answer>1.0</answer>", "2", "1").metrics["em"] == 0
     assert em("<answer>1.0</answer>", "2", "1", "fixed").metrics["em"] == 1
     assert em("<answer>t Cell</answer>", "2", "T cell", "fixed").metrics["em"] == 1
@@ -162,6 +163,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("gold in (shown, parsed)", "gold in (shown,)"),
             ("gold in (shown, parsed)", "gold in (parsed,)"),
             ("answer if extracted is None else extracted", 'extracted or ""'),
+            ("extracted is not None and any", "any"),
             ("for text in (extracted, parsed)", "for text in (parsed,)"),
             ('step["judge"] == "correct"', 'step["judge"] != "correct"'),
             (") / len(steps)", ") / 2"),
@@ -179,6 +181,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("sum(values.values()) / 4", "sum(values.values()) / 5"),
             ("0.5 * formulas.distance(embedder, text, known)", "formulas.distance(embedder, text, known)"),
             ("0.5 * formulas.distance(embedder, text, known) + ", ""),
+            ('("A" if ballot["swapped"] else "B")', '"B"'),
             ("(generated, original) if swapped", "(original, generated) if swapped"),
             ("for swapped in (False, True)", "for swapped in (False,)"),
             ("for n in (1, 2, 3)]", "for n in (1, 2)]"),

@@ -63,7 +63,7 @@ def test_one_of_both_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_run_lacks_nothing_on_the_snapshot_that_it_was_made_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What missed then misses again, which is told and no gate; on another snapshot it is one."""
+    """Calls that missed in the run miss again: told, and a gate on another snapshot only."""
     make_site(tmp_path / "site").close()
     steps = [
         *ASKED["steps"],

@@ -1,4 +1,4 @@
-"""What is published of a run: no secret, and no plain text of an encrypted task set."""
+"""Publishing a run: no secret, and no plain text of an encrypted task set."""
 
 from __future__ import annotations
 

@@ -232,21 +232,20 @@ def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> No
 def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
     tmp_path: Path, media: str, mark: str
 ) -> None:
-    names = [f"n{number * 7919}={number}" for number in range(15_000)]
+    names = [f"n{number * 7919}={number}" for number in range(100_000)]
     if mark == ",":
         names = [f'"{name}":1' for name in names]
     body = f"{{{mark.join(names)}}}" if mark == "," else mark.join(names)
     site = Site(tmp_path / "s")
     site.add("http://a.test/", b"page")
     with site.open() as snapshot, Gateway(snapshot) as gateway:
-        waits = []
+        answered = 0
         with ThreadPoolExecutor() as pool, client(gateway, "one") as one, client(gateway, "two") as two:
             assert two.get("http://a.test/").text == "page"
-            begun = time.perf_counter()
             miss = pool.submit(one.post, "http://a.test/", content=body, headers={"Content-Type": media})
             while not miss.done():
-                asked = time.perf_counter()
                 assert two.get("http://a.test/").text == "page"
-                waits.append(time.perf_counter() - asked)
+                answered += 1
         assert miss.result().status_code == 504
-        assert max(waits) < max(0.1, (time.perf_counter() - begun) / 3)
+        # ten times as many as where the event loop explains it (2 to 8, as the body comes in pieces)
+        assert answered > 10

@@ -1,4 +1,4 @@
-"""What SGI-Bench's scorers share: the answer tag, and judges' replies read as json-repair reads them."""
+"""Parts that SGI-Bench's scorers share: the answer tag, and judges' replies read as json-repair reads them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from stillweb.harness.console import print_json, progress, say
 @click.command("cut")
 @click.argument("snapshot")
 @click.option(
-    "--for",
+    "--run",
     "runs",
     multiple=True,
     required=True,
@@ -40,7 +40,7 @@ def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as
     answer is chosen from and all that a state is learnt from.
 
     \b
-    stillweb cut site.wacz --for run1 -o small.wacz
+    stillweb cut site.wacz --run run1 -o small.wacz
     """
     from stillweb.harness.curation.needs import needs_of_run
     from stillweb.snapshots import Snapshot

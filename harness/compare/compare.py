@@ -438,6 +438,7 @@ _SETTINGS = (
     "at",
     "timing",
     "faults",
+    "fork",
     "accept",
     "epochs",
     "limits",

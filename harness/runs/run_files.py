@@ -52,7 +52,8 @@ class Settings:
     to money per million tokens {"input", "output", "cached"}. `directory` is the working directory, to which
     the agent's files are relative. `uploads` are the files of each attempt's workspace: path in it ->
     `sha256:…`. `faults` is the content of a fault file, `at` the date after which nothing
-    is seen (docs/drills.md).
+    is seen (docs/drills.md). `fork` names the attempt of another run that this one goes on from: `certificate` (its
+    run's), `task`, `attempt`, the first `step` of its own and the `model` that makes it.
     """
 
     agent: str
@@ -77,6 +78,7 @@ class Settings:
     faults: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
     timing: str = ""
+    fork: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
@@ -122,6 +124,7 @@ class Settings:
             "faults",
             "at",
             "timing",
+            "fork",
         ):  # keeps the hash of runs from before these existed
             if not value[later]:
                 del value[later]
@@ -145,7 +148,9 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode", "at", "timing"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
-    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults"), dict),
+    **dict.fromkeys(
+        ("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults", "fork"), dict
+    ),
     **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),
     "epochs": int,
     "tape_path": str | None,

@@ -131,9 +131,15 @@ class Workshop:
         from stillweb.harness.models.providers import client_of
         from stillweb.harness.models.tape import Tape
 
-        path = self.files.tape(self.settings)
+        path, forked = self.files.tape(self.settings), self.settings.fork
         tape = self._stack.enter_context(
-            Tape.open(path, self.settings.tape, self.tape_part, anywhere=self.repeats)
+            Tape.open(
+                path,
+                self.settings.tape,
+                self.tape_part,
+                anywhere=self.repeats or bool(forked),
+                taken_over=forked.get("step", 1) - 1,
+            )
         )
         self.tape = tape
         if needs is not None:

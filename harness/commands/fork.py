@@ -42,9 +42,9 @@ def command(
     stillweb compare run1 run2
     """
     from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.results.forking import fork_run
     from stillweb.harness.results.left_out import failed_attempts
     from stillweb.harness.runs.display import make_display
-    from stillweb.harness.runs.forking import fork_run
     from stillweb.harness.runs.runner import run_attempts
     from stillweb.snapshots.errors import GateFailed
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stillweb.harness.results.certificate import certify, write_certificate
+from stillweb.harness.results.forking import fork_run
 from stillweb.harness.runs.display import SilentDisplay
-from stillweb.harness.runs.forking import fork_run
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import read_trace

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
 from stillweb.snapshots._os.locking import lock_directory
@@ -132,16 +133,16 @@ class Settings:
 
 
 # The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
-_SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
 _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
 
 def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the documented variables of the benchmarks that are set, without keys: the setting `env` of a run."""
+    prefixes = ("GRADER_", "OPENAI_", *(one.variables for one in benchmarks().values() if one.variables))
     return {
         name: value
         for name, value in sorted(environment.items())
-        if _SETTING.fullmatch(name) and not _SECRET.fullmatch(name)
+        if name.startswith(prefixes) and re.fullmatch("[A-Z0-9_]+", name) and not _SECRET.fullmatch(name)
     }
 
 

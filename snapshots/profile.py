@@ -12,9 +12,11 @@ from stillweb.snapshots.shapes import shaped
 class Profile:
     """Browser settings, equal while recording and replaying.
 
-    `clock` is the start of the page's time (ISO 8601, UTC); `seed` feeds every source of randomness. `chance`
-    selects the random streams: 2 is a stream for each script that draws; 1, the older way, is one for each
-    document.
+    `clock` is the start of the page's time (ISO 8601, UTC), of a new recording its own moment; `seed` feeds
+    every source of randomness. `chance` selects the random streams: 2 is a stream for each script that draws;
+    1, the older way, is one for each document. `scale` is the number of device pixels to a CSS pixel. `headers`
+    are sent with every request, and `storage` is the local storage to begin with (origin, name, value); both hold
+    pseudonyms in place of secrets.
     """
 
     user_agent: str = ""
@@ -26,13 +28,29 @@ class Profile:
     browser: str = ""  # build, such as "Chromium 140.0.7339.80"
     reduced_motion: bool = True
     chance: int = 2
+    scale: float = 1.0
+    mobile: bool = False
+    touch: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    storage: tuple[tuple[str, str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
         value = asdict(self)
+        # older profiles lack these members, and the profile is part of the snapshot's id
         if self.chance == 1:
-            # older profiles lack the member, and the profile is part of the snapshot's id
             del value["chance"]
+        for name, usual in (
+            ("scale", 1.0),
+            ("mobile", False),
+            ("touch", False),
+            ("headers", ()),
+            ("storage", ()),
+        ):
+            if value[name] == usual:
+                del value[name]
+        for name in {"headers", "storage"} & value.keys():
+            value[name] = [list(one) for one in value[name]]
         value["viewport"] = list(self.viewport)
         return value
 

@@ -119,6 +119,11 @@ class Snapshot:
         """Return the profile of the first layer that has one; None for foreign archives."""
         return next((layer.known.profile for layer in self._layers if layer.known.profile), None)
 
+    @cached_property
+    def began(self) -> str:
+        """Return the timestamp of the earliest capture, "" without captures."""
+        return min((capture.timestamp for capture in self.captures()), default="")
+
     @property
     def settings(self) -> dict[str, Any]:
         """Return the settings used while recording."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -24,7 +24,8 @@ MOST_FILES = 5  # linked files named that were not fetched
 def explore_all(
     recorder: Recorder,
     writer: Writer,
-    profile: Profile,
+    profile: Profile | None,
+    launch: Mapping[str, Any],
     urls: list[str],
     limits: Limits,
     choices: Choices,
@@ -35,7 +36,7 @@ def explore_all(
     from stillweb.proxy.explore.explorer import Explorer
     from stillweb.proxy.explore.moves import FILE
 
-    explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices)
+    explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices, launch=launch)
     failed = 0
     documents: dict[str, None] = {}
     for url in urls:
@@ -59,7 +60,7 @@ def explore_all(
                 f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {writer.path} URL …' adds them"
             )
         failed += not graph.views
-    failed += _fetch(recorder, writer, profile, list(documents), show)
+    failed += _fetch(recorder, writer, explorer.profile, launch, list(documents), show)
     return 1 if failed else 0
 
 
@@ -68,14 +69,19 @@ def _is_pdf(address: str) -> bool:
 
 
 def _fetch(
-    recorder: Recorder, writer: Writer, profile: Profile, urls: list[str], show: Callable[[str], None]
+    recorder: Recorder,
+    writer: Writer,
+    profile: Profile,
+    launch: Mapping[str, Any],
+    urls: list[str],
+    show: Callable[[str], None],
 ) -> int:
     """Fetch linked PDFs and print how many; return the number that failed."""
     if not urls:
         return 0
     from stillweb.proxy.browser.capture_view import Fetcher
 
-    fetcher = Fetcher(recorder, writer, profile, prefix="pdf")
+    fetcher = Fetcher(recorder, writer, profile, prefix="pdf", launch=launch)
     results = fetcher.fetch(urls, progress=lambda url, event: show(f"{event}: {url}"))
     for result in results:
         if not result.ok:

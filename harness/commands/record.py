@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.task import Task
+    from stillweb.proxy.browser.options import BrowserOptions
     from stillweb.proxy.browser.steps import Flow
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
@@ -89,6 +90,36 @@ MOST_LATE = 10  # records with late secrets named in the output
     help="With --explore: links to follow: to the same path with another query, on the whole site, or none.",
 )
 @click.option("--ignore-robots", is_flag=True, help="With --explore: do not ask robots.txt.")
+@click.option(
+    "--locale", metavar="TAG", help="The browser's language, as de-DE. [default: the tasks', or en-US]"
+)
+@click.option("--timezone", metavar="ZONE", help="The browser's time zone, as Europe/Berlin. [default: UTC]")
+@click.option("--viewport", metavar="WxH", help="Size of the page in pixels. [default: 1280x800]")
+@click.option("--device", metavar="NAME", help='A device of Playwright\'s list, as "Pixel 7".')
+@click.option("--user-agent", metavar="TEXT", help="The browser's name for itself.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="A header that the browser sends with every request. One with a secret is not kept.",
+)
+@click.option(
+    "--clock",
+    metavar="TIME",
+    help="Where the pages' clock starts, as 2026-11-24T10:00:00Z. [default: the present]",
+)
+@click.option(
+    "--storage-state",
+    metavar="FILE",
+    help="Cookies and local storage to begin with, as Playwright writes them after a login by hand.",
+)
+@click.option("--headful", is_flag=True, help="Show the browser's window.")
+@click.option(
+    "--cdp",
+    metavar="URL",
+    help="Use the browser that listens there (--remote-debugging-port), with its cookies and storage.",
+)
 @click.option("--pdfs", is_flag=True, help="Fetch linked PDFs too.")
 @click.option("--parallel", type=click.IntRange(1, 16), help="Pages at once.")
 @click.option(
@@ -149,6 +180,16 @@ def command(
     values: Path | None,
     links: str,
     ignore_robots: bool,
+    locale: str | None,
+    timezone: str | None,
+    viewport: str | None,
+    device: str | None,
+    user_agent: str | None,
+    headers: tuple[str, ...],
+    clock: str | None,
+    storage_state: str | None,
+    headful: bool,
+    cdp: str | None,
     pdfs: bool,
     parallel: int | None,
     session: str,
@@ -168,13 +209,15 @@ def command(
     stillweb record https://example.com -o site --pdfs
     stillweb record -o site --steps steps.yaml           URLs and steps from a file
     stillweb record https://example.com -o site --explore 50
+    stillweb record https://example.com -o site --locale de-DE --device "Pixel 7"
+    stillweb record https://example.com -o site --storage-state login.json
+    stillweb record https://example.com -o site --cdp http://127.0.0.1:9222
     stillweb record -o site -- python agent.py           whatever the program fetches
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     """
     from stillweb.proxy.net.client_env import direct_hosts
     from stillweb.proxy.record.recorder import Recorder, record_command, tune_process
     from stillweb.snapshots.identity.sites import host_of
-    from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 
     tune_process()
@@ -193,6 +236,15 @@ def command(
     if misses and (program or wanted or flows):
         raise click.UsageError("--misses stands alone: no URLs, steps or program beside it")
     _check(wanted, flows, steps, explore is not None)
+    given = {
+        "locale": locale, "timezone": timezone, "viewport": viewport, "device": device, "user_agent": user_agent,
+        "headers": _headers(headers), "clock": clock, "storage_state": storage_state, "headful": headful, "cdp": cdp,
+    }  # fmt: skip
+    if (program or misses) and any(given.values()):
+        name = next(name for name, value in given.items() if value).replace("_", "-").removesuffix("s")
+        raise click.UsageError(
+            f"--{name} is for the browser that records URLs: leave it out with a program or --misses"
+        )
     entries = None
     if misses:
         from stillweb.proxy.replay.ledger import read
@@ -209,7 +261,11 @@ def command(
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
         choices = Choices(values=read_lines(values) if values else [], links=links)
-    profile = None if program or misses else _profile(out)
+    profile: Profile | None = None
+    options = None
+    if not (program or misses):
+        options = _options(steps, task_set or (), given)
+        profile = options.profile(_continued(out), out)
     again = (out / "archive").is_dir()
     with Writer.open(out, profile=profile) as writer:
         since = writer.place
@@ -227,6 +283,10 @@ def command(
                 client_cert=client_cert,
                 on_status=lambda stats: show(stats.line()),
             )
+            if options is not None and profile is not None and recorder.redactor is not None:
+                profile = options.kept(profile, recorder.redactor)
+                if profile != writer.profile:
+                    writer.adopt(profile)
             with _looked_through(out, recorder), recorder:
                 if program:
                     code = record_command(program, recorder, session, past, isolate)
@@ -234,11 +294,27 @@ def command(
                     code = _record_misses(recorder, entries)
                 elif limits is not None and choices is not None:
                     code = explore_all(
-                        recorder, writer, profile or Profile(), wanted, limits, choices, pdfs, show
+                        recorder,
+                        writer,
+                        profile,
+                        options.launch if options else {},
+                        wanted,
+                        limits,
+                        choices,
+                        pdfs,
+                        show,
                     )
                 else:
                     code = _browse(
-                        recorder, writer, profile or Profile(), wanted, flows, pdfs, parallel, show
+                        recorder,
+                        writer,
+                        profile,
+                        options.launch if options else {},
+                        wanted,
+                        flows,
+                        pdfs,
+                        parallel,
+                        show,
                     )
         if not misses:  # `record_misses` has printed them
             say_failures(recorder.failures)
@@ -370,23 +446,45 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
     return places or None
 
 
-def _profile(out: Path) -> Profile:
-    """Return the profile of the snapshot that is continued, or the default one completed for this browser."""
-    from stillweb.proxy.browser.browser import complete
+def _continued(out: Path) -> Profile | None:
+    """Return the profile of the snapshot that is continued, None for a new one."""
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.profile import Profile
 
-    if (out / "datapackage.json").exists():
-        with Snapshot.open(out) as snapshot:
-            if snapshot.profile is not None:
-                return snapshot.profile
-    return complete(Profile())
+    if not (out / "datapackage.json").exists():
+        return None
+    with Snapshot.open(out) as snapshot:
+        return snapshot.profile
+
+
+def _headers(lines: Sequence[str]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise click.UsageError(f"--header {line!r}: write 'NAME: VALUE'")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -> BrowserOptions:
+    """Return the browser options: of the command line, else of the steps file, else the tasks' language."""
+    from stillweb.proxy.browser.options import BrowserOptions, browser_options, is_locale
+    from stillweb.proxy.browser.steps import load_browser
+
+    languages = {str(task.meta.get("language") or "") for task in tasks}
+    found = BrowserOptions()
+    if len(languages) == 1 and is_locale(language := languages.pop()):
+        found = browser_options({"locale": language}, "tasks")
+    if steps is not None:
+        found = found.under(browser_options(load_browser(steps), str(steps), steps.parent))
+    return found.under(browser_options(given, "record"))
 
 
 def _browse(
     recorder: Recorder,
     writer: Writer,
-    profile: Profile,
+    profile: Profile | None,
+    launch: Mapping[str, Any],
     urls: list[str],
     flows: list[Flow],
     pdfs: bool,
@@ -395,7 +493,7 @@ def _browse(
 ) -> int:
     from stillweb.proxy.browser.capture_view import Fetcher
 
-    fetcher = Fetcher(recorder, writer, profile)
+    fetcher = Fetcher(recorder, writer, profile, launch=launch)
     results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)
     rows = [result.row() for result in results]
     click.echo(

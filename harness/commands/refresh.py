@@ -54,7 +54,6 @@ def command(
     from stillweb.proxy.replay.ledger import read
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import UsageError
-    from stillweb.snapshots.profile import Profile
 
     if out.exists():
         raise UsageError(f"{out}: exists. Name a new directory with -o")
@@ -62,7 +61,7 @@ def command(
         flows = [Flow(view.url, view.steps, contents_of(snapshot, view)) for view in snapshot.views()]
         entries = list(_alone(snapshot))
         others = len({c.key for c in snapshot.captures() if c.method not in ("GET", "HEAD")})
-        profile = snapshot.profile or Profile()
+        profile = snapshot.profile
     entries += [entry for ledger in misses for entry in read(ledger)]
 
     from stillweb.proxy.record.recorder import Recorder
@@ -71,10 +70,10 @@ def command(
     wrong = 0
     with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file) as recorder:
         if flows:
-            from stillweb.proxy.browser.browser import complete
+            from stillweb.proxy.browser.browser import complete, new_profile
             from stillweb.proxy.browser.capture_view import Fetcher
 
-            writer.adopt(complete(profile))
+            writer.adopt(complete(profile) if profile is not None else new_profile())
             for result in Fetcher(recorder, writer, writer.profile).fetch([], flows, parallel=1):
                 if not result.ok:
                     wrong += 1

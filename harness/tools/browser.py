@@ -26,13 +26,12 @@ from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.net_errors import of_verdict
 from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
-from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.browser import profile_of
 from stillweb.proxy.browser.page_snapshot import state_of
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.toolset import Toolset
-    from stillweb.snapshots.snapshot import Snapshot
 
 CONTRACT = "playwright-mcp@0.0.79"
 
@@ -190,11 +189,6 @@ def _renamed(arguments: dict[str, Any]) -> dict[str, Any]:
             _renamed(dict(one)) if isinstance(one, dict) else one for one in arguments["fields"]
         ]
     return arguments
-
-
-def profile_of(snapshot: Snapshot | None) -> Profile:
-    """Return the browser profile for a snapshot's pages."""
-    return complete((snapshot.profile if snapshot is not None else None) or Profile())
 
 
 class BrowserTool:

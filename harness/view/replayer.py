@@ -51,19 +51,18 @@ def replay_view(snapshot: Snapshot, view: View) -> Replayed:
 async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQueue[Replayed]) -> None:
     from playwright.async_api import Error
 
-    from stillweb.proxy.browser.browser import BrowserHost, complete
+    from stillweb.proxy.browser.browser import BrowserHost, profile_of
     from stillweb.proxy.browser.driver import Driver
     from stillweb.proxy.browser.errors import Failed, first_line
     from stillweb.proxy.browser.page_snapshot import look_at
     from stillweb.proxy.browser.settle import Patience
     from stillweb.proxy.browser.uploads import contents_of
     from stillweb.proxy.replay.gateway import Gateway
-    from stillweb.snapshots.profile import Profile
 
     session = view.session or "view"
     with Gateway(snapshot) as gateway:
         async with BrowserHost(ca=gateway.ca_path, headless=not window) as host:
-            profile = complete(snapshot.profile or Profile())
+            profile = profile_of(snapshot)
             context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
             driver = Driver(context, patience=Patience(), files=contents_of(snapshot, view))
             error = picture = text = ""

@@ -14,24 +14,30 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
+from stillweb.proxy.browser.errors import first_line
 from stillweb.proxy.net.addresses import with_session
 from stillweb.proxy.net.open_files import allow_many_open_files
+from stillweb.snapshots.dates import iso_date, parse_timestamp
 from stillweb.snapshots.errors import MissingCapability, StillwebError
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
+
+    from stillweb.snapshots.snapshot import Snapshot
 
 START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
 OPEN_FILES = 192  # 128 suffice to open a page; with 110 Chromium starts, and then hangs or dies
@@ -167,6 +173,29 @@ def complete(profile: Profile, build: str | None = None) -> Profile:
     return replace(profile, user_agent=profile.user_agent or agent, browser=profile.browser or build)
 
 
+def new_profile(**settings: Any) -> Profile:
+    """Return the profile of a recording that begins now, complete for this browser.
+
+    `settings` are members of the profile; the clock is by default the present second.
+    """
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return complete(Profile(**{"clock": now, **settings}))
+
+
+def profile_of(snapshot: Snapshot | None) -> Profile:
+    """Return the profile for a snapshot's pages.
+
+    A snapshot without one (a foreign archive, a program's requests) gets a clock that starts at its first
+    capture.
+    """
+    if snapshot is None:
+        return complete(Profile())
+    if snapshot.profile is not None:
+        return complete(snapshot.profile)
+    first = parse_timestamp(snapshot.began)
+    return complete(Profile(clock=iso_date(first)) if first is not None else Profile())
+
+
 def spki_hash(certificate: bytes) -> str:
     """Return the base64 SHA-256 of a PEM certificate's public key, for Chromium's SPKI list.
 
@@ -194,15 +223,25 @@ class BrowserHost:
 
     `ca` is a PEM file of a CA that may sign any host's certificate. If it is given at launch, pages are as
     trusted as on the live web (service workers, caching); a context with another CA accepts any certificate
-    instead. An async context manager, for one event loop.
+    instead. `cdp` is the address of a running browser to attach to (`http://127.0.0.1:9222`); contexts begin
+    with the cookies and storage of its own. `begin` holds options of Playwright's new_context for every
+    context. An async context manager, for one event loop.
     """
 
     def __init__(
-        self, *, ca: Path | None = None, headless: bool = True, executable: Path | None = None
+        self,
+        *,
+        ca: Path | None = None,
+        headless: bool = True,
+        executable: Path | None = None,
+        cdp: str | None = None,
+        begin: Mapping[str, Any] | None = None,
     ) -> None:
         self._ca = ca
         self._headless = headless
         self._executable = executable
+        self._cdp = cdp
+        self._begin = dict(begin or {})
         self._playwright: Playwright | None = None
         self._launching: asyncio.Future[Browser] | None = None
         self._browser: Browser | None = None
@@ -215,9 +254,31 @@ class BrowserHost:
                 await self._launch()
         return self
 
+    async def _attach(self, address: str) -> None:
+        """Connect to a running browser, and take the cookies and storage of its own pages."""
+        from playwright.async_api import Error, async_playwright
+
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        try:
+            self._browser = await self._playwright.chromium.connect_over_cdp(
+                address, timeout=START_SECONDS * 1000
+            )
+            if self._browser.contexts and "storage_state" not in self._begin:
+                self._begin["storage_state"] = await self._browser.contexts[0].storage_state()
+        except Error as error:
+            await self.close()
+            raise MissingCapability(
+                f"{address}: no browser can be attached to ({first_line(error)}). "
+                "Start it with --remote-debugging-port=9222, and give http://127.0.0.1:9222"
+            ) from None
+
     async def _launch(self) -> None:
         from playwright.async_api import Error, async_playwright
 
+        if self._cdp is not None:
+            await self._attach(self._cdp)
+            return
         executable = self._executable or find_browser()
         allow_many_open_files(OPEN_FILES)
         arguments = list(ARGUMENTS)
@@ -251,9 +312,11 @@ class BrowserHost:
     async def close(self) -> None:
         """End the browser and Playwright's driver. Wait for a browser that is still starting."""
         launching, self._launching = self._launching, None
-        self._browser = None
+        browser, self._browser = self._browser, None
         playwright, self._playwright = self._playwright, None
         try:
+            if self._cdp is not None and browser is not None:
+                await browser.close()  # closes our contexts and the connection; the browser stays
             # a browser killed while starting would leave a directory behind
             if launching is not None and await _begun(launching):
                 await launching.result().close()
@@ -314,15 +377,37 @@ class BrowserHost:
             "timezone_id": full.timezone,
             "reduced_motion": "reduce" if full.reduced_motion else "no-preference",
             "color_scheme": "light",
-            "device_scale_factor": 1,
+            "device_scale_factor": full.scale,
+            "is_mobile": full.mobile,
+            "has_touch": full.touch,
+            "extra_http_headers": {
+                name: value
+                for name, value in full.headers
+                if replay or not PSEUDONYM_TEXT.search(value)  # the live site knows no pseudonym
+            },
             "service_workers": "block",  # whether one is installed in time depends on the machine's speed
             "ignore_https_errors": True,  # the proxy checks the origin; Playwright's own fetches need this too
             "accept_downloads": True,
             "proxy": proxy_settings(proxy_url),
         }
-        context = await self._browser.new_context(**(options | more))
+        if replay and full.storage:
+            options["storage_state"] = _state(full.storage)
+        begin = dict(self._begin)
+        options["extra_http_headers"] |= begin.pop("extra_http_headers", {})
+        context = await self._browser.new_context(**(options | begin | more))
         await install(context, full, proxy_url, replay=replay)
         return context
+
+
+def _state(storage: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return local storage as Playwright's storage state."""
+    origins: dict[str, list[dict[str, str]]] = {}
+    for origin, name, value in storage:
+        origins.setdefault(origin, []).append({"name": name, "value": value})
+    return {
+        "cookies": [],
+        "origins": [{"origin": one, "localStorage": all_} for one, all_ in origins.items()],
+    }
 
 
 async def _begun(launching: asyncio.Future[Browser]) -> bool:
@@ -331,15 +416,17 @@ async def _begun(launching: asyncio.Future[Browser]) -> bool:
 
 
 @asynccontextmanager
-async def lent(host: BrowserHost | None, ca: Path) -> AsyncIterator[BrowserHost]:
+async def lent(
+    host: BrowserHost | None, ca: Path, launch: Mapping[str, Any] | None = None
+) -> AsyncIterator[BrowserHost]:
     """Yield the given browser, which stays open, or one of its own that is closed at the end.
 
-    The own browser trusts the CA `ca`.
+    The own browser trusts the CA `ca`; `launch` holds more arguments of its BrowserHost.
     """
     if host is not None:
         yield host
         return
-    own = BrowserHost(ca=ca)
+    own = BrowserHost(ca=ca, **(launch or {}))
     try:
         yield own
     finally:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.browser import BrowserHost, complete, lent
+from stillweb.proxy.browser.browser import BrowserHost, complete, lent, new_profile
 from stillweb.proxy.browser.documents import Document, Documents, downloaded, looks_like_document, shown
 from stillweb.proxy.browser.driver import SAVED, Driver
 from stillweb.proxy.browser.errors import Failed, first_line
@@ -176,7 +176,10 @@ class Recording:
 
 
 class Visitor:
-    """A visitor of pages through a recorder, into a writer. `prefix` begins the names of its sessions."""
+    """A visitor of pages through a recorder, into a writer.
+
+    `prefix` begins the names of its sessions; `launch` holds arguments of its own BrowserHost.
+    """
 
     def __init__(
         self,
@@ -186,10 +189,12 @@ class Visitor:
         host: BrowserHost | None,
         patience: Patience | None,
         prefix: str,
+        launch: Mapping[str, Any] | None = None,
     ) -> None:
         self.recorder = recorder
         self.writer = writer
-        self.profile = complete(profile or Profile())
+        self.profile = complete(profile) if profile is not None else new_profile()
+        self._launch = launch
         self.patience = patience or Patience()
         self._prefix = prefix
         self._host = host
@@ -201,7 +206,7 @@ class Visitor:
 
     def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
         """Return the shared browser, or one of its own that ends with the context manager."""
-        return lent(self._host, self.recorder.ca_path)
+        return lent(self._host, self.recorder.ca_path, self._launch)
 
     def new_session(self) -> str:
         """Return a session name that this visitor has not used yet."""
@@ -258,8 +263,9 @@ class Fetcher(Visitor):
         host: BrowserHost | None = None,
         patience: Patience | None = None,
         prefix: str = "view",
+        launch: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(recorder, writer, profile, host, patience, prefix)
+        super().__init__(recorder, writer, profile, host, patience, prefix, launch)
         self._documents: set[str] = set()
 
     def fetch(

@@ -15,6 +15,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.consent import least_consent
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle
 from stillweb.proxy.browser.settle import Calm, Patience, Traffic
@@ -156,35 +157,6 @@ def named(given: dict[str, Any]) -> str:
     return f"{way} {given[way]!r}{name}"
 
 
-_BANNER = re.compile(r"cookie|consent|privacy|datenschutz|gdpr", re.IGNORECASE)
-_DISMISS = (  # least consent first
-    re.compile(
-        r"^(reject( all)?|decline( all)?|refuse( all)?|only necessary|necessary only|alle ablehnen|tout refuser)$",
-        re.I,
-    ),
-    re.compile(
-        r"^(accept( all)?( cookies)?|allow all( cookies)?|i agree|agree|got it!?|ok|alle akzeptieren|tout accepter)$",
-        re.I,
-    ),
-)
-_AROUND = """(e) => { let n = e; for (let i = 0; i < 6 && n.parentElement && n.parentElement !== document.body; i++)
-n = n.parentElement; return (n.id + " " + n.className + " " + n.innerText).slice(0, 2000); }"""
-
-
-async def button_of(page: Page) -> tuple[Locator, str] | None:
-    """Return the button that closes a page's banner, and its name; None without a banner."""
-    words = "document.body ? document.body.innerText.slice(0, 200000) : ''"
-    if not _BANNER.search(await answered(page.evaluate(f"() => {words}"))):
-        return None
-    for pattern in _DISMISS:
-        buttons = page.get_by_role("button", name=pattern)
-        for index in range(min(await buttons.count(), 3)):
-            button = buttons.nth(index)
-            if await button.is_visible() and _BANNER.search(await answered(button.evaluate(_AROUND))):
-                return button, (await button.inner_text()).strip()
-    return None
-
-
 _NEXT = (
     'a[rel~="next"]:visible',
     '[aria-label*="next" i]:is(a,button,[role=button],[role=link]):visible',
@@ -264,6 +236,7 @@ _ON_LABEL = """(e) => {
 }"""
 # For each option: its label, its text and its value.
 _OPTIONS = """(e) => [...e.options].map((o) => [...[o.label, o.textContent].map((t) => t.split(/\\s+/).filter(Boolean).join(" ")), o.value])"""
+MOST_CONSENTS = 2  # buttons of a banner: its choices, and the refusal in them
 MOST_TABS = 20  # tabs that follow from each other after one step
 MOST_SCROLLS = 40  # screens that a page is scrolled down at a time
 
@@ -401,15 +374,23 @@ class Driver:
         return calm
 
     async def dismiss_banner(self) -> str | None:
-        """Close a cookie banner, refusing consent if possible. Return the button's name, None without one."""
-        found = await button_of(self.page)
-        if found is None:
-            return None
-        button, name = found
-        await button.click(timeout=ACTION_MS)
-        await self.rest()
-        self.dismissed = name
-        return name
+        """Close a cookie banner with the least consent. Return the buttons' names, None without a banner.
+
+        A banner that offers no refusal, but choices, is refused in those.
+        """
+        names: list[str] = []
+        while len(names) < MOST_CONSENTS:
+            found = await least_consent(self.page, within=bool(names))
+            if found is None:
+                break
+            button, name, kind = found
+            await button.click(timeout=ACTION_MS)
+            await self.rest()
+            names.append(name)
+            if kind != "settings":
+                break
+        self.dismissed = ", ".join(names) or None
+        return self.dismissed
 
     async def begin(self, url: str) -> tuple[Response | None, Calm]:
         """Load a URL, dismiss a banner and scroll through: the state of a view without steps."""

@@ -313,7 +313,10 @@ def _loaded(text: str, where: str) -> tuple[Any, yaml.Node | None]:
 
 def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> tuple[Step, ...]:
     """Return the canonical steps of a YAML list; see docs/views.md. Raises UsageError."""
-    data, node = _loaded(text, where)
+    return _steps(*_loaded(text, where), where, files)
+
+
+def _steps(data: Any, node: yaml.Node | None, where: str, files: Files | None) -> tuple[Step, ...]:
     if data is None:
         return ()
     if not isinstance(data, list):
@@ -324,13 +327,16 @@ def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> 
 def parse_flows(text: str, where: str = "steps", folder: Path | None = None) -> list[Flow]:
     """Return the flows of a steps file. Raises UsageError.
 
-    The file is `[{url, steps}, …]` (either may be left out), or a list of steps for every URL. Files to
-    upload are read from `folder`, by default the current one.
+    The file is `[{url, steps}, …]` (either may be left out), or a list of steps for every URL; or one of these
+    as `flows` or `steps` beside `browser`, the options that `load_browser` reads. Files to upload are read
+    from `folder`, by default the current one.
     """
     data, node = _loaded(text, where)
+    if isinstance(data, dict) and "browser" in data:
+        data, node = _headed(data, node, where)
     if not (isinstance(data, list) and data and all(_is_flow(item) for item in data)):
         files = Files(folder or Path())
-        return [Flow(None, parse_steps(text, where, files), files.contents)]
+        return [Flow(None, _steps(data, node, where, files), files.contents)]
     assert isinstance(node, yaml.SequenceNode)
     flows = []
     for number, (item, mapping) in enumerate(zip(data, node.value, strict=True), start=1):
@@ -350,6 +356,18 @@ def parse_flows(text: str, where: str = "steps", folder: Path | None = None) -> 
     return flows
 
 
+def _headed(data: dict[Any, Any], node: yaml.Node | None, where: str) -> tuple[Any, yaml.Node | None]:
+    """Return the flows or steps of a file that begins with browser options."""
+    unknown = [key for key in data if key not in ("browser", "flows", "steps")]
+    if unknown:
+        raise UsageError(f"{where}: unknown field {unknown[0]!r} (known: browser, flows, steps)")
+    if "flows" in data and "steps" in data:
+        raise UsageError(f"{where}: has both flows and steps. Write the steps into a flow")
+    name = "flows" if "flows" in data else "steps"
+    assert isinstance(node, yaml.MappingNode)
+    return data.get(name), next((value for key, value in node.value if key.value == name), None)
+
+
 def _is_flow(item: object) -> bool:
     return isinstance(item, dict) and not item.keys().isdisjoint(("url", "steps"))
 
@@ -357,6 +375,17 @@ def _is_flow(item: object) -> bool:
 def load_flows(path: Path) -> list[Flow]:
     """Parse the flows of a file; files to upload are beside it. Raises UsageError if one can't be read."""
     return parse_flows(read_text(path), str(path), path.parent)
+
+
+def load_browser(path: Path) -> dict[str, Any]:
+    """Return the browser options at the head of a steps file, as written; {} without any."""
+    data, _ = _loaded(read_text(path), str(path))
+    given = data.get("browser") if isinstance(data, dict) else None
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise UsageError(f"{path}: browser must be a mapping of options, not {_kind(given)}")
+    return {str(name).replace("-", "_"): value for name, value in given.items()}
 
 
 def to_yaml(steps: Iterable[Step]) -> str:

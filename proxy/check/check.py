@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.browser import BrowserHost, complete, lent
+from stillweb.proxy.browser.browser import BrowserHost, lent, profile_of
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.html_page import template
@@ -302,7 +302,7 @@ async def check_all(
     """
     begun = time.monotonic()
     views = [view for view in snapshot.views() if snapshot.resource("text", view.address) is not None]
-    profile = complete(snapshot.profile or Profile())
+    profile = profile_of(snapshot)
     limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))
     done = 0
 

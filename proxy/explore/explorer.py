@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -71,8 +71,9 @@ class Explorer(Visitor):
         choices: Choices | None = None,
         patience: Patience | None = None,
         prefix: str = "explore",
+        launch: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(recorder, writer, profile, host, patience, f"{prefix}-{os.getpid()}")
+        super().__init__(recorder, writer, profile, host, patience, f"{prefix}-{os.getpid()}", launch)
         self.limits = limits or Limits()
         self.choices = replace(choices or Choices(), clock=self.profile.clock)
         self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)

@@ -31,10 +31,9 @@ _PRELOAD = {"linux": ("LD_PRELOAD", "libfaketime.so.1"), "darwin": ("DYLD_INSERT
 def moment_of(text: str, snapshot: Snapshot | None = None) -> datetime:
     """Parse a time in ISO 8601 or 14 digits; `recorded` is the first capture's. Raises UsageError."""
     if text == RECORDED and snapshot is not None:
-        first = min((capture.timestamp for capture in snapshot.captures()), default="")
-        if not first:
+        text = snapshot.began
+        if not text:
             raise UsageError("the snapshot has no capture; give the clock a time instead of 'recorded'")
-        text = first
     found = parse_timestamp(text)
     if found is None:
         raise UsageError(

@@ -1,0 +1,129 @@
+"""Cookie banners of many wordings and makes are closed with the least consent, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote, unquote
+
+import pytest
+
+from tests.proxy.browsing import Browsing
+from tests.proxy.sites import Answer, serve
+
+WORDINGS = {  # what a banner says, the button to press, and the others
+    "reject all": ("We use cookies to improve this site.", "Reject all", ["Accept all", "Cookie settings"]),
+    "without accepting": (
+        "We use cookies and similar technologies.",
+        "Continue without accepting",
+        ["Agree"],
+    ),
+    "deny": ("This website uses cookies.", "Deny", ["Allow all", "Customize"]),
+    "necessary": ("This website uses cookies.", "Use necessary cookies only", ["Allow all cookies"]),
+    "decline": ("We value your privacy. We use cookies.", "Decline", ["Accept"]),
+    "es": ("Utilizamos cookies propias y de terceros.", "Rechazar todo", ["Aceptar todo"]),
+    "it": ("Questo sito utilizza i cookie.", "Rifiuta tutto", ["Accetta tutti"]),
+    "nl": ("Wij gebruiken cookies op deze site.", "Alles weigeren", ["Alles accepteren"]),
+    "pl": ("Ta strona używa plików cookie.", "Odrzuć wszystkie", ["Akceptuj wszystkie"]),
+    "zh": ("本网站使用 Cookie 来改善体验。", "全部拒绝", ["全部接受"]),
+    "zh only necessary": ("我们使用 Cookie。", "仅接受必要的 Cookie", ["接受所有 Cookie"]),
+    "fr": ("Nous utilisons des cookies.", "Continuer sans accepter", ["Tout accepter"]),
+    "de": ("Wir verwenden Cookies.", "Nur notwendige Cookies", ["Alle akzeptieren"]),
+    "ja": ("当サイトではCookieを使用しています。", "すべて拒否", ["すべて許可"]),
+}
+asked: list[str] = []
+
+
+def banner(text: str, buttons: list[str], around: str = "style='position:fixed;bottom:0'") -> str:
+    made = "".join(
+        f"<button onclick=\"fetch('/pressed?{quote(one)}');this.closest('.b').remove()\">{one}</button>"
+        for one in buttons
+    )
+    return f"<div class=b {around}><p>{text}</p>{made}</div>"
+
+
+def page(body: str) -> str:
+    return f"<!DOCTYPE html><meta charset=utf-8><title>T</title><h1>Mills</h1><p>A page on mills.</p>{body}"
+
+
+PLACES = {
+    "fixed": lambda inner: page(inner),
+    "frame": lambda inner: page(
+        f'<iframe style="position:fixed;bottom:0" srcdoc="{inner.replace(chr(34), "&quot;")}"></iframe>'
+    ),
+    "shadow": lambda inner: page(
+        f"<div id=host></div><template id=t>{inner}</template><script>"
+        "host.attachShadow({mode:'open'}).append(t.content)</script>"
+    ),
+}
+OTHERS = {
+    "choices alone": page(
+        "<div id=cookie-box role=dialog><p>We use cookies.</p><button onclick=\"document.getElementById('more').hidden=false\">"
+        "Cookie settings</button><button onclick=\"fetch('/pressed?yes')\">Accept all</button>"
+        "<div id=more hidden><button onclick=\"fetch('/pressed?no')\">Reject all</button></div></div>"
+    ),
+    "consent alone": page(banner("We use cookies.", ["Accept all"])),
+    "pay": page(banner("We use cookies.", ["Reject and pay", "Accept all"])),
+    "no banner": page(
+        "<form><p>Do you eat fish?</p><button type=button onclick=\"fetch('/pressed?no')\">No</button></form>"
+        "<footer>We use cookies to keep you signed in.</footer>"
+    ),
+    "age": page(banner("You must be 18. We use cookies.", ["Reject", "Enter"])),
+}
+
+
+def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    asked.append(unquote(path))
+    _, kind, *names = unquote(path).split("/")
+    html = {"Content-Type": "text/html"}
+    if kind == "banner":
+        text, least, others = WORDINGS[names[0]]
+        return 200, html, PLACES[names[1]](banner(text, [*others, least])).encode()
+    return 200, html, OTHERS.get(kind, "").encode()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with serve(handle) as base:
+        yield base
+
+
+def dismissed(browser: Browsing, url: str) -> tuple[str | None, list[str]]:
+    async def go() -> str | None:
+        driver = await browser.driver()
+        await driver.open(url)
+        return await driver.dismiss_banner()
+
+    asked.clear()
+    name = browser.run(go())
+    return name, [path.removeprefix("/pressed?") for path in asked if path.startswith("/pressed")]
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_the_button_that_refuses_is_pressed(browser: Browsing, site: str, wording: str) -> None:
+    least = WORDINGS[wording][1]
+    assert dismissed(browser, f"{site}/banner/{quote(wording)}/fixed") == (least, [least])
+
+
+@pytest.mark.parametrize("place", ["frame", "shadow"])
+@pytest.mark.parametrize("wording", ["reject all", "pl"])
+def test_banners_in_frames_and_shadow_roots_are_closed(
+    browser: Browsing, site: str, wording: str, place: str
+) -> None:
+    least = WORDINGS[wording][1]
+    assert dismissed(browser, f"{site}/banner/{quote(wording)}/{place}") == (least, [least])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "pressed"),
+    [
+        ("choices alone", "Cookie settings, Reject all", ["no"]),
+        ("consent alone", "Accept all", ["Accept all"]),
+        ("pay", "Accept all", ["Accept all"]),
+        ("no banner", None, []),
+        ("age", None, []),
+    ],
+)
+def test_a_banner_without_refusal(
+    browser: Browsing, site: str, kind: str, name: str | None, pressed: list[str]
+) -> None:
+    assert dismissed(browser, f"{site}/{quote(kind)}") == (name, pressed)

@@ -343,7 +343,7 @@ def run(
     only: Sequence[str] = (),
     limit: int | None = None,
     epochs: int = 1,
-    parallel: int = 2,
+    parallel: int | None = None,
     accept: str = "rule",
     synthetic_search: bool = False,
     limits: Limits | None = None,
@@ -369,7 +369,8 @@ def run(
     `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). `snapshot` may be
     several layers; without one there are no tools. `out` is the run's directory.
 
-    `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `limits` are
+    `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `parallel` is the number
+    of attempts at once, by default two for each core. `limits` are
     those of an attempt, by default 50 model calls, 200 tool calls and 1800 seconds. `prices` maps a model to money
     per million tokens. `mode` and `ignore_case` decide how answers are scored. `faults` is a fault
     file, or its content; `at` is the date after which nothing is seen (docs/drills.md). `note` is called with each remark.
@@ -386,6 +387,7 @@ def run(
     from stillweb.harness.runs.cluster import make_engine
     from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.proxy.browser.running import pages_at_once
     from stillweb.snapshots.identity.accepting import check_accept
 
     tell = note or (lambda text: None)
@@ -445,7 +447,10 @@ def run(
         uploads=Path(uploads) if uploads is not None else None,
     )
     made = run_attempts(
-        path, engine=make_engine(engine, path, parallel), display=display, retry_failed=retry_failed
+        path,
+        engine=make_engine(engine, path, parallel or pages_at_once()),
+        display=display,
+        retry_failed=retry_failed,
     )
     if not made:
         tell(f"{path}: every attempt was made before, none now; another directory runs them again")

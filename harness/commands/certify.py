@@ -14,7 +14,9 @@ from stillweb.snapshots.words import counted
 @click.command("certify")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--times", default=2, show_default=True, type=click.IntRange(1), help="How often to repeat it.")
-@click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
+@click.option(
+    "--parallel", type=click.IntRange(1), help="Attempts at once. [default: two for each core, at most 16]"
+)
 @click.option(
     "--snapshot",
     "snapshots",
@@ -23,7 +25,7 @@ from stillweb.snapshots.words import counted
     help="Where the run's snapshot is on this machine; looked for where RUN names it and beside RUN by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], as_json: bool) -> int:
+def command(run: Path, times: int, parallel: int | None, snapshots: tuple[Path, ...], as_json: bool) -> int:
     """Repeat RUN in fresh processes, shuffled and in parallel, and print one hash or what differs first.
 
     \b
@@ -36,6 +38,7 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
     from stillweb.harness.results.left_out import failed_attempts, left_out
     from stillweb.harness.results.summary import summarise
     from stillweb.harness.runs.run_files import RunFiles
+    from stillweb.proxy.browser.running import pages_at_once
 
     files = RunFiles(run)
     settings, stands_on = files.manifest()
@@ -46,7 +49,7 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
         outcome = certify(
             run,
             times=times,
-            parallel=parallel,
+            parallel=parallel or pages_at_once(),
             snapshots=[str(p.resolve()) for p in snapshots],
             progress=advance,
         )

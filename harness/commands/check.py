@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Least share of views whose pixels are equal.",
 )
-@click.option("--parallel", type=click.IntRange(1), help="Views at once.")
+@click.option(
+    "--parallel", type=click.IntRange(1), help="Views at once. [default: two for each core, at most 16]"
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page with both pictures side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(

@@ -121,7 +121,11 @@ MOST_LATE = 10  # records with late secrets named in the output
     help="Use the browser that listens there (--remote-debugging-port), with its cookies and storage.",
 )
 @click.option("--pdfs", is_flag=True, help="Fetch linked PDFs too.")
-@click.option("--parallel", type=click.IntRange(1, 16), help="Pages at once.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 16),
+    help="Pages at once. [default: two for each core, at most 16; with --explore 2]",
+)
 @click.option(
     "--session",
     default="default",

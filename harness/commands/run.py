@@ -92,7 +92,9 @@ if TYPE_CHECKING:
 @click.option(
     "--epochs", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Attempts at each task."
 )
-@click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Attempts at once.")
+@click.option(
+    "--parallel", type=click.IntRange(1), help="Attempts at once. [default: two for each core, at most 16]"
+)
 @accept_option
 @synthetic_search_option
 @click.option(
@@ -186,7 +188,7 @@ def command(
     only: str | None,
     limit: int | None,
     epochs: int,
-    parallel: int,
+    parallel: int | None,
     accept: str,
     synthetic_search: bool,
     tape: str,
@@ -229,6 +231,7 @@ def command(
         name = "--tasks" if source is None else "--agent" if agent is None else "--out"
         raise click.UsageError(f"Missing option '{name}'.")
     from stillweb.harness.agents import let_in_for, load_agent
+    from stillweb.proxy.browser.running import pages_at_once
 
     inside = let_in_for(agent) if isolate else []
     if isolate:
@@ -324,7 +327,7 @@ def command(
             refused=refused,
             uploads=uploads,
         )
-        engine_of = make_engine(engine, path, parallel)
+        engine_of = make_engine(engine, path, parallel or pages_at_once())
         return files, run_attempts(path, engine=engine_of, display=make_display(), retry_failed=retry_failed)
 
     if drill:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from stillweb.proxy.browser.driver import SAVED, Driver
 from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.page_checks import Finding, examine
 from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
-from stillweb.proxy.browser.running import run
+from stillweb.proxy.browser.running import pages_at_once, run
 from stillweb.proxy.browser.settle import Calm, Patience
 from stillweb.proxy.browser.steps import Flow
 from stillweb.proxy.browser.uploads import kept
@@ -293,7 +292,7 @@ class Fetcher(Visitor):
     ) -> list[FetchResult]:
         """Record URLs as `fetch` does, in a running event loop."""
         jobs = plan(list(urls), steps)
-        limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))  # half of the time is waiting
+        limit = asyncio.Semaphore(parallel or pages_at_once())
         tell = progress or (lambda url, event: None)
         async with self.browser() as host:
 

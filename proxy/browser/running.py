@@ -1,9 +1,10 @@
-"""An event loop runner whose cleanup is never cut off by a signal."""
+"""Running of browser work: pages at once, and an event loop whose cleanup is never cut off by a signal."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_PAGES = 16  # at once: sites and models have limits, too
+PAGE_BYTES = 400_000_000  # of memory for a page with its share of the browser and of ours
 PATIENCE = 3  # signals that only hasten; the next one ends the loop wherever it is
+
+
+def pages_at_once() -> int:
+    """Return how many pages or attempts this machine carries at once.
+
+    Two for each core: half of a page's time is waiting. docs/speed.md has the measurement.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)  # the cores that this process may use, on Linux
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(MOST_PAGES, 2 * cores, memory // PAGE_BYTES))
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -7,7 +7,6 @@ import base64
 import difflib
 import io
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.html_page import template
 from stillweb.proxy.browser.page_snapshot import Sight, look_at
-from stillweb.proxy.browser.running import run
+from stillweb.proxy.browser.running import pages_at_once, run
 from stillweb.proxy.browser.settle import Answer, Patience
 from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.browser.uploads import contents_of
@@ -303,7 +302,7 @@ async def check_all(
     begun = time.monotonic()
     views = [view for view in snapshot.views() if snapshot.resource("text", view.address) is not None]
     profile = profile_of(snapshot)
-    limit = asyncio.Semaphore(parallel or 2 * min(4, os.cpu_count() or 1))
+    limit = asyncio.Semaphore(parallel or pages_at_once())
     done = 0
 
     taken: set[str] = set()

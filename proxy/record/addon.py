@@ -8,16 +8,19 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from mitmproxy import http, tcp, tls
 from mitmproxy.connection import Client
 from mitmproxy.proxy import server_hooks
+from OpenSSL import SSL
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from stillweb.proxy.net.own_pages import page_fields, refused
 from stillweb.proxy.net.silence import Said
 from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, Spool
 from stillweb.proxy.record.flows import (
+    WANTS_CERTIFICATE,
     FailedRequests,
     HostPlaces,
     challenge,
@@ -30,7 +33,9 @@ from stillweb.proxy.record.flows import (
     path_of,
     site_of,
     waited,
+    wants_certificate,
     wants_picture,
+    watch_certificate_request,
 )
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has_left, hold, outlive_client
@@ -84,6 +89,9 @@ class RecordingAddon:
         self._drafts: dict[str, Draft] = {}  # by flow id
         self._flows: dict[str, http.HTTPFlow] = {}  # of these
         self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
+        self._tls: WeakValueDictionary[str, SSL.Connection] = (
+            WeakValueDictionary()
+        )  # of origins, by connection
         self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: dict[str, http.HTTPFlow] = {}  # by client's connection
@@ -129,6 +137,12 @@ class RecordingAddon:
             if not left or seconds:
                 session = self.session_of(flow.client_conn.id)
                 self._archive.put(self._unanswered.tunnel(flow, session, reason, seconds))
+
+    def tls_start_server(self, data: tls.TlsData) -> None:
+        """Watch whether an origin asks for a client's certificate."""
+        if isinstance(data.ssl_conn, SSL.Connection):
+            watch_certificate_request(data.ssl_conn)
+            self._tls[data.conn.id] = data.ssl_conn
 
     def tls_failed_server(self, data: tls.TlsData) -> None:
         """Keep a tunnel whose client left while the origin's TLS handshake was under way: nothing was asked in it."""
@@ -282,6 +296,8 @@ class RecordingAddon:
         """End an exchange that broke. Only the delivered part of an event stream is archived."""
         draft = self._drafts.get(flow.id)
         reason = flow.error.msg if flow.error else "unknown error"
+        if wants_certificate(self._tls.get(flow.server_conn.id)):
+            reason = f"{reason}: {WANTS_CERTIFICATE}"
         if draft is None:
             if not client_left(flow, reason):  # else it has been given up already
                 self._failed(flow.request.pretty_url, reason)

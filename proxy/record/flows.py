@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from mitmproxy import http, tls
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy.layers.http._base import format_error
+from OpenSSL import SSL
 
 from stillweb.proxy.net.addresses import host_port, named_by_host, public, target_text
 from stillweb.proxy.net.grease import browsers_suites
@@ -188,6 +190,33 @@ class FailureLog:
         """Withdraw a failure."""
         # by the entry and not by its URL, which may hold a secret that was learned since
         (self.failures if entry in self.failures else self.errands).remove(entry)
+
+
+_asked: WeakSet[SSL.Connection] = WeakSet()
+_watched: WeakSet[SSL.Context] = WeakSet()  # OpenSSL keeps a context's callback for good: one for each
+WANTS_CERTIFICATE = "it had asked for a client's certificate. Name one with --client-cert"
+
+
+def watch_certificate_request(connection: SSL.Connection) -> None:
+    """Note during the handshake if the origin asks for a client's certificate.
+
+    With TLS 1.3 the handshake ends well without one. The origin closes the connection later, and the alert that
+    says why is mostly lost, as the request was sent already.
+    """
+    context = connection.get_context()
+    if context not in _watched:
+        _watched.add(context)
+        context.set_info_callback(_handshake)
+
+
+def _handshake(connection: SSL.Connection, where: int, code: int) -> None:
+    if b"certificate request" in connection.get_state_string():
+        _asked.add(connection)
+
+
+def wants_certificate(connection: SSL.Connection | None) -> bool:
+    """Return True if the origin of a TLS connection asked for a client's certificate."""
+    return connection is not None and connection in _asked
 
 
 class TlsFailures:

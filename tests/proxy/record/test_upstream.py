@@ -202,4 +202,9 @@ def test_without_a_certificate_the_failure_is_told_at_once(
 ) -> None:
     with recording(tmp_path, upstream_ca=authority.certificate_path) as (recorder, client):
         assert client.get(f"{asking.url}/mine", timeout=10.0).status_code == 502
-    assert [url for url, _ in recorder.failures] == [f"{asking.url}/mine"]
+    ((url, reason),) = recorder.failures
+    assert url == f"{asking.url}/mine"
+    assert (
+        "server closed connection: it had asked for a client's certificate. Name one with --client-cert"
+        in reason
+    )

@@ -34,19 +34,19 @@ CHECKS = {
     help="Count a search as answered if an index of the frozen texts answers it, as in `run --synthetic-search`.",
 )
 @click.option(
-    "--gold",
+    "--check-references",
     is_flag=True,
     help="Also audit the set: reference values that no frozen text holds, questions and pages that give an answer away, dates that will pass.",
 )
 @click.option(
     "--today",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="With --gold: the day to check dates against; today by default.",
+    help="With --check-references: the day to check dates against; today by default.",
 )
 @click.option(
     "--fail-on",
     metavar="CHECKS",
-    help=f"With --gold, which it implies: exit code 1 on a finding of these, with commas: {', '.join(CHECKS)}.",
+    help=f"With --check-references, which it implies: exit code 1 on a finding of these, with commas: {', '.join(CHECKS)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(
@@ -54,7 +54,7 @@ def command(
     source: str | None,
     run: Path | None,
     synthetic_search: bool,
-    gold: bool,
+    check_references: bool,
     today: object,
     fail_on: str | None,
     as_json: bool,
@@ -84,9 +84,11 @@ def command(
     gates = [name.strip() for name in fail_on.split(",")] if fail_on is not None else []
     if unknown := [name for name in gates if name not in CHECKS]:
         raise click.UsageError(f"--fail-on: no check {unknown[0]!r}; known are {', '.join(CHECKS)}")
-    gold = gold or bool(gates)
-    if gold and run is not None:
-        raise click.UsageError("--gold and --fail-on go with --tasks: a run's trace has no gold")
+    check_references = check_references or bool(gates)
+    if check_references and run is not None:
+        raise click.UsageError(
+            "--check-references and --fail-on go with --tasks: a run's trace has no reference answers"
+        )
     tasks = read_tasks(source) if source is not None else tasks_as_asked(run or Path())
     refused = tasks.problems if isinstance(tasks, TaskSet) else ()
     day = today.date() if isinstance(today, datetime) else date.today()
@@ -98,7 +100,7 @@ def command(
             search = query_verdict(Toolset(snapshot, ("serper-mcp",), synthetic_search=synthetic_search))
             found = coverage(tasks, snapshot, search=search, progress=advance)
         findings = []
-        if gold:
+        if check_references:
             rubrics = compile_rubrics([task for task in tasks if task.scorer == "table"])
             ca = state_dir() / CERTIFICATE_FILE
             findings = audit(
@@ -127,7 +129,7 @@ def command(
         click.echo(str(finding))
     for task_id in found.unknown_tasks:
         click.echo(f"{task_id}: names no address, so nothing can be said about it")
-    if gold and all(finding.check in ("certificate", "cookie") for finding in findings):
+    if check_references and all(finding.check in ("certificate", "cookie") for finding in findings):
         click.echo(
             "every gold cell stands in a text of the snapshot; no answer is given away; no date will pass"
         )

@@ -13,7 +13,7 @@ from stillweb.harness.console import print_json, progress, say
 @click.command("cut")
 @click.argument("snapshot", type=SNAPSHOT)
 @click.option(
-    "--for",
+    "--run",
     "runs",
     multiple=True,
     required=True,
@@ -41,7 +41,7 @@ def command(snapshot: Path | str, runs: tuple[Path, ...], out: Path, pictures: b
     answer is chosen from and all that a state is learnt from.
 
     \b
-    stillweb cut site.wacz --for run1 -o small.wacz
+    stillweb cut site.wacz --run run1 -o small.wacz
     """
     from stillweb.harness.curation.needs import needs_of_run
     from stillweb.snapshots import Snapshot

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST = 1 << 16  # bytes of an answer to read; a driver's answer to a new session is shorter
 
 ADVICE = (
-    "let this machine go past the proxy: --direct 127.0.0.1 --direct localhost "
+    "let this machine go past the proxy: --no-proxy 127.0.0.1 --no-proxy localhost "
     '(see docs/recording.md, "Libraries that drive a browser over a socket")'
 )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("fetch")
 @click.argument("snapshots", nargs=-1, required=True, metavar="SNAPSHOTS... ADDRESS")
-@click.option("--what", type=click.Choice(["text", "dom", "aria", "seen", "screenshot", "tables"]), default="text", show_default=True,
+@click.option("--content", type=click.Choice(["text", "dom", "aria", "seen", "screenshot", "tables"]), default="text", show_default=True,
               help="The frozen text; or what a view stored: its DOM, accessibility snapshot, visible text, screenshot, tables.")  # fmt: skip
 @click.option(
     "-o",
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 )
 @at_option
 @click.option("--json", "as_json", is_flag=True, help="The text with extractor, version and warnings.")
-def command(at: str, snapshots: tuple[str, ...], what: str, out: Path | None, as_json: bool) -> int:
+def command(at: str, snapshots: tuple[str, ...], content: str, out: Path | None, as_json: bool) -> int:
     """Print the frozen text of ADDRESS: a page, a PDF, or a view.
 
     \b
     stillweb fetch site.wacz https://example.com/report.pdf
-    stillweb fetch site.wacz 'https://example.com/list#view=0123456789abcdef' --what screenshot -o view.png
-    stillweb fetch site.wacz https://example.com/list --what tables -o tables
+    stillweb fetch site.wacz 'https://example.com/list#view=0123456789abcdef' --content screenshot -o view.png
+    stillweb fetch site.wacz https://example.com/list --content tables -o tables
     """
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.warc.appending import write_whole
@@ -44,11 +44,11 @@ def command(at: str, snapshots: tuple[str, ...], what: str, out: Path | None, as
     paths, address = split_address(snapshots, "an address")
     with Snapshot.open(*paths, at=at) as snapshot:
         say_damage(snapshot)
-        if what == "tables":
+        if content == "tables":
             return _tables(snapshot, address, out, as_json)
         view = snapshot.view(address)
-        if what != "text":
-            kind = {"seen": "text", "screenshot": "view"}.get(what, what)
+        if content != "text":
+            kind = {"seen": "text", "screenshot": "view"}.get(content, content)
             data = snapshot.resource(kind, view.address if view is not None else address)
         else:
             frozen = snapshot.text(address)
@@ -63,11 +63,11 @@ def command(at: str, snapshots: tuple[str, ...], what: str, out: Path | None, as
                 return 0
             data = frozen.markdown.encode() + b"\n" if frozen is not None else None
         if data is None:
-            say(f"stillweb: {address}: {_why_not(snapshot, address, what, view is not None)}")
+            say(f"stillweb: {address}: {_why_not(snapshot, address, content, view is not None)}")
             return 1
     if out is not None:
         write_whole(out, [data])
-    elif what == "screenshot":
+    elif content == "screenshot":
         raise click.UsageError("a screenshot goes to a file; give -o FILE.png")
     else:
         sys.stdout.buffer.write(data)
@@ -102,16 +102,16 @@ def _as_asked(snapshot: Snapshot, frozen: FrozenText) -> FrozenText:
     return frozen if page.capture.digest == frozen.meta["digest"] else store.text_of(page.capture) or frozen
 
 
-def _why_not(snapshot: Snapshot, address: str, what: str, view: bool) -> str:
+def _why_not(snapshot: Snapshot, address: str, content: str, view: bool) -> str:
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.view import id_in
 
-    if not view and (what != "text" or id_in(address) is not None):
+    if not view and (content != "text" or id_in(address) is not None):
         return "no view of the snapshot; 'stillweb ls SNAPSHOT --views' lists them"
-    if what == "text" and (found := Store(snapshot).session("fetch").follow(address).capture) is not None:
+    if content == "text" and (found := Store(snapshot).session("fetch").follow(address).capture) is not None:
         kind = found.mime or "of no type"
         return f"is {kind}, of which no text is frozen; 'stillweb replay SNAPSHOT -- curl -O {address}' gives its bytes"
-    return f"not in the snapshot as {what}; 'stillweb lookup' says what comes nearest"
+    return f"not in the snapshot as {content}; 'stillweb lookup' says what comes nearest"
 
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:

@@ -21,7 +21,7 @@ def advice(reasons: Iterable[str]) -> list[str]:
     origins = [reason for reason in told if _CLIENT not in reason]
     if any(not _BY_NOBODY.search(reason) for reason in origins):
         lines.append(
-            "to record an origin in spite of its certificate: --trust FILE (its authority) or --insecure"
+            "to record an origin in spite of its certificate: --ca-file FILE (its authority) or --insecure"
         )
     elif origins:
         lines.append("to record an origin in spite of its certificate: --insecure")

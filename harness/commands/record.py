@@ -104,7 +104,7 @@ MOST_LATE = 10  # records with late secrets named in the output
     "--resolve", multiple=True, metavar="HOST=ADDRESS:PORT", help="Connect to ADDRESS:PORT for HOST."
 )
 @click.option(
-    "--trust",
+    "--ca-file",
     type=click.Path(exists=True, path_type=Path),
     help="A PEM file of authorities to trust besides the usual ones.",
 )
@@ -127,7 +127,7 @@ MOST_LATE = 10  # records with late secrets named in the output
     help="Connect to addresses that are not public, too: this machine, private networks, metadata of clouds.",
 )
 @click.option(
-    "--direct",
+    "--no-proxy",
     multiple=True,
     metavar="HOST",
     help="PROGRAM asks HOST itself, past the recorder: a model whose answers are not to be frozen, say.",
@@ -154,12 +154,12 @@ def command(
     session: str,
     port: int,
     resolve: tuple[str, ...],
-    trust: Path | None,
+    ca_file: Path | None,
     upstream: str | None,
     client_cert: Path | None,
     insecure: bool,
     private: bool,
-    direct: tuple[str, ...],
+    no_proxy: tuple[str, ...],
     isolate: bool,
 ) -> int:
     """Record URLS with a browser, or whatever PROGRAM fetches, into the snapshot directory OUT.
@@ -179,8 +179,8 @@ def command(
 
     tune_process()
     program = program_of(ctx)
-    past = direct_hosts(direct)
-    only_with_program(program, {"--direct": past, "--isolate": isolate})
+    past = direct_hosts(no_proxy)
+    only_with_program(program, {"--no-proxy": past, "--isolate": isolate})
     task_set = read_tasks(tasks) if tasks else None
     wanted = _wanted(urls, url_file, task_set or ())
     flows = _flows(steps)
@@ -220,7 +220,7 @@ def command(
                 writer,
                 port=port,
                 resolve=places,
-                upstream_ca=trust,
+                upstream_ca=ca_file,
                 insecure=insecure,
                 private=private,
                 upstream=upstream,

@@ -35,7 +35,7 @@ from stillweb.snapshots.words import counted
 @min_confidence_option
 @click.option("--isolate", is_flag=True, help="Run in a network namespace that has only loopback.")
 @click.option(
-    "--direct",
+    "--no-proxy",
     multiple=True,
     metavar="HOST",
     help="PROGRAM asks HOST itself, past the snapshot: a live model, say.",
@@ -77,7 +77,7 @@ def command(
     accept: str,
     min_confidence: float,
     isolate: bool,
-    direct: tuple[str, ...],
+    no_proxy: tuple[str, ...],
     clock: str | None,
     ledger: Path | None,
     max_misses: int | None,
@@ -110,8 +110,8 @@ def command(
     _check(snapshots, program)
     disturbed = read_faults(faults)
     read_pace(timing)
-    past = direct_hosts(direct)
-    only_with_program(program, {"--direct": past, "--clock": clock is not None})
+    past = direct_hosts(no_proxy)
+    only_with_program(program, {"--no-proxy": past, "--clock": clock is not None})
     if isolate:
         from stillweb.harness.commands.isolating import isolate_program
         from stillweb.proxy.net.isolation import canary

@@ -13,7 +13,7 @@ import click
     "-o", "--out", type=click.Path(path_type=Path), help="The file to write; RUN/report.* by default."
 )
 @click.option(
-    "--as",
+    "--format",
     "form",
     type=click.Choice(["html", "csv", "openinference", "inspect"]),
     default="html",
@@ -26,8 +26,8 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
 
     \b
     stillweb report run1 --open
-    stillweb report run1 --as csv                              for a spreadsheet or pandas
-    mkdir -p logs && stillweb report run1 --as inspect -o logs/run1.json        for `inspect view --log-dir logs`
+    stillweb report run1 --format csv                              for a spreadsheet or pandas
+    mkdir -p logs && stillweb report run1 --format inspect -o logs/run1.json        for `inspect view --log-dir logs`
     """
     if form == "openinference":
         from stillweb.harness.export.openinference import export_openinference

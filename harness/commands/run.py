@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     help="Most tool calls of an attempt.",
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of an attempt.")
-@click.option("--max-money", type=FiniteRange(0), help="Most money of an attempt; needs --prices.")
+@click.option("--max-cost", type=FiniteRange(0), help="Most money of an attempt; needs --prices.")
 @click.option(
     "--prices",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -144,7 +144,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Scoring of SGI-Bench: as its authors do, quirks included, or repaired.",
 )
-@click.option("--fold-case", is_flag=True, help="Ignore capitals when table cells are compared.")
+@click.option("--ignore-case", is_flag=True, help="Ignore capitals when table cells are compared.")
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -196,11 +196,11 @@ def command(
     max_steps: int,
     max_calls: int,
     max_tokens: int | None,
-    max_money: float | None,
+    max_cost: float | None,
     prices: Path | None,
     timeout: float,
     mode: str,
-    fold_case: bool,
+    ignore_case: bool,
     engine: str,
     retry_failed: bool,
     at: str,
@@ -294,13 +294,13 @@ def command(
         contracts=() if not snapshots or contracts == ("none",) else contracts,
         accept=check_accept(accept),
         epochs=epochs,
-        limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_money),
+        limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_cost),
         synthetic_search=synthetic_search,
         tape=tape,  # type: ignore[arg-type]  # click has checked the choice
         tape_path=str(tape_path.absolute()) if tape_path else None,
-        prices=_prices(prices, max_money),
+        prices=_prices(prices, max_cost),
         mode=mode,  # type: ignore[arg-type]
-        fold_case=fold_case,
+        fold_case=ignore_case,
         directory=os.getcwd(),
         source=os.path.abspath(source) if os.path.exists(source) else None,
         allow_unconfined=allow_unconfined,
@@ -419,7 +419,7 @@ def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float
 
     if path is None:
         if limit is not None:
-            raise UsageError("--max-money needs --prices: without them no call costs anything")
+            raise UsageError("--max-cost needs --prices: without them no call costs anything")
         return {}
     known = {"input", "output", "cached"}
     prices = read_yaml(path)

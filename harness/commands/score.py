@@ -39,7 +39,9 @@ MOST = 10  # attempts named in the output
     help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}. Needs -o.",
 )
 @click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Scoring of SGI-Bench. Needs -o.")
-@click.option("--fold-case/--no-fold-case", default=None, help="Ignore capitals in table cells. Needs -o.")
+@click.option(
+    "--ignore-case/--no-ignore-case", default=None, help="Ignore capitals in table cells. Needs -o."
+)
 @click.option(
     "--ask-judge",
     is_flag=True,
@@ -65,7 +67,7 @@ def command(
     rubrics: Path | None,
     grader_template: Path | None,
     mode: str | None,
-    fold_case: bool | None,
+    ignore_case: bool | None,
     ask_judge: bool,
     parallel: int | None,
     out: Path | None,
@@ -85,11 +87,19 @@ def command(
                 "--predictions goes with --tasks and -o, and not with RUN, --write or --ask-judge"
             )
         return _predictions(
-            source, predictions, rubrics, grader_template, mode, bool(fold_case), parallel or 2, out, as_json
+            source,
+            predictions,
+            rubrics,
+            grader_template,
+            mode,
+            bool(ignore_case),
+            parallel or 2,
+            out,
+            as_json,
         )
     if run is None:
         raise click.UsageError("name a RUN, or saved answers with --tasks and --predictions")
-    otherwise = (source, rubrics, grader_template, mode, fold_case, ask_judge) != (
+    otherwise = (source, rubrics, grader_template, mode, ignore_case, ask_judge) != (
         None,
         None,
         None,
@@ -101,7 +111,7 @@ def command(
         raise click.UsageError("scored otherwise, a run is one of its own: name its directory with -o")
     if out is not None and (write or not otherwise):
         raise click.UsageError(
-            "-o goes with --tasks, --rubrics, --grader-template, --mode, --fold-case or --ask-judge, and not with --write"
+            "-o goes with --tasks, --rubrics, --grader-template, --mode, --ignore-case or --ask-judge, and not with --write"
         )
     if parallel is not None and not ask_judge:
         raise click.UsageError("--parallel goes with --ask-judge")
@@ -113,7 +123,7 @@ def command(
             rubrics,
             grader_template,
             mode,
-            fold_case,
+            ignore_case,
             ask_judge,
             parallel or 2,
             as_json,
@@ -147,7 +157,7 @@ def _otherwise(
     rubrics: Path | None,
     grader_template: Path | None,
     mode: str | None,
-    fold_case: bool | None,
+    ignore_case: bool | None,
     ask_judge: bool,
     parallel: int,
     as_json: bool,
@@ -175,7 +185,7 @@ def _otherwise(
                 tasks=tasks,
                 rubrics=load_rubrics(rubrics) if rubrics is not None else None,
                 mode=mode,  # type: ignore[arg-type]  # click has checked the choice
-                fold_case=fold_case,
+                fold_case=ignore_case,
                 judges=judge_variables(os.environ) if ask_judge else None,
                 parallel=parallel,
                 progress=advance,
@@ -205,7 +215,7 @@ def _predictions(
     rubrics: Path | None,
     grader_template: Path | None,
     mode: str | None,
-    fold_case: bool,
+    ignore_case: bool,
     parallel: int,
     out: Path,
     as_json: bool,
@@ -220,7 +230,7 @@ def _predictions(
     if grader_template is not None:
         tasks = with_grader_template(tasks, grader_template)
     agent, mode = f"predictions:{predictions.absolute()}", mode or "faithful"
-    settings = settings_without_snapshot(agent, source, mode=mode, fold_case=fold_case)
+    settings = settings_without_snapshot(agent, source, mode=mode, fold_case=ignore_case)
     wrong = run_set(out, settings, tasks, rubrics=rubrics, parallel=parallel, as_json=as_json)
     say(f"report: {write_report(out)}")
     if wrong:

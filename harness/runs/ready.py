@@ -75,7 +75,7 @@ def _prices(agent: Agent, settings: Settings) -> None:
     if settings.limits.money is not None:
         model = identity_of(agent).get("model")
         if model is not None and model not in settings.prices:
-            raise UsageError(f"--max-money: --prices has none for {model!r}, so that no limit could be kept")
+            raise UsageError(f"--max-cost: --prices has none for {model!r}, so that no limit could be kept")
 
 
 def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> None:

@@ -203,6 +203,22 @@ def _row(trace: Trace, name: str) -> Row:
     )
 
 
+def _packed(kept: Mapping[str, Any]) -> bytes:
+    """Return the content of the cache. A row with a lone surrogate, which msgpack can't hold, is left out and read anew."""
+    try:
+        return msgspec.msgpack.encode((FORMAT, kept))
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode((FORMAT, {n: row for n, row in kept.items() if _encodes((n, row))}))
+
+
+def _encodes(value: Any) -> bool:
+    try:
+        msgspec.msgpack.encode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "wrong": ("wrong", lambda r: r.finished and not r.right),
     "right": ("right", lambda r: r.right),
@@ -389,7 +405,7 @@ class RunTable:
                 time.sleep(0)
         self._take(rows, kept, known)
         try:
-            write_whole(self._cache(), [msgspec.msgpack.encode((FORMAT, kept))])
+            write_whole(self._cache(), [_packed(kept)])
         except OSError as error:
             self.problems.append(f"the table is not kept: {error}. Set STILLWEB_CACHE to a writable folder")
 

@@ -105,7 +105,7 @@ def origin(tmp_path: Path) -> Iterator[Origin]:
         server.server_close()
         thread.join()
 
-    options = ["--trust", str(tmp_path / "origin.pem")]
+    options = ["--ca-file", str(tmp_path / "origin.pem")]
     yield Origin([*options, *(word for host in HOSTS for word in ("--resolve", f"{host}={at}"))], stop)
     if thread.is_alive():
         stop()

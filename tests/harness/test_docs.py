@@ -97,4 +97,4 @@ def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is
     options = {word for option in command.params for word in option.opts if word.startswith("--")}
     again = {word for option in scoring.params for word in option.opts}
     assert set(re.findall(r"`(--[a-z-]+)", page)) <= options | again
-    assert {"--max-steps", "--max-calls", "--max-tokens", "--max-money", "--timeout", "--prices"} <= options
+    assert {"--max-steps", "--max-calls", "--max-tokens", "--max-cost", "--timeout", "--prices"} <= options

@@ -55,7 +55,7 @@ def test_urls_that_fail_are_told_one_by_one_and_the_others_recorded(
     assert "ame or service not known" in rows[bad[0]]
     assert "onnect" in rows[bad[1]]
     assert "self-signed" in rows[bad[2]] or "verify failed" in rows[bad[2]]
-    assert "--trust FILE" in done.err
+    assert "--ca-file FILE" in done.err
     assert "never quiet" in rows[good[1]]
     stepped = rows[f"{origin.url}/stepped"]
     assert stepped.startswith("failed")

@@ -57,7 +57,7 @@ def test_what_a_run_asked_for_of_another_snapshot(tmp_path: Path, capsys: pytest
 def test_one_of_both_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_site(tmp_path / "site").close()
     assert call(capsys, "coverage", tmp_path / "site")[0] == 2
-    assert call(capsys, "coverage", tmp_path / "site", "--run", tmp_path, "--gold")[0] == 2
+    assert call(capsys, "coverage", tmp_path / "site", "--run", tmp_path, "--check-references")[0] == 2
 
 
 def test_a_run_lacks_nothing_on_the_snapshot_that_it_was_made_on(
@@ -100,7 +100,7 @@ def test_findings_are_a_gate_on_request(
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(json.dumps({"id": "t", "question": question, "answer": answer}) + "\n")
     words = ("coverage", tmp_path / "site", "--tasks", tasks, "--today", "2026-01-01")
-    assert call(capsys, *words, "--gold")[0] == 0
+    assert call(capsys, *words, "--check-references")[0] == 0
     assert call(capsys, *words, "--fail-on", gates)[0] == code
     assert call(capsys, *words, "--fail-on", gates, "--json")[0] == code
     assert call(capsys, *words, "--fail-on", "leek")[0] == 2

@@ -55,7 +55,7 @@ def test_a_run_has_the_same_tool_results_on_its_cut(
 ) -> None:
     whole = site(tmp_path / "site")
     first = run_on(whole, tmp_path, ["pages", "search"], SCRIPT, **SETTINGS)
-    code, out = call(capsys, "cut", whole, "--for", first.path, "-o", tmp_path / "part.wacz", "--json")
+    code, out = call(capsys, "cut", whole, "--run", first.path, "-o", tmp_path / "part.wacz", "--json")
     assert code == 0
     report = json.loads(out)
     assert report["captures"][0] < report["captures"][1]
@@ -68,7 +68,7 @@ def test_without_a_search_only_the_texts_of_the_run_are_kept(
 ) -> None:
     whole = site(tmp_path / "site")
     first = run_on(whole, tmp_path, ["pages"], SCRIPT, **SETTINGS)
-    code, out = call(capsys, "cut", whole, "--for", first.path, "-o", tmp_path / "part.wacz", "--json")
+    code, out = call(capsys, "cut", whole, "--run", first.path, "-o", tmp_path / "part.wacz", "--json")
     assert code == 0
     assert json.loads(out)["texts"][0] < json.loads(out)["texts"][1]
     second = run_on(tmp_path / "part.wacz", tmp_path, ["pages"], SCRIPT, into="again", **SETTINGS)
@@ -78,7 +78,7 @@ def test_without_a_search_only_the_texts_of_the_run_are_kept(
 def test_a_run_of_another_snapshot_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = site(tmp_path / "site")
     first = run_on(whole, tmp_path, ["search"], SCRIPT, **SETTINGS)
-    call(capsys, "cut", whole, "--for", first.path, "-o", tmp_path / "part")
-    code, _ = call(capsys, "cut", tmp_path / "part", "--for", first.path, "-o", tmp_path / "x")
+    call(capsys, "cut", whole, "--run", first.path, "-o", tmp_path / "part")
+    code, _ = call(capsys, "cut", tmp_path / "part", "--run", first.path, "-o", tmp_path / "x")
     assert code == 2
     assert not (tmp_path / "x").exists()

@@ -71,7 +71,7 @@ def test_the_text_is_that_of_what_a_new_client_gets(
 def test_an_address_of_no_view_is_told_as_one(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not the page without the steps, neither here nor where a miss is explained."""
     address = f"{PAGE}#view=0123456789abcdef"
-    for words in (["fetch", address], ["lookup", address], ["fetch", f"{PAGE}x", "--what", "seen"]):
+    for words in (["fetch", address], ["lookup", address], ["fetch", f"{PAGE}x", "--content", "seen"]):
         with pytest.raises(SystemExit) as ended:
             main([words[0], str(site), *words[1:]])
         told = capsys.readouterr()

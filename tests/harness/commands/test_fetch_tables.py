@@ -1,4 +1,4 @@
-"""`stillweb fetch --what tables`: a CSV for each table of a view or page."""
+"""`stillweb fetch --content tables`: a CSV for each table of a view or page."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_table_of_a_page_is_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for address in (f"{SITE}/", f"{SITE}/moved", f"{SITE}/never-packed"):
-        code, out = call(capsys, "fetch", path, address, "--what", "tables")
+        code, out = call(capsys, "fetch", path, address, "--content", "tables")
         assert (code, out) == (0, 'Name,Sails\n"North, old",4\n')
 
 
 def test_the_tables_of_a_view_are_files_in_a_directory(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = call(capsys, "fetch", path, VIEW, "--what", "tables", "-o", tmp_path / "out")
+    code, out = call(capsys, "fetch", path, VIEW, "--content", "tables", "-o", tmp_path / "out")
     assert (code, out) == (0, "")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["table-1.csv", "table-2.csv"]
     assert (tmp_path / "out" / "table-1.csv").read_text() == 'Name,Sails\n"North, old",5\n'
 
 
 def test_tables_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = call(capsys, "fetch", path, f"{SITE}/", "--what", "tables", "--json")
+    code, out = call(capsys, "fetch", path, f"{SITE}/", "--content", "tables", "--json")
     assert code == 0
     assert json.loads(out) == [{"caption": "Mühlen", "rows": [["Name", "Sails"], ["North, old", "4"]]}]
 
@@ -57,4 +57,4 @@ def test_tables_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_table_and_no_page_end_with_1(
     path: Path, capsys: pytest.CaptureFixture[str], address: str
 ) -> None:
-    assert call(capsys, "fetch", path, address, "--what", "tables") == (1, "")
+    assert call(capsys, "fetch", path, address, "--content", "tables") == (1, "")

@@ -89,7 +89,7 @@ def test_nothing_else_makes_a_snapshot_of_it(tmp_path: Path, capsys: pytest.Capt
     for words in (
         ("import", path, "-o", tmp_path / "other"),
         ("text", path, "--upgrade", "--accept", "-o", out),
-        ("cut", path, "--for", tmp_path, "-o", out),
+        ("cut", path, "--run", tmp_path, "-o", out),
     ):
         code, said = code_and_words(capsys, *words)
         assert code == 1, words

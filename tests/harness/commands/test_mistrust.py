@@ -17,7 +17,7 @@ STRANGE = "Certificate verify failed: self-signed certificate"
 )
 def test_to_trust_an_authority_is_advised_where_that_helps(reasons: list[str], trust: bool) -> None:
     (line,) = advice(reasons)
-    assert ("--trust FILE" in line) is trust
+    assert ("--ca-file FILE" in line) is trust
     assert "--insecure" in line
 
 

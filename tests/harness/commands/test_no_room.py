@@ -256,7 +256,7 @@ def test_a_run_scored_otherwise_has_its_certificate_or_is_not_there(tmp_path: Pa
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
     assert stillweb(*words, "--epochs", "30").code == 0
     run, out = tmp_path / "run", tmp_path / "out"
-    again = ("score", run, "--fold-case", "-o", out)
+    again = ("score", run, "--ignore-case", "-o", out)
     size = (run / "certificate.json").stat().st_size  # the largest of its files
     assert all(file.stat().st_size < size - 10 for file in run.rglob("*.json*") if "certif" not in file.name)
     done = stillweb(*again, **limited(size - 10))

@@ -186,7 +186,7 @@ def test_a_browser_that_was_driven_through_the_proxy_is_told(tmp_path: Path) -> 
     with Origin(session_of('{"value": {"sessionId": "a1", "capabilities": {}}}')) as driver:
         done = stillweb("record", "-o", tmp_path / "s", "--", "curl", *begin, f"{driver.url}/session")
     assert "no replay can start a browser so" in done.err
-    assert "--direct 127.0.0.1 --direct localhost" in done.err
+    assert "--no-proxy 127.0.0.1 --no-proxy localhost" in done.err
     with Origin(session_of("{}")) as driver:
         done = stillweb(
             "record", "-o", tmp_path / "t", "--", "curl", "-sS", f"{driver.url}/devtools/browser/1"
@@ -222,7 +222,7 @@ def test_whose_certificate_is_mistrusted_is_told(tmp_path: Path) -> None:
         curl = ("--", "curl", "-sS", f"https://127.0.0.1:{origin.port}/")
         origins = stillweb(*words, *curl).err
         clients = stillweb(
-            *words, "--trust", theirs.certificate_path, *curl, "--cacert", other.certificate_path
+            *words, "--ca-file", theirs.certificate_path, *curl, "--cacert", other.certificate_path
         ).err
     ours, an_origins = "mistrusts our certificate", "in spite of its certificate"
     assert (ours in origins, an_origins in origins) == (False, True)

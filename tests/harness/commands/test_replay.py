@@ -127,7 +127,7 @@ def test_a_direct_host_is_asked_past_the_snapshot_and_that_is_said(tmp_path: Pat
     with Origin(lambda asked: Answer(body=b"live")) as origin:
         words = ("--ledger", book, "--max-misses", "0", "--", sys.executable, "-c", program)
         urls = (f"http://127.0.0.1:{origin.port}/", "https://a.test/0")
-        done = stillweb("replay", make(tmp_path / "s"), "--direct", "127.0.0.1", *words, *urls)
+        done = stillweb("replay", make(tmp_path / "s"), "--no-proxy", "127.0.0.1", *words, *urls)
         assert (done.code, done.out) == (0, "live\n0\n"), done.err
         assert "asked directly, so in no ledger, and not the same each time: 127.0.0.1" in done.err
         assert [entry["url"] for entry in ledger.read(book)] == ["https://a.test/0"]
@@ -136,10 +136,10 @@ def test_a_direct_host_is_asked_past_the_snapshot_and_that_is_said(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--direct", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to a.test"),
-        (("--direct", "127.0.0.1:70000", "--isolate", "--", "true"), "Port out of range"),
-        (("--direct", "a.test"), "--direct is for a program after '--'"),
-        (("--direct", "https://a.test/", "--", "true"), "'https://a.test/' is no host"),
+        (("--no-proxy", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to a.test"),
+        (("--no-proxy", "127.0.0.1:70000", "--isolate", "--", "true"), "Port out of range"),
+        (("--no-proxy", "a.test"), "--no-proxy is for a program after '--'"),
+        (("--no-proxy", "https://a.test/", "--", "true"), "'https://a.test/' is no host"),
     ],
 )
 def test_direct_hosts_that_can_not_be(words: tuple[str, ...], why: str, site: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_port_of_this_machine_is_let_into_the_isolation_and_nothing_else(tmp_p
         "    except OSError as error: print(type(error).__name__)\n"
     )
     with Origin(lambda asked: Answer(body=b"live")) as origin, Origin(lambda asked: Answer()) as other:
-        direct = ("--direct", f"{name}:{origin.port}", "--direct", name)  # without a port: what is inside
+        direct = ("--no-proxy", f"{name}:{origin.port}", "--no-proxy", name)  # without a port: what is inside
         words = ("--isolate", "--", sys.executable, "-c", program.replace("PORT", str(origin.port)))
         urls = [f"http://{name}:{port}/" for port in (origin.port, other.port)]
         done = stillweb("replay", make(tmp_path / "s"), *direct, *words, *urls, "https://a.test/0")

@@ -29,7 +29,7 @@ def command(folder: Path, *records: str, answer: str = "x") -> list[object]:
         ("--timeout", "nan"),
         ("--timeout", "-5"),
         ("--timeout", "inf"),
-        ("--max-money", "nan"),
+        ("--max-cost", "nan"),
     ],
 )
 def test_a_limit_that_nothing_can_be_counted_to_is_refused_before_a_run_is_made(

@@ -176,7 +176,7 @@ def test_half_a_surrogate_pair_ends_no_command(tmp_path: Path, capsys: pytest.Ca
         assert call(capsys, "run", "--tasks", path, "--agent", f"script:{agent}", "-o", run)[0] == 0
         for words in (
             ("report", run),
-            ("report", run, "--as", "inspect"),
+            ("report", run, "--format", "inspect"),
             ("review", run, "--export", tmp_path / "review.html"),
             ("compare", run, run, "--html", tmp_path / "compare.html"),
             ("certify", run, "--times", 1),
@@ -258,7 +258,7 @@ def test_coverage_says_what_gold_is_missing_what_leaks_and_what_ends(
         "start_url": "https://a.example/",
     }
     bad = {"id": "keeper", "question": "Was it Ada Quill? By 2030-01-01?", "answer": "Ada Quill"}
-    words = ("coverage", tmp_path / "snap", "--gold", "--today", "2026-11-21", "--tasks")
+    words = ("coverage", tmp_path / "snap", "--check-references", "--today", "2026-11-21", "--tasks")
     (tmp_path / "good.jsonl").write_text(json.dumps(good) + "\n")
     code, out = call(capsys, *words, tmp_path / "good.jsonl")
     assert code == 0

@@ -71,12 +71,12 @@ def test_what_is_unfinished_reviewed_or_no_text_is_there(tmp_path: Path) -> None
 
 
 def test_the_command_writes_it_beside_the_run(files: RunFiles, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = call(capsys, "report", files.path, "--as", "csv")
+    code, out = call(capsys, "report", files.path, "--format", "csv")
     assert (code, out.strip()) == (0, str(files.path / "report.csv"))
     assert len(rows_of(files.path / "report.csv")) == 10
 
 
 def test_written_to_a_pipe_it_is_nothing_but_the_report(files: RunFiles) -> None:
     """The line that names a report's file stood behind the last row."""
-    done = stillweb("report", files.path, "--as", "csv", "-o", "/dev/stdout")
+    done = stillweb("report", files.path, "--format", "csv", "-o", "/dev/stdout")
     assert (done.code, done.out) == (0, export_csv(files.path, files.path / "kept.csv").read_bytes().decode())

@@ -75,10 +75,10 @@ def test_inspect_itself_reads_the_log(tmp_path):
 
 def test_the_command_writes_each_form(tmp_path, capsys):
     files = make_run(tmp_path, NAMES)
-    code, out = call(capsys, "report", files.path, "--as", "openinference")
+    code, out = call(capsys, "report", files.path, "--format", "openinference")
     assert (code, len((files.path / "report.otlp.jsonl").read_text().splitlines())) == (0, 5)
     assert out.strip().endswith("report.otlp.jsonl")
-    code, out = call(capsys, "report", files.path, "--as", "inspect", "-o", tmp_path / "log.json")
+    code, out = call(capsys, "report", files.path, "--format", "inspect", "-o", tmp_path / "log.json")
     assert (code, json.loads((tmp_path / "log.json").read_text())["status"]) == (0, "success")
 
 

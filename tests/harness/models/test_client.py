@@ -202,7 +202,7 @@ def test_a_limit_that_can_not_be_kept_ends_the_attempt_and_says_so(tmp_path, mon
 def test_a_limit_of_money_wants_the_price_of_the_model_before_anything_is_asked(tmp_path):
     with Endpoint(birds) as endpoint:
         agent = agent_file(tmp_path, endpoint.url, model="another")
-        with pytest.raises(UsageError, match="--max-money: --prices has none for 'another'"):
+        with pytest.raises(UsageError, match="--max-cost: --prices has none for 'another'"):
             run(tmp_path, agent, limits=Limits(money=1.0))
         assert endpoint.requests == []
 

@@ -162,16 +162,16 @@ def test_the_command_line_takes_an_address(
         (sealed.plain, "Abbey Mill"),
     ):
         for what in ("text", "seen", "dom", "aria", "tables"):
-            code, out = fetch(address, "--what", what)
+            code, out = fetch(address, "--content", what)
             assert code == 0, (address, what)
             if what != "text" or address != sealed.plain:  # the page itself is text without its scripts' work
                 assert word in out
-        assert fetch(address, "--what", "screenshot", "-o", tmp_path / "view.png")[0] == 0
+        assert fetch(address, "--content", "screenshot", "-o", tmp_path / "view.png")[0] == 0
         assert (tmp_path / "view.png").read_bytes().startswith(b"\x89PNG")
-    assert fetch(sealed.south, "--what", "tables")[1] == "Name,Sails\nTide Mill,6\nSalt Mill,8\n"
+    assert fetch(sealed.south, "--content", "tables")[1] == "Name,Sails\nTide Mill,6\nSalt Mill,8\n"
     for address in unknown(sealed):
         for what in ("text", "dom", "tables"):
-            assert fetch(address, "--what", what) == (1, ""), (address, what)
+            assert fetch(address, "--content", what) == (1, ""), (address, what)
 
 
 def test_a_view_that_is_not_frozen_yet_has_its_text_all_the_same(

@@ -157,7 +157,7 @@ def origins(place: Path) -> Iterator[list[str]]:
         yield [
             "--resolve", f"plain.example=127.0.0.1:{plain.port}",
             "--resolve", f"demo.example=127.0.0.1:{secure.port}",
-            "--trust", str(ca.certificate_path),
+            "--ca-file", str(ca.certificate_path),
         ]  # fmt: skip
 
 

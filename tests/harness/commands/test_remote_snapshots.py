@@ -21,6 +21,7 @@ from tests.support.command_line import stillweb as in_process_of_its_own
 from tests.support.stores import BUCKET, s3_server, use_s3
 
 PAGE = "http://example.test/"
+pytest_plugins = ["pytester"]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_a_run_and_its_cut_stand_on_a_remote_snapshot(
     assert hashes[0] == hashes[1]
     code, out = call(capsys, "certify", tmp_path / "far", "--times", "1")
     assert (code, out.split()[0]) == (0, hashes[0])
-    code, _ = call(capsys, "cut", REMOTE, "--for", tmp_path / "far", "-o", tmp_path / "part.wacz")
+    code, _ = call(capsys, "cut", REMOTE, "--run", tmp_path / "far", "-o", tmp_path / "part.wacz")
     assert code == 0
     with Snapshot.open(tmp_path / "part.wacz") as part:
         assert PAGE in [capture.url for capture in part.captures()]
@@ -240,3 +241,23 @@ def test_blocks_are_read_once_and_the_oldest_are_dropped(s3: Any, monkeypatch: p
     drop_old_blocks(BLOCK)
     RemotePlace(counted).read(0, 3 * BLOCK)
     assert len(asked) == 3
+
+
+MARKED = f"""
+import httpx, pytest
+
+@pytest.mark.snapshot("{REMOTE}")
+def test_page(stillweb_transport):
+    with httpx.Client(transport=stillweb_transport) as client:
+        assert "Hello there" in client.get("{PAGE}").text
+"""
+
+
+@pytest.mark.parametrize(("mode", "said"), [("none", "1 passed"), ("all", "can't be written there")])
+def test_a_test_is_answered_from_a_remote_snapshot_and_records_into_none(
+    sealed: Path, pytester: pytest.Pytester, mode: str, said: str
+) -> None:
+    pytester.makepyfile(test_it=MARKED)
+    plugins = ("no:cacheprovider", "no:hypothesispytest")
+    done = pytester.runpytest_subprocess(*(f"-p{name}" for name in plugins), f"--stillweb-mode={mode}")
+    assert said in done.stdout.str()

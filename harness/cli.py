@@ -56,7 +56,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "certify": ("certify", "Repeat a run and print one hash, or what differs first."),
         "report": ("report", "Write a run's report as one HTML file."),
         "compare": ("compare", "Compare runs, task by task."),
-        "publish": ("publish", "Write a run as it may be published, an encrypted set's text encrypted."),
+        "publish": ("publish", "Publish a run or a snapshot to a store or a folder."),
+        "pull": ("pull", "Copy what was published, and check every digest."),
         "view": ("view", "Look at snapshots, runs and differences in the browser."),
         "review": ("review", "Say, as a person, why answers were wrong."),
     },
@@ -75,6 +76,9 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"stillweb.harness.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
+        from stillweb.harness.commands.address import local_only
+
+        local_only(command)
         for option in command.params:  # click shows a range's limits by itself
             if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
                 option.metavar = option.metavar or "N"

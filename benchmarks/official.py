@@ -28,11 +28,11 @@ from typing import Any
 
 import click
 
-from stillweb.harness.datasets import sgi
+from stillweb.harness.benchmarks.sgi import dataset as sgi
+from stillweb.harness.benchmarks.sgi import dry
 from stillweb.harness.datasets.records import Record
 from stillweb.harness.sandbox.running import SandboxResult
 from stillweb.harness.scoring import Context, JudgeFailed, Score, score
-from stillweb.harness.scoring.sgi import dry
 from stillweb.harness.task import Task
 
 Result = dict[str, float | None] | str  # metrics, or how the official code ended without any

@@ -1,6 +1,6 @@
 """Evaluation of agents on snapshots: run tasks, score answers, and prove that a run repeats.
 
-Basics       task.py, trace.py (trace.schema.json), console.py (output shared by all commands), _parsing.py (strict
+Basics       task.py, benchmark.py, trace.py (trace.schema.json), console.py (output shared by all commands), _parsing.py (strict
              readers of files that people wrote)
 Entry points cli.py (`stillweb`), pytest_plugin.py, inspecting.py (for inspect_ai)
 
@@ -17,8 +17,8 @@ results/     summaries of a run, and its certificate
 runs/        attempts in parallel, and the files of a run
 servers/     servers of the tools: MCP, and search services at their real addresses
 agents/      an attempt, and its agent: a script, a model, a program
-prompts/     long-context prompts, built from frozen texts
-datasets/    task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, custom ones
+benchmarks/  SGI-Bench, SGR-Bench, BrowseComp: their records, scorers and prompts
+datasets/    task sets, read by the benchmark that recognises them, or as questions
 scoring/     scorers: from an answer to its score
 rubric/      scoring rules in side-cars, and the cells and tables that they read
 sandbox/     confined programs: agents, and code that a model wrote

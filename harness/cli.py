@@ -51,6 +51,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "rubric": ("rubric", "Compile and lint the scoring rules of a task set."),
         "prompts": ("prompts", "Build long-context prompts."),
         "run": ("run", "Run an agent on tasks, and score it."),
+        "fork": ("fork", "Repeat an attempt up to a step, and go on with another model."),
         "score": ("score", "Score a run again, from its traces alone."),
         "certify": ("certify", "Repeat a run and print one hash, or what differs first."),
         "report": ("report", "Write a run's report as one HTML file."),

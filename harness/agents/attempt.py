@@ -130,6 +130,7 @@ class Attempt:
     over: bool = False  # calls of code that the agent left running are refused
     # what the machine lacks: the attempt fails even if the agent catches the error
     lacking: Exception | None = None
+    fork: Mapping[str, Any] = field(default_factory=dict)  # `step` from which `model` makes the model calls
     hidden: Sequence[str] = ()  # places hidden from programs: the run's directory, tasks, snapshots, tape
     allow_unconfined: bool = False  # start a program even if the machine lacks a means to confine it
     confinement: dict[str, list[str]] = field(
@@ -265,6 +266,8 @@ class Attempt:
         from stillweb.harness.models.tape import TapeMiss
 
         place = self.lanes.begin(thread or threading.current_thread())
+        if self.fork and self.spent.steps + 1 >= self.fork["step"]:
+            body = {**body, "model": self.fork["model"]}
         said, digest = self._sent.copied(messages), request_digest(body)
         try:
             reply = await self._reply(ask, body, place)

@@ -13,7 +13,7 @@ from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.harness.prompts import Prompt
+    from stillweb.harness.benchmarks.browsecomp.prompts import Prompt
 
 
 @click.group("prompts")
@@ -50,9 +50,9 @@ def build(
     """
     from dataclasses import asdict
 
+    from stillweb.harness.benchmarks.browsecomp.prompts import Failure
+    from stillweb.harness.benchmarks.browsecomp.prompts import build as build_prompts
     from stillweb.harness.datasets import load_tasks
-    from stillweb.harness.prompts import Failure
-    from stillweb.harness.prompts import build as build_prompts
     from stillweb.harness.runs.run_files import json_line
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.warc.appending import write_whole

@@ -379,8 +379,8 @@ def _run_file(
 ) -> None:
     """Run each model of SGI-Bench's run file on each of its sets, in `output_dir/MODEL/SET-SPLIT`."""
     from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.benchmarks.sgi.run_file import load_run_file
     from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
-    from stillweb.harness.scoring.sgi.run_file import load_run_file
     from stillweb.snapshots.errors import GateFailed
 
     file = load_run_file(path)

@@ -168,8 +168,8 @@ def _otherwise(
     from stillweb.harness.results.scoring_otherwise import part_of, score_otherwise
     from stillweb.harness.rubric import load_rubrics
     from stillweb.harness.runs.run_files import RunFiles
-    from stillweb.harness.runs.workshop import judge_variables
     from stillweb.harness.scoring.grading import with_grader_template
+    from stillweb.harness.scoring.judging import judge_variables
     from stillweb.harness.task import TaskSet
     from stillweb.snapshots.errors import GateFailed, UsageError
 

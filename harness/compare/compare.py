@@ -25,7 +25,7 @@ from stillweb.harness.compare.statistics import (
 from stillweb.harness.console import decimals, table
 from stillweb.harness.results.kept_certificate import check_kept
 from stillweb.harness.runs.display import one_line
-from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
+from stillweb.harness.scoring import FAULTS, INFOS, MEASURED, Score, scale_of
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, canonical, digest, read_trace
 from stillweb.snapshots.errors import UsageError
@@ -424,20 +424,12 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
 Rules = tuple[tuple[str, str], ...]  # names of what decides a score, each with a digest
 ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
 
-# Scoring settings (members of a trace's header) that a scorer's scores depend on; all, for a custom scorer.
-_SCORING: Mapping[str, tuple[str, ...]] = {
-    "table": ("fold_case",),
-    "exact": (),
-    "page": (),
-    "judge": ("GRADER_MODEL",),
-    "browsecomp": ("GRADER_MODEL",),
-    "sgi-wet-experiment": ("mode",),
-}
 _STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
 _SETTINGS = (
     "at",
     "timing",
     "faults",
+    "fork",
     "accept",
     "epochs",
     "limits",
@@ -457,12 +449,16 @@ def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
         "reference": task.reference,
         "options": task.options,
         "rubric": header.get("rubric") or task.meta.get("rubric"),
-        **{
-            name: known[name]
-            for name in _SCORING.get(task.scorer, ("mode", "fold_case", "models", "embedder"))
-        },
+        **{name: known[name] for name in _settings_of(task.scorer)},
     }
     return tuple((name, digest(value)) for name, value in parts.items())
+
+
+def _settings_of(scorer: str) -> tuple[str, ...]:
+    """Return the scoring settings (members of a trace's header) that a scorer's scores depend on."""
+    info = INFOS.get(scorer)
+    known = info.settings if info is not None else None
+    return ("mode", "fold_case", "models", "embedder") if known is None else known
 
 
 def other_rules(a: Rules, b: Rules) -> list[str]:

@@ -18,7 +18,7 @@ from stillweb.harness.rubric.sidecar import Rubric
 from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text
 from stillweb.harness.rubric.spellings import MONTHS, spellings
 from stillweb.harness.rubric.tables import parse_reference
-from stillweb.harness.scoring import Context
+from stillweb.harness.scoring import TEXTUAL, Context
 from stillweb.harness.scoring.table import rubric_of
 from stillweb.harness.task import Task
 
@@ -175,7 +175,7 @@ def gold_rows(task: Task, context: Context | None = None) -> list[tuple[str, ...
 
 
 def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterator[AuditFinding]:
-    if task.scorer not in ("table", "exact", "judge", "browsecomp"):
+    if task.scorer != "table" and task.scorer not in TEXTUAL:
         return
     if task.scorer != "table":  # one of the accepted answers is enough
         rows = [] if any(index.find(cell) for row in rows for cell in row) else rows[:1]

@@ -1,4 +1,4 @@
-"""Task sets: SGR-Bench, BrowseComp Long Context, SGI-Bench, built prompts, and any JSONL of questions.
+"""Task sets: those of benchmarks (stillweb.harness.benchmark), and any JSONL of questions.
 
     load_tasks(path_or_name, **options) -> TaskSet
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.datasets.records import Record, RecordError, read_records
 from stillweb.harness.task import Problem, Task, TaskSet
 from stillweb.snapshots.errors import DamagedInput, UsageError
@@ -26,12 +27,10 @@ __all__ = ["KINDS", "load_tasks"]
 
 Build = Callable[..., Task]
 
-# kind -> module with FIELDS, `recognise(data) -> bool` and `build(record, **options) -> Task`
+# kind -> module with FIELDS, `recognise(data) -> bool` and `build(record, **options) -> Task`; the first that
+# recognises a record reads it
 KINDS: dict[str, str] = {
-    "sgr": "stillweb.harness.datasets.sgr",
-    "browsecomp-lc": "stillweb.harness.datasets.browsecomp_lc",
-    "prompts": "stillweb.harness.datasets.prompts",
-    "sgi": "stillweb.harness.datasets.sgi",
+    **{kind: module for one in benchmarks().values() for kind, module in one.kinds.items()},
     "jsonl": "stillweb.harness.datasets.generic",
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.harness._parsing import strict_json
-from stillweb.harness.datasets.browsecomp_lc import derive_key
+from stillweb.harness.benchmarks.browsecomp.dataset import derive_key
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import write_whole

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -118,9 +119,16 @@ class Tape:
     """Thread-safe tape of model calls. `open` reads the recorded calls; recording appends to them."""
 
     def __init__(
-        self, path: Path | None, mode: Mode, part: Path | None = None, *, anywhere: bool = False
+        self,
+        path: Path | None,
+        mode: Mode,
+        part: Path | None = None,
+        *,
+        anywhere: bool = False,
+        taken_over: int = 0,
     ) -> None:
         self.path, self.mode, self.part, self._anywhere = path, mode, part, anywhere
+        self._taken_over = taken_over
         self._lock = threading.RLock()
         self._sessions: dict[str, _Session] = {}
         self._generation: dict[str, int] = {}
@@ -130,16 +138,25 @@ class Tape:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path | None, mode: Mode, part: Path | None = None, *, anywhere: bool = False) -> Tape:
+    def open(
+        cls,
+        path: Path | None,
+        mode: Mode,
+        part: Path | None = None,
+        *,
+        anywhere: bool = False,
+        taken_over: int = 0,
+    ) -> Tape:
         """Open a tape (a directory or a .wacz file). In `replay` mode it must exist.
 
         New calls go into `part` if given, which `gather` merges later: one directory has one writer.
         `anywhere` is for repetitions: calls are found whatever address the endpoint has now or had when they
-        were recorded.
+        were recorded. `taken_over` is the number of calls that a fork's agent took over from another run: they
+        are never asked for.
         """
         if mode not in MODES:
             raise UsageError(f"--tape: {mode!r} is none of {', '.join(MODES)}")
-        tape = cls(path, mode, part, anywhere=anywhere)
+        tape = cls(path, mode, part, anywhere=anywhere, taken_over=taken_over)
         if mode == "none":
             return tape
         if path is None:
@@ -192,7 +209,7 @@ class Tape:
             if taped is not None and session is not None and (taped.answered or self.mode == "replay"):
                 ticket = Ticket(call, taped=taped)
                 session.turns.made(taped.turn)
-            elif self.mode == "replay":
+            elif self.mode == "replay" or self._is_taken_over(call.session, session):
                 raise TapeMiss(self._explain(call, session))
             else:
                 self._begin(call.session, fresh=session is None)
@@ -227,6 +244,33 @@ class Tape:
             f"{self.path}: model call of {ticket.call.session!r} was given up after {told['seconds']:.0f} seconds, "
             "and is waited for now"
         )
+
+    def _is_taken_over(self, name: str, session: _Session | None) -> bool:
+        """Return True for one of the calls that a fork repeats: asked for, it would be another model's step."""
+        asked = sum(session.asked.values()) if session else 1
+        return asked <= self._taken_over and not name.endswith("/judge")
+
+    def copy_calls(self, name: str, most: int, path: Path, new_name: str) -> None:
+        """Write the first `most` answered calls of a session to a new tape, as the session `new_name`.
+
+        Raise UsageError if the tape has fewer, or if they were made at once, so that no first ones are known.
+        """
+        session = self._sessions.get(name) or _Session()
+        calls = sorted((one for one in session.calls if one.answered), key=lambda one: one.turn.begin)[:most]
+        if len(calls) < most:
+            raise UsageError(
+                f"{self.path}: only {counted(len(calls), 'call')} of {name!r} on the tape, not {most}"
+            )
+        if any(one.turn.end > other.turn.begin for one, other in pairwise(calls)):
+            raise UsageError(
+                f"{self.path}: {name!r} made calls at once, so that its first {most} are not known"
+            )
+        with Tape.open(path, "record") as copy:
+            copy._begin(new_name)
+            for one in calls:
+                request = self._snapshot.read_request(one.where)
+                call = Call(new_name, request.method, mask_value(request.url), request.body, request.headers)
+                copy._write(call, self._read(one.where), one.turn.begin, one.turn.end)
 
     def _begin(self, name: str, *, fresh: bool = True) -> None:
         if self.path is not None and self.path.suffix == ".wacz":  # before a call is paid for

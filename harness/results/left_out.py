@@ -11,6 +11,11 @@ from stillweb.snapshots.words import counted
 def left_out(files: RunFiles, summary: Summary) -> list[str]:
     """Return the remarks as sentences without a full stop. Failures are reported by `failed_attempts`."""
     told = []
+    if fork := files.manifest()[0].fork:
+        told.append(
+            f"forked from attempt {fork['attempt']} at {fork['task']} of the run {fork['certificate'][:12]}: "
+            f"{fork['model']} went on from step {fork['step']}"
+        )
     if summary.part_of:
         told.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
     if unread := unread_records(files):

@@ -24,10 +24,10 @@ from stillweb.harness.rubric import compile_rubrics
 from stillweb.harness.runs.hashes import as_json, rubrics_hash, scoring_hashes
 from stillweb.harness.runs.ready import check_judges, unnamed_judge
 from stillweb.harness.runs.run_files import RunFiles, Settings
-from stillweb.harness.runs.workshop import judge_endpoints, read_rubrics
+from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring import judging
 from stillweb.harness.scoring.embeddings import embedder_for
-from stillweb.harness.scoring.judging import AskedJudge, Evaluator
+from stillweb.harness.scoring.judging import AskedJudge, Evaluator, judge_endpoints
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
 from stillweb.snapshots._os.locking import lock_directory

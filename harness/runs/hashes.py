@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.scoring import SCORERS, find_scorer
+from stillweb.harness.scoring import find_scorer, is_packaged
 from stillweb.harness.task import Task
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import UsageError
@@ -34,14 +34,14 @@ def _sources(folder: Path) -> list[Path]:
 @cache
 def evaluator_hash() -> str:
     """Return the SHA-256 over all code that turns an answer into a score."""
-    folders = ("scoring", "rubric", "sandbox")
+    folders = ("benchmarks", "scoring", "rubric", "sandbox")
     paths = [path for folder in folders for path in _sources(_HARNESS / folder)]
-    return _hash_files(_HARNESS, [*paths, _HARNESS / "task.py"])
+    return _hash_files(_HARNESS, [*paths, _HARNESS / "benchmark.py", _HARNESS / "task.py"])
 
 
 def scoring_hashes(tasks: Iterable[Task]) -> dict[str, Any]:
     """Return the evaluator's hash and, per custom scorer, the SHA-256 of its file ("" without one)."""
-    own = {task.scorer for task in tasks if not isinstance(SCORERS.get(task.scorer), str)}
+    own = {task.scorer for task in tasks if not is_packaged(task.scorer)}
     return {"evaluator": evaluator_hash(), "scorers": {name: _scorer_hash(name) for name in sorted(own)}}
 
 

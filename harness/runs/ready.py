@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stillweb.harness.agents import Agent, identity_of
 from stillweb.harness.agents.command import CommandAgent
+from stillweb.harness.benchmark import benchmarks, function_at
 from stillweb.harness.runs.run_files import Settings
-from stillweb.harness.runs.workshop import agent_of, judge_endpoints
-from stillweb.harness.sandbox.running import Limits, can_confine, run
-from stillweb.harness.scoring import find_scorer, score
-from stillweb.harness.scoring.sgi.common import DEFAULTS
+from stillweb.harness.runs.workshop import agent_of
+from stillweb.harness.sandbox.running import can_confine
+from stillweb.harness.scoring import GRADED, JUDGED, find_scorer, score
+from stillweb.harness.scoring.judging import judge_endpoints
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import mask_value
@@ -41,9 +41,9 @@ def check_ready(tasks: Iterable[Task], settings: Settings, tape: Path) -> None:
         _prices(agent, settings)
     taped = settings.tape in ("replay", "auto") and tape.exists()
     check_judges(tasks, settings, taped=taped)
-    dry = [task for task in tasks if task.scorer == "sgi-dry-experiment"]
-    if dry:
-        _dry_experiments(dry, settings)
+    for benchmark in benchmarks().values():
+        if benchmark.check and (own := [task for task in tasks if task.scorer in benchmark.scorers]):
+            function_at(benchmark.check)(own, settings.env, settings.allow_unconfined)
 
 
 def _scorers(tasks: list[Task]) -> None:
@@ -94,7 +94,7 @@ def check_judges(tasks: Sequence[Task], settings: Settings, *, taped: bool) -> N
             who = (
                 f"the judge {model}"
                 if model
-                else f"the judge that scores by {', '.join(sorted(_judged(scorers)))}"
+                else f"the judge that scores by {', '.join(sorted(scorers & JUDGED))}"
             )
             raise MissingCapability(
                 f"{who}: the variable {key} holds no key for {mask_value(endpoint['base_url'])}; set it, or replay a tape"
@@ -105,36 +105,6 @@ def unnamed_judge(tasks: Iterable[Task], settings: Settings) -> Task | None:
     """Return the first task whose judge is named neither by its options nor by GRADER_MODEL, or None."""
     for task in tasks:
         named = task.options.get("model") or settings.env.get("GRADER_MODEL")
-        if task.scorer in ("judge", "browsecomp") and not named:
+        if task.scorer in GRADED and not named:
             return task
     return None
-
-
-def _judged(scorers: set[str]) -> set[str]:
-    return scorers & {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
-
-
-def _dry_experiments(tasks: list[Task], settings: Settings) -> None:
-    """Start the environment's Python once in the sandbox, as the tests of every answer do."""
-    from stillweb.harness.scoring.sgi.settings import (
-        check_fixtures,
-        environment_of,
-        execution_seconds,
-        find_environment,
-    )
-
-    name = settings.env.get("SGI_CONDA_ENV") or DEFAULTS["SGI_CONDA_ENV"]
-    python = find_environment(name)
-    execution_seconds(settings.env.get("SGI_EXECUTION_TIMEOUT") or DEFAULTS["SGI_EXECUTION_TIMEOUT"])
-    check_fixtures(tasks, settings.env)
-    with tempfile.TemporaryDirectory(prefix="stillweb-ready-") as folder:
-        result = run(
-            [str(python), "-c", "pass"],
-            cwd=Path(folder),
-            limits=Limits(seconds=60),
-            environment=environment_of(python),
-            allow_unconfined=settings.allow_unconfined,
-        )
-    if result.returncode != 0:
-        last = (result.stderr.strip().splitlines() or [f"code {result.returncode}"])[-1]
-        raise MissingCapability(f"SGI_CONDA_ENV {name!r}: its Python does not run in the sandbox: {last}")

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
 from stillweb.snapshots._os.locking import lock_directory
@@ -52,7 +53,8 @@ class Settings:
     to money per million tokens {"input", "output", "cached"}. `directory` is the working directory, to which
     the agent's files are relative. `uploads` are the files of each attempt's workspace: path in it ->
     `sha256:…`. `faults` is the content of a fault file, `at` the date after which nothing
-    is seen (docs/drills.md).
+    is seen (docs/drills.md). `fork` names the attempt of another run that this one goes on from: `certificate` (its
+    run's), `task`, `attempt`, the first `step` of its own and the `model` that makes it.
     """
 
     agent: str
@@ -77,6 +79,7 @@ class Settings:
     faults: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
     timing: str = ""
+    fork: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
@@ -122,6 +125,7 @@ class Settings:
             "faults",
             "at",
             "timing",
+            "fork",
         ):  # keeps the hash of runs from before these existed
             if not value[later]:
                 del value[later]
@@ -129,23 +133,25 @@ class Settings:
 
 
 # The benchmarks' documented variables, which count as settings; keys are left out and stay in the environment.
-_SETTING = re.compile(r"(SGI|GRADER|OPENAI)_[A-Z0-9_]+")
 _SECRET = re.compile(r".*(_API_KEY.*|KEY|_TOKEN|_SECRET|_PASSWORD)")
 
 
 def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the documented variables of the benchmarks that are set, without keys: the setting `env` of a run."""
+    prefixes = ("GRADER_", "OPENAI_", *(one.variables for one in benchmarks().values() if one.variables))
     return {
         name: value
         for name, value in sorted(environment.items())
-        if _SETTING.fullmatch(name) and not _SECRET.fullmatch(name)
+        if name.startswith(prefixes) and re.fullmatch("[A-Z0-9_]+", name) and not _SECRET.fullmatch(name)
     }
 
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode", "at", "timing"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),
-    **dict.fromkeys(("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults"), dict),
+    **dict.fromkeys(
+        ("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults", "fork"), dict
+    ),
     **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),
     "epochs": int,
     "tape_path": str | None,

@@ -342,6 +342,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
             workspace=workspace,
             hidden=shop.files.hidden(shop.settings),
             allow_unconfined=shop.settings.allow_unconfined,
+            fork=shop.settings.fork,
         )
         if display:
             display.changed(attempt)

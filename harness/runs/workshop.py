@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from stillweb.harness._parsing import look_in, strict_json
+from stillweb.harness._parsing import look_in
 from stillweb.harness.agents import Agent, load_agent
 from stillweb.harness.agents.attempt import ToolSession
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.scoring.embeddings import embedder_for
-from stillweb.harness.scoring.judging import Evaluator
-from stillweb.harness.scoring.sgi.common import DEFAULTS
+from stillweb.harness.scoring.judging import Evaluator, judge_endpoints
 from stillweb.harness.task import Task
-from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.errors import DamagedInput
 
 if TYPE_CHECKING:
     from stillweb.harness.models.client import ModelClient
@@ -131,9 +129,15 @@ class Workshop:
         from stillweb.harness.models.providers import client_of
         from stillweb.harness.models.tape import Tape
 
-        path = self.files.tape(self.settings)
+        path, forked = self.files.tape(self.settings), self.settings.fork
         tape = self._stack.enter_context(
-            Tape.open(path, self.settings.tape, self.tape_part, anywhere=self.repeats)
+            Tape.open(
+                path,
+                self.settings.tape,
+                self.tape_part,
+                anywhere=self.repeats or bool(forked),
+                taken_over=forked.get("step", 1) - 1,
+            )
         )
         self.tape = tape
         if needs is not None:
@@ -196,64 +200,6 @@ def _factory(settings: Settings) -> Callable[..., Tools] | None:
 
     found: Callable[..., Tools] = find_own(alone)
     return None if hasattr(found, "contract") else found
-
-
-_JUDGES = re.compile(
-    r"GRADER_(MODEL|BASE_URL|PARAMS)|OPENAI_BASE_URL|SGI_\w*(GRADER|PARSER|JUDGE)_(MODEL|BASE_URL|PARAMS)(_\d)?"
-)
-
-
-def judge_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that name the judges' models and endpoints; no keys."""
-    return {name: value for name, value in sorted(environment.items()) if _JUDGES.fullmatch(name)}
-
-
-def judge_endpoints(env: Mapping[str, str], tasks: Collection[Task]) -> dict[str | None, dict[str, Any]]:
-    """Return judge model (None: all others) -> {base_url, key_variable, params}; {} if no task is judged.
-
-    SGI_JUDGE_MODEL_n go with SGI_JUDGE_BASE_URL_n, SGI_JUDGE_API_KEY_n and SGI_JUDGE_PARAMS_n; all others with
-    GRADER_BASE_URL, GRADER_API_KEY and GRADER_PARAMS, else OPENAI_BASE_URL and OPENAI_API_KEY. Raise UsageError
-    for a model at two endpoints, and for parameters that are no JSON object.
-    """
-    judged = {"judge", "browsecomp", "sgi-deep-research", "sgi-idea-generation", "sgi-dry-experiment"}
-    if not any(task.scorer in judged for task in tasks):
-        return {}
-    base = env.get("GRADER_BASE_URL") or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    key = "GRADER_API_KEY" if env.get("GRADER_BASE_URL") else "OPENAI_API_KEY"
-    params = _judge_params(env, "GRADER_PARAMS")
-    found: dict[str | None, dict[str, Any]] = {None: _endpoint(base, key, params)}
-    if any(task.scorer == "sgi-idea-generation" for task in tasks):
-        for n in (1, 2, 3):
-            name, own = f"SGI_JUDGE_MODEL_{n}", _judge_params(env, f"SGI_JUDGE_PARAMS_{n}")
-            model = env.get(name) or DEFAULTS[name]
-            if url := env.get(f"SGI_JUDGE_BASE_URL_{n}"):
-                if model in found and found[model]["base_url"] != url:
-                    raise UsageError(f"{name}: {model} is another judge, too, at another endpoint")
-                found[model] = _endpoint(url, f"SGI_JUDGE_API_KEY_{n}", {**params, **own})
-            elif own:
-                found[model] = _endpoint(base, key, {**params, **own})
-        if len(found) == 4 and not any(task.scorer in judged - {"sgi-idea-generation"} for task in tasks):
-            del found[None]  # no other judge is asked
-    return found
-
-
-def _endpoint(base_url: str, key_variable: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "base_url": base_url,
-        "key_variable": key_variable,
-        **({"params": dict(params)} if params else {}),
-    }
-
-
-def _judge_params(env: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return the further members of a judge's requests that a variable holds as JSON; null leaves one out."""
-    try:
-        value = strict_json(env.get(name) or "{}")
-    except ValueError as error:
-        raise UsageError(f"{name}: not JSON: {error}") from error
-    if not isinstance(value, dict) or {"model", "messages", "stream"} & set(value):
-        raise UsageError(f'{name}: must be an object of parameters, such as {{"temperature": 1}}')
-    return value
 
 
 def read_rubrics(files: RunFiles) -> dict[str, Any]:

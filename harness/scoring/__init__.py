@@ -2,8 +2,9 @@
 
     score(task, answer, context) -> Score        dispatches on task.scorer
 
-Scorers are plain functions `(Task, str | None, Context) -> Score`, registered by name in `SCORERS` or named
-by an import path `module:function`. They are loaded when first used.
+Scorers are plain functions `(Task, str | None, Context) -> Score`, registered by name in `SCORERS` (generic ones and
+those of benchmarks, see stillweb.harness.benchmark) or named by an import path `module:function`. They are loaded when
+first used.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from stillweb.harness._parsing import load_module
+from stillweb.harness.benchmark import ScorerInfo, benchmarks
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import StillwebError, UsageError
 
@@ -112,37 +114,44 @@ class Context:
 
 Scorer = Callable[[Task, str | None, Context], Score]
 
-SCORERS: dict[str, str | Scorer] = {
-    "table": "stillweb.harness.scoring.table:score_table",
-    "exact": "stillweb.harness.scoring.simple:score_exact",
-    "judge": "stillweb.harness.scoring.simple:score_judged",
-    "page": "stillweb.harness.scoring.simple:score_page",
-    "browsecomp": "stillweb.harness.scoring.browsecomp:score_browsecomp",
-    "sgi-deep-research": "stillweb.harness.scoring.sgi.deep_research:score_deep_research",
-    "sgi-idea-generation": "stillweb.harness.scoring.sgi.idea:score_idea",
-    "sgi-dry-experiment": "stillweb.harness.scoring.sgi.dry:score_dry",
-    "sgi-wet-experiment": "stillweb.harness.scoring.sgi.wet:score_wet",
-}
-
-# The metrics of each built-in scorer; the first one ranks runs.
-METRICS: dict[str, tuple[str, ...]] = {
-    "table": tuple(
-        level + name
-        for level in ("", "raw_", "forgiven_")
-        for name in ("em", "item_f1", "row_f1", "order_accuracy")
+_GENERIC = {
+    "table": ScorerInfo(
+        "stillweb.harness.scoring.table:score_table",
+        tuple(
+            level + name
+            for level in ("", "raw_", "forgiven_")
+            for name in ("em", "item_f1", "row_f1", "order_accuracy")
+        ),
+        settings=("fold_case",),
     ),
-    "exact": ("exact",),
-    "judge": ("correct",),
-    "page": ("page",),
-    "browsecomp": ("correct",),
-    "sgi-deep-research": ("em", "step_accuracy"),
-    "sgi-idea-generation": ("final", "effectiveness", "novelty", "detailedness", "feasibility"),
-    "sgi-dry-experiment": ("passall5", "passall3", "passall1", "ser", "aet"),
-    "sgi-wet-experiment": ("final", "sequence_similarity", "parameter_accuracy"),
+    "exact": ScorerInfo("stillweb.harness.scoring.simple:score_exact", ("exact",), text=True, settings=()),
+    "judge": ScorerInfo(
+        "stillweb.harness.scoring.simple:score_judged",
+        ("correct",),
+        judged=True,
+        text=True,
+        settings=("GRADER_MODEL",),
+    ),
+    "page": ScorerInfo("stillweb.harness.scoring.simple:score_page", ("page",), settings=()),
 }
+INFOS: Mapping[str, ScorerInfo] = {
+    **_GENERIC,
+    **{name: info for one in benchmarks().values() for name, info in one.scorers.items()},
+}
+SCORERS: dict[str, str | Scorer] = {name: info.function for name, info in INFOS.items()}
+
+# The metrics of each scorer; the first one ranks runs.
+METRICS: dict[str, tuple[str, ...]] = {name: info.metrics for name, info in INFOS.items()}
 
 # Highest value of a scorer's metrics if it is not 1.
-BEST: dict[str, float] = {"sgi-idea-generation": 100.0}
+BEST: dict[str, float] = {name: info.best for name, info in INFOS.items() if info.best != 1.0}
+
+# Metrics measured on this machine; they differ from run to run, so no hash covers them.
+MEASURED = frozenset(name for info in INFOS.values() for name in info.measured)
+
+JUDGED = frozenset(name for name, info in INFOS.items() if info.judged)  # scorers that ask a judge
+TEXTUAL = frozenset(name for name, info in INFOS.items() if info.text)  # compare an answer with a text
+GRADED = tuple(name for name in INFOS if name in JUDGED & TEXTUAL)  # scorers that ask a grader
 
 
 def scale_of(scorer: str) -> tuple[float, str]:
@@ -150,8 +159,13 @@ def scale_of(scorer: str) -> tuple[float, str]:
     return BEST.get(scorer, 1.0), "" if scorer in METRICS else scorer
 
 
-# Metrics measured on this machine; they differ from run to run, so no hash covers them.
-MEASURED = frozenset({"aet"})
+def is_packaged(scorer: str) -> bool:
+    """Return True if a scorer is Stillweb's own code, which the evaluator's hash covers."""
+    return (
+        scorer in INFOS
+        and SCORERS[scorer] == INFOS[scorer].function
+        and INFOS[scorer].function.startswith("stillweb.")
+    )
 
 
 def register(name: str, scorer: Scorer, metrics: Iterable[str]) -> None:
@@ -184,7 +198,7 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
     scorer = find_scorer(task.scorer)
     try:
         found = _sound(scorer(task, answer, context or Context()))
-        return found if isinstance(SCORERS.get(task.scorer), str) else _as_read_back(found)
+        return found if is_packaged(task.scorer) else _as_read_back(found)
     except StillwebError:
         raise
     # foreign code (which may even exit) or odd texts: the failure is reported and counted, and the run
@@ -232,3 +246,37 @@ def unscored(task: Task, status: Status, reason: str, *, fault: str | None = Non
     for name in MEASURED & metrics.keys():
         metrics[name] = None  # a time, of which 0 would be the best
     return Score(metrics, status, {"problems": [reason], **({"fault": fault} if fault else {})})
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Metric in both modes, with the reason for a difference."""
+
+    faithful: float | None
+    fixed: float | None
+    why: str = ""
+
+
+def score_of(
+    metrics: Mapping[str, Both], context: Context, status: Status, detail: dict[str, Any], problems: list[str]
+) -> Score:
+    """Return the score in the context's mode, `unparsable` if no metric has a value.
+
+    Differences in measured metrics (seconds), which change each time, are listed under `measured`.
+    """
+    differs: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for name, both in metrics.items():
+        if both.faithful != both.fixed:
+            entry = {"metric": name, "faithful": both.faithful, "fixed": both.fixed, "why": both.why}
+            differs[name in MEASURED].append(entry)
+    values = {
+        name: both.faithful if context.mode == "faithful" else both.fixed for name, both in metrics.items()
+    }
+    told: dict[str, Any] = {"mode": context.mode, "differs": differs[False], **detail}
+    if differs[True]:
+        told["measured"] = {**told.get("measured", {}), "differs": differs[True]}
+    if problems:
+        told["problems"] = problems
+    if status == "scored" and all(value is None for value in values.values()):
+        status = "unparsable"
+    return Score(values, status, told)

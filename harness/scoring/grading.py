@@ -10,11 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.scoring import Context, Judge
+from stillweb.harness.scoring import GRADED, Context, Judge
 from stillweb.harness.task import Task, TaskSet
 from stillweb.snapshots.errors import UsageError
-
-GRADED = ("judge", "browsecomp")  # the scorers that ask a grader
 
 
 class GradeError(Exception):

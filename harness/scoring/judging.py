@@ -1,4 +1,4 @@
-"""Scoring of an attempt: once at its end, and again from the trace alone.
+"""Scoring of an attempt: once at its end, and again from the trace alone; and the endpoints of its judges.
 
 External inputs of a scorer (a judge's answer, an expression's value in the final page) are events of the
 trace, so that scoring again asks nobody.
@@ -6,18 +6,21 @@ trace, so that scoring again asks nobody.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+from stillweb.harness._parsing import strict_json
+from stillweb.harness.benchmark import benchmarks, function_at
 from stillweb.harness.models.tape import ModelError, TapeMiss
-from stillweb.harness.scoring import Context, Embedder, JudgeFailed, Score, score, unscored
+from stillweb.harness.scoring import JUDGED, Context, Embedder, JudgeFailed, Score, score, unscored
 from stillweb.harness.scoring.seen import Seen
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Event, Trace, TraceWriter, digest
-from stillweb.snapshots.errors import MissingCapability, StillwebError
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 Message = Mapping[str, Any]
 Page = Callable[[str], Any]
@@ -378,3 +381,48 @@ def _split_cells(result: Score, events: Sequence[Event]) -> tuple[list[list[Even
             rows[-1].append(cell)
     rest = {name: member for name, member in result.detail.items() if name != "cells"}
     return rows, Score(result.metrics, result.status, rest)
+
+
+def judge_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name the judges' models and endpoints; no keys."""
+    own = "|".join(re.escape(one.variables) for one in benchmarks().values() if one.variables)
+    name_of = re.compile(
+        r"GRADER_(MODEL|BASE_URL|PARAMS)|OPENAI_BASE_URL"
+        rf"|({own})\w*(GRADER|PARSER|JUDGE)_(MODEL|BASE_URL|PARAMS)(_\d)?"
+    )
+    return {name: value for name, value in sorted(environment.items()) if name_of.fullmatch(name)}
+
+
+def judge_endpoints(env: Mapping[str, str], tasks: Iterable[Task]) -> dict[str | None, dict[str, Any]]:
+    """Return judge model (None: all others) -> {base_url, key_variable, params}; {} if no task is judged.
+
+    The endpoint of all others is that of GRADER_BASE_URL, GRADER_API_KEY and GRADER_PARAMS, else OPENAI_BASE_URL and
+    OPENAI_API_KEY. A benchmark may name judges at endpoints of their own. Raise UsageError for a model at two
+    endpoints, and for parameters that are no JSON object.
+    """
+    judged = {task.scorer for task in tasks} & JUDGED
+    if not judged:
+        return {}
+    params = judge_params(env, "GRADER_PARAMS")
+    default: dict[str, Any] = {
+        "base_url": env.get("GRADER_BASE_URL") or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1",
+        "key_variable": "GRADER_API_KEY" if env.get("GRADER_BASE_URL") else "OPENAI_API_KEY",
+        **({"params": params} if params else {}),
+    }
+    found: dict[str | None, dict[str, Any]] = {}
+    for benchmark in benchmarks().values():
+        if benchmark.judges and (own := judged & benchmark.scorers.keys()):
+            found |= function_at(benchmark.judges)(own, env, default)
+            judged -= own
+    return {None: default, **found} if judged else found
+
+
+def judge_params(env: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return the further members of a judge's requests that a variable holds as JSON; null leaves one out."""
+    try:
+        value = strict_json(env.get(name) or "{}")
+    except ValueError as error:
+        raise UsageError(f"{name}: not JSON: {error}") from error
+    if not isinstance(value, dict) or {"model", "messages", "stream"} & set(value):
+        raise UsageError(f'{name}: must be an object of parameters, such as {{"temperature": 1}}')
+    return value

@@ -6,16 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from stillweb.harness.scoring import BEST
+from stillweb.harness.scoring import BEST, TEXTUAL
 from stillweb.harness.scoring.seen import Place, Seen
 from stillweb.harness.trace import Trace
 
 _MOST = 100  # characters; a page doesn't show a longer text word for word
-_SET_AGAINST = (
-    "exact",
-    "judge",
-    "browsecomp",
-)  # scorers that compare the answer as a whole with the reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ def wanted(trace: Trace) -> list[Wanted]:
     if answer.get("rows") or not all(isinstance(one, str | int | float) for one in values):
         return []
     texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
-    if is_right(trace) or task.get("scorer") not in _SET_AGAINST or score.get("status") == "unsolvable":
+    if is_right(trace) or task.get("scorer") not in TEXTUAL or score.get("status") == "unsolvable":
         return [Wanted(text) for text in texts]
     seen, question = Seen(trace.events), Seen([_as_output(task["question"])])
     return [

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from stillweb.harness.scoring.browsecomp import official_texts
+from stillweb.harness.benchmark import benchmark_of, function_at
 from stillweb.harness.scoring.grading import grader_template
-from stillweb.harness.scoring.sgi.common import packaged_prompts
 from stillweb.harness.task import Task
 from stillweb.harness.trace import digest
 
@@ -35,12 +34,10 @@ def judges_wording(tasks: Iterable[Task]) -> dict[str, list[dict[str, str]]]:
 
 
 def _packaged(scorer: str) -> dict[str, str] | None:
-    if scorer == "browsecomp":
-        texts = official_texts()
-        return {name: texts[name] for name in ("version", "source", "template")}
     if scorer == "judge":
         return grader_template()
-    prompts = packaged_prompts()
-    if scorer not in prompts:
-        return None
-    return {name: prompts[name] for name in ("version", "source", scorer, "parser")}
+    benchmark = benchmark_of(scorer)
+    found: dict[str, str] | None = None
+    if benchmark is not None and benchmark.wording:
+        found = function_at(benchmark.wording)(scorer)
+    return found

@@ -180,7 +180,10 @@ async def _stdio(toolset: Toolset) -> None:
 
 
 def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> Any:
-    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP), behind `Guarded`."""
+    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP), behind `Guarded`.
+
+    `/mcp/` is the same: many clients don't follow a redirect of a POST.
+    """
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -202,8 +205,9 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
             await stateless.close()
             await toolset.close()
 
+    front = HttpFront(stateless, manager.handle_request)
     return Starlette(
-        routes=[Route(PATH, endpoint=HttpFront(stateless, manager.handle_request))],
+        routes=[Route(path, endpoint=front) for path in (PATH, f"{PATH}/")],
         middleware=[Middleware(Guarded, token=token, names=names)],
         lifespan=lifespan,
     )

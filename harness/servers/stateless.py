@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
@@ -184,7 +185,7 @@ class HttpFront:
         headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in scope.get("headers", ())}
         modern = headers.get("mcp-protocol-version", "") >= REVISION
         if scope["type"] != "http" or scope["method"] != "POST" or not modern:
-            await self._behind(scope, receive, send)
+            await self._behind(_with_types_accepted(scope, headers.get("accept", "*/*")), receive, send)
             return
         body = b""
         more = True
@@ -209,6 +210,22 @@ class HttpFront:
             return 202, None
         code = reply.get("error", {}).get("code")
         return STATUS.get(code, 200), reply
+
+
+def _with_types_accepted(scope: Any, accepted: str) -> Any:
+    """Return an ASGI scope whose Accept names each type that it accepts by a range: the SDK reads no ranges.
+
+    A request without Accept accepts everything (RFC 9110, 12.5.1).
+    """
+    offers = [one.replace(" ", "").lower() for one in accepted.split(",")]
+    ranges = {one.partition(";")[0] for one in offers if not re.search(r";q=0(\.0*)?(;|\Z)", one)}
+    types = [
+        one
+        for one in ("application/json", "text/event-stream")
+        if ranges & {"*/*", one.split("/")[0] + "/*", one}
+    ]
+    others = [field for field in scope.get("headers", ()) if field[0].lower() != b"accept"]
+    return {**scope, "headers": [*others, (b"accept", ", ".join(types).encode())]}
 
 
 async def _send(send: Any, status: int, reply: dict[str, Any] | None) -> None:

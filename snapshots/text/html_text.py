@@ -1,7 +1,7 @@
 """Markdown of HTML: every visible word in document order, boilerplate aside, with a check for lost words.
 
 Tables become pipe tables, list items get dashes or the numbers that a browser shows, headings hashes, links their
-targets. Characters are never escaped and emphasis is not marked, so that words can be copied letter by letter. Only `|`
+targets; checked boxes and chosen options are marked `[x]`. Characters are never escaped and emphasis is not marked, so that words can be copied letter by letter. Only `|`
 in a cell of a table is escaped.
 """
 
@@ -22,9 +22,10 @@ from lxml import html as lxml_html
 
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
-VERSION = "4"
+VERSION = "5"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
+MOST_ROWS = 65_534  # rows that a cell spans at most (HTML, 4.9.11)
 MOST_CELLS = 500_000  # cells of the largest table that is laid out as a rectangle
 
 Element = Any  # lxml.etree._Element; lxml has no types of its own
@@ -360,6 +361,7 @@ class _Renderer:
         self._target: str | None = None  # link whose text is next
         self._open = False  # the link's bracket is open in this line
         self._lists: list[Iterator[str]] = []  # marks of the items of the open lists
+        self._selected: list[Element] = []  # options of the open `select`
         self._main = 0  # open elements of main content
         self._pre = 0
 
@@ -431,7 +433,13 @@ class _Renderer:
             self._lists.append(_marks(element, tag))
         elif tag == "li":
             self._item()
-        elif tag in ("td", "th", "option", "optgroup", "button", "textarea", "select", "text", "caption"):
+        elif tag == "option":
+            self._say(" [x] " if any(one is element for one in self._selected) else " ")
+        elif tag == "optgroup":
+            self._say(f" {element.get('label') or ''} ")
+        elif tag in ("td", "th", "button", "textarea", "select", "text", "caption"):
+            if tag == "select":
+                self._selected = _chosen(element)
             self._say(" ")
         elif tag == "pre":
             self._pre += 1
@@ -606,6 +614,17 @@ _ROMAN = (
 )  # fmt: skip
 
 
+def _chosen(field: Element) -> list[Element]:
+    """Return the selected options of a `select` element: of a drop-down list always one (HTML, 4.10.7)."""
+    options = list(field.iterdescendants("option"))
+    marked = [one for one in options if one.get("selected") is not None]
+    if field.get("multiple") is not None:
+        return marked
+    if not marked and _integer(field.get("size"), 1) <= 1:
+        return [one for one in options if one.get("disabled") is None][:1]
+    return marked[-1:]
+
+
 def _value(element: Element) -> str:
     """Return the words that an `input` element shows: its value, or a cross for a checked box."""
     kind = (element.get("type") or "text").strip().lower()
@@ -692,15 +711,22 @@ def hidden(element: Element) -> bool:
 
 
 def is_data_table(table: Element) -> bool:
-    """Return True if a table holds data, not layout: two rows of two cells or more, and no table within."""
+    """Return True if a table holds data, not layout: two rows of two cells or more, and no table within.
+
+    A cell of a row above that spans into a row counts there, too.
+    """
     if next(table.iterdescendants("table"), None) is not None:
         return False
     full = 0
+    below: list[int] = []  # rows that cells of the rows above still span
     for row in table.iter("tr"):
-        if sum(1 for _ in row.iterchildren("td", "th")) >= 2:
+        own = list(row.iterchildren("td", "th"))
+        if len(own) + len(below) >= 2:
             full += 1
             if full == 2:
                 return True
+        below = [left - 1 for left in below if left > 1]
+        below += [height - 1 for cell in own if (height := _span(cell, "rowspan", MOST_ROWS)) > 1]
     return False
 
 
@@ -713,6 +739,8 @@ def _words(element: Element, links: bool) -> str:
 
 def _span(cell: Element, name: str, most: int) -> int:
     value = cell.get(name, "1")
+    if value == "0" and name == "rowspan":  # to the end of the row group
+        return most
     return max(1, min(int(value), most)) if len(value) < 10 and value.isascii() and value.isdigit() else 1
 
 
@@ -726,18 +754,32 @@ def laid_out(table: Element) -> int:
 
 
 def rows(table: Element, *, links: bool = False) -> list[list[str]]:
-    """Return the texts of a table's cells, by row; empty cells follow one that spans columns, within bounds."""
+    """Return the texts of a table's cells, by row; empty cells stand in the further places of one that spans.
+
+    The number of such empty cells is bounded.
+    """
     out: list[list[str]] = []
     room = MOST_CELLS
+    group: Element | None = None
+    above: dict[int, int] = {}  # column -> rows that a cell of a row above still spans
     for row in table.iter("tr"):
+        if row.getparent() is not group:
+            group, above = row.getparent(), {}
         cells: list[str] = []
+        below = {column: left - 1 for column, left in above.items() if left > 1}
         for cell in row:
             if cell.tag not in ("td", "th"):
                 continue
-            cells.append(_words(cell, links))
-            more = min(_span(cell, "colspan", 100) - 1, room)
-            cells += [""] * more
-            room -= more
+            while len(cells) in above:
+                cells.append("")
+                room -= 1
+            width = 1 + max(0, min(_span(cell, "colspan", 100) - 1, room))
+            height = _span(cell, "rowspan", MOST_ROWS)
+            if height > 1 and room > 0:
+                below.update(dict.fromkeys(range(len(cells), len(cells) + width), height - 1))
+            cells += [_words(cell, links), *[""] * (width - 1)]
+            room -= width - 1
+        above = below if room > 0 else {}
         if any(cells):
             out.append(cells)
     return out

@@ -14,9 +14,9 @@ import pytest
 
 from examples.endpoint import Script, environment
 from examples.pages import SNAPSHOTS, make
+from stillweb.harness.benchmarks.browsecomp.dataset import decrypt
 from stillweb.harness.curation.lint import lint
 from stillweb.harness.datasets import load_tasks
-from stillweb.harness.datasets.browsecomp_lc import decrypt
 from stillweb.harness.results.summary import score_run
 from stillweb.harness.rubric import compile_rubrics, load_rubrics
 from stillweb.harness.scoring.embeddings import load_embedder

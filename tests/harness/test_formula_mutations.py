@@ -12,8 +12,8 @@ from stillweb.harness.compare.compare import Outcome, compare
 from stillweb.harness.models.client import Usage
 from stillweb.harness.scoring import Context
 from stillweb.harness.task import Task
+from tests.harness.benchmarks.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.compare.test_chance import AGAINST_SCIPY
-from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD, vector
 from tests.harness.scoring.standins import Answers, Words
 from tests.support.altered import Check, cases, load, notice
 
@@ -135,7 +135,7 @@ def money(m: ModuleType) -> None:
 
 
 SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
-    "harness/scoring/sgi/common.py": (
+    "harness/benchmarks/sgi/common.py": (
         tags,
         [
             ('text.rfind("<answer>")', 'text.find("<answer>")'),
@@ -157,7 +157,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ('_FIELD = r"^', '_FIELD = r"'),
         ],
     ),
-    "harness/scoring/sgi/deep_research.py": (
+    "harness/benchmarks/sgi/deep_research.py": (
         research,
         [
             ("gold in (shown, parsed)", "gold in (shown,)"),
@@ -171,7 +171,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("fold(normalise_text(gold))", "gold"),
         ],
     ),
-    "harness/scoring/sgi/idea.py": (
+    "harness/benchmarks/sgi/idea.py": (
         ideas,
         [
             ("(values[name] * 10 + 100.0 *", "(values[name] + 100.0 *"),

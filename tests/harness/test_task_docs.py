@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from stillweb.harness.benchmarks.sgi.common import DEFAULTS
 from stillweb.harness.curation.lint import lint
 from stillweb.harness.datasets import load_tasks
 from stillweb.harness.rubric import compile_rubrics
 from stillweb.harness.scoring import METRICS, SCORERS, Context, register, score
-from stillweb.harness.scoring.sgi.common import DEFAULTS
 from tests.harness.scoring.standins import Answers, Words
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.harness.benchmarks.browsecomp.prompts import Failure, PageReader, Prompt, build
 from stillweb.harness.curation.coverage import coverage, searches_of, urls_of
-from stillweb.harness.prompts import Failure, PageReader, Prompt, build
 from stillweb.harness.task import Task
 from stillweb.harness.tools import Toolset
 from stillweb.harness.tools.queries import query_verdict

@@ -13,8 +13,8 @@ from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.view.export import write_report
+from tests.harness.benchmarks.browsecomp.test_dataset import bclc
 from tests.harness.commands.calling import call
-from tests.harness.datasets.test_browsecomp_lc import bclc
 from tests.harness.datasets.test_load import write
 from tests.support.openai_endpoint import KEY, Endpoint
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stillweb.harness.benchmarks.sgi.idea import parse_votes
+from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
 from stillweb.harness.scoring.grading import GradeError, grader_template, parse_grade
-from stillweb.harness.scoring.sgi.idea import parse_votes
-from stillweb.harness.scoring.sgi.idea_formulas import DIMENSIONS
 from tests.support.spending import cpu_seconds
 
 VOTED = (*DIMENSIONS, "overall")

@@ -18,7 +18,7 @@ from stillweb.harness.scoring.embeddings import cosine, embedder_for, load_embed
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots.errors import MissingCapability, UsageError
-from tests.harness.scoring.sgi.samples import BALLOT, IDEA, RECORD
+from tests.harness.benchmarks.sgi.samples import BALLOT, IDEA, RECORD
 from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import SHELF, write_script
 

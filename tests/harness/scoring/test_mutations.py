@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.harness.scoring.sgi.samples import vector
+from tests.harness.benchmarks.sgi.samples import vector
 from tests.harness.scoring.standins import Words
 from tests.support.altered import Check, cases, load, notice
 
@@ -110,6 +110,11 @@ def dry(m: ModuleType) -> None:
     assert m._metrics(told, False)["passall5"] is None  # both that nobody judged could have passed
 
 
+def prompts(m: ModuleType) -> None:
+    fitting(m)
+    order(m)
+
+
 def order(m: ModuleType) -> None:
     for case in vector("bclc_shuffle.json"):
         assert "".join(m.shuffled("ABCDE", case["seed"])) == case["out"]
@@ -156,9 +161,11 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ),
         ],
     ),
-    "harness/prompts/build.py": (
-        fitting,
+    "harness/benchmarks/browsecomp/prompts.py": (
+        prompts,
         [
+            ("random.Random(seed).shuffle(order)", "random.Random(str(seed)).shuffle(order)"),
+            ("str(seed).encode()", 'b""'),
             ("if count > budget", "if count >= budget"),
             ("        budget -= count\n", ""),
             ("            break\n", "            continue\n"),
@@ -167,7 +174,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("1024 * 1024", "1000 * 1000"),
         ],
     ),
-    "harness/scoring/sgi/idea_formulas.py": (
+    "harness/benchmarks/sgi/idea_formulas.py": (
         idea,
         [
             ("(cosine(a, b) * 10)", "(cosine(a, b))"),
@@ -194,7 +201,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("if votes <= 2", "if votes <= 3"),
         ],
     ),
-    "harness/scoring/sgi/wet.py": (
+    "harness/benchmarks/sgi/wet.py": (
         wet,
         [
             ("if n <= 1:\n        return 1.0", "if n <= 1:\n        return 0.0"),
@@ -217,7 +224,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ),
         ],
     ),
-    "harness/scoring/sgi/dry.py": (
+    "harness/benchmarks/sgi/dry.py": (
         dry,
         [
             ("passed == tests", "passed >= 4"),
@@ -229,14 +236,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ('if test["seconds"] > 0', 'if test["seconds"] >= 0'),
         ],
     ),
-    "harness/prompts/order.py": (
-        order,
-        [
-            ("random.Random(seed).shuffle(order)", "random.Random(str(seed)).shuffle(order)"),
-            ("str(seed).encode()", 'b""'),
-        ],
-    ),
-    "harness/datasets/browsecomp_lc.py": (
+    "harness/benchmarks/browsecomp/dataset.py": (
         decryption,
         [
             ("hashlib.sha256(password", "hashlib.sha3_256(password"),

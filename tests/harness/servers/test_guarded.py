@@ -188,6 +188,29 @@ def test_only_this_machine_is_answered(server: Server, capfd: pytest.CaptureFixt
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/"])
+@pytest.mark.parametrize(
+    ("accept", "answer"),
+    [
+        (b"Accept: application/json, text/event-stream\r\n", 200),
+        (b"Accept: */*\r\n", 200),
+        (b"Accept: Application/*; q=0.5, text/*\r\n", 200),
+        (b"", 200),
+        (b"Accept: text/html\r\n", 406),
+        (b"Accept: application/json;q=0, text/html\r\n", 406),
+    ],
+)
+def test_mcp_answers_with_or_without_a_slash_and_whatever_is_accepted(
+    running: dict[str, Server], path: str, accept: bytes, answer: int
+) -> None:
+    """Many clients follow no redirect of a POST, and send the Accept of their library."""
+    port = running["tools"].port
+    fields = b"Content-Type: application/json\r\n" + accept
+    near = b"Host: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    assert status(said(port, posted(f"{path}?token={TOKEN}", HELLO, fields) + near + HELLO)) == answer
+    assert status(said(port, posted(f"{path}?token=wrong", HELLO, fields) + near + HELLO)) == 401
+
+
 def test_a_recorded_site_is_still_asked_for_by_its_name(frozen: Snapshot, tmp_path: Path) -> None:
     """Host is the recorded one there, and scripts of its pages send their Origin."""
     with gateway(frozen, tmp_path) as server:

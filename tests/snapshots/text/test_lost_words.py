@@ -23,6 +23,15 @@ def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> F
         ("<p>Depth: <output>12.4</output> m</p>", "Depth: 12.4 m"),
         ("<label>Name <input value=Kittiwake></label>", "Name Kittiwake"),
         ("<button>Book now</button>", "Book now"),
+        ("<select><option>Oslo<option selected>Rome<option>Bern</select>", "Oslo [x] Rome Bern"),
+        ("<select><option disabled>Choose<option>Rome<option>Bern</select>", "Choose [x] Rome Bern"),
+        ("<select size=3><option>Oslo<option>Rome</select>", "Oslo Rome"),
+        ("<select multiple><optgroup label=North><option selected>Oslo<optgroup label=South><option selected>Rome</select>",
+         "North [x] Oslo South [x] Rome"),
+        ("<p>Open<noscript>Switch scripts on</noscript> daily</p>", "Open daily"),
+        ("<table><tr><td rowspan=2>Mon<td>10:00<tr><td>14:00</table>", "| Mon | 10:00 |\n|---|---|\n|  | 14:00 |"),
+        ("<table><tr><th>Day<th>Hours<th>Quay<tr><td rowspan=0>Mon<td colspan=2>shut<tr><td>4<td>A</table>",
+         "| Mon | shut |  |\n|  | 4 | A |"),
         ("<progress value=3 max=10></progress>", "3/10"),
         ("<section>Twelve <b>metres</b> deep.</section>", "Twelve metres deep."),
         ("<fieldset><legend>Draught</legend>At most 3.2 metres.</fieldset>", "Draught\nAt most 3.2 metres."),
@@ -49,6 +58,12 @@ def test_visible_words_arrive_once_and_as_they_stand(middle: str, expected: str)
     found = frozen(middle)
     assert found.markdown.count(expected) == 1
     assert found.warnings == ()
+
+
+@pytest.mark.parametrize("span", ["rowspan=65534", "rowspan=0", "rowspan=99999999"])
+def test_a_table_that_spans_without_bound_is_read_in_bounded_space(span: str) -> None:
+    found = frozen("<table>" + f"<tr>{f'<td colspan=1000 {span}>a' * 20}" * 2_000 + "</table>")
+    assert len(found.markdown) < 40 * html_text.MOST_CELLS
 
 
 def test_menus_and_footers_around_the_content_are_left_out_and_counted() -> None:

@@ -1,0 +1,1 @@
+"""Stillweb's own benchmarks, each a `stillweb.harness.benchmark.Benchmark`."""

@@ -1,0 +1,301 @@
+"""Scorer of SGI-Bench's idea generation: objective formulas by embeddings, and six votes of three judges."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stillweb.harness.benchmarks.sgi import idea_formulas as formulas
+from stillweb.harness.benchmarks.sgi.common import ask, need_judge, prompt, variable
+from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
+from stillweb.harness.benchmarks.sgi.idea_text import official_reading
+from stillweb.harness.scoring import Both, Context, Embedder, Judge, JudgeFailed, Score, score_of, unscored
+from stillweb.harness.scoring.embeddings import load_embedder
+from stillweb.harness.task import Task
+
+ATTEMPTS = 5  # tries per judge until an answer can be read
+_VOTED = (*DIMENSIONS, "overall")
+_WIN = r"(Win\s*[AB])"
+_NO_CHOICE = re.compile(r"\bWin\s*A\W+or\W+Win\s*B\b", re.I)  # the prompt's own words, repeated
+
+
+def parse_idea(text: str) -> dict[str, Any] | None:
+    """Return the idea's JSON object: from a fence, the whole text, or between the outer braces.
+
+    None without one.
+    """
+    fenced = re.search(r"```(?:json)?\s*(.*?)```", text, re.S)
+    for part in ([fenced[1]] if fenced else []) + [text]:
+        try:
+            value = _json_part(part)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def _json_part(text: str) -> Any:
+    """Return the JSON between the outer braces.
+
+    Raise ValueError if there is none.
+
+    Trailing commas, which models write, are allowed; NaN and Infinity become texts; nothing is evaluated.
+    """
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise ValueError(f"no {{…}} in {' '.join(text.split())[:60]!r}")
+    part = text[start : end + 1]
+    try:
+        try:
+            return json.loads(part, strict=False, parse_constant=str)
+        except ValueError:
+            return json.loads(re.sub(r",(\s*[\]}])", r"\1", part), strict=False, parse_constant=str)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_votes(text: str) -> dict[str, str] | None:
+    """Return dimension -> "A" or "B", or None unless all five votes can be read: the reading of `fixed`.
+
+    A vote follows the name of its dimension, at the start of a line or with a colon: the reasons name the
+    other dimensions, too.
+    """
+    votes: dict[str, str] = {}
+    text = _NO_CHOICE.sub("", text)
+    for name in _VOTED:
+        win = r"\bWin\s*([AB])\b"
+        begins = rf"^(?:[^\w\n]|[\d_])*{name}\b"
+        found = (
+            re.search(rf"{begins}\W*{win}", text, re.I | re.M)
+            # Within a sentence "win a prize" is no vote.
+            or re.search(rf"{begins}[^\n]*?\bWin\s*((?-i:[AB]))\b", text, re.I | re.M)
+            or re.search(rf"\b{name}\W*:\W*{win}", text, re.I)
+        )
+        if found is None:
+            return None
+        votes[name] = found[1].upper()
+    return votes
+
+
+def official_votes(text: str) -> dict[str, str] | None:
+    """Return dimension -> "A" or "B" as the official scorer reads them, or None unless it reads all five.
+
+    It takes the first dimension's name with `[Win X]`, else with `Win X` after its colon, else the next win on
+    the line of a mention. `WinA`, without a blank, is a vote for B there.
+    """
+    votes: dict[str, str] = {}
+    for name in _VOTED:
+        patterns = (rf"{name}\s*:\s*\[\s*{_WIN}\s*\]", rf"{name}\s*:\s*{_WIN}\s+", rf"{name}[^\n]*?{_WIN}")
+        found = next(filter(None, (re.search(one, text, re.I) for one in patterns)), None)
+        if found is None:
+            return None
+        votes[name] = "A" if found[1].upper() == "WIN A" else "B"
+    return votes
+
+
+def score_idea(task: Task, answer: str | None, context: Context) -> Score:
+    """Score each dimension 0..100 as (objective·10 + subjective)/2, and `final` as their mean.
+
+    Subjective is 100 for a win, else 0, by SGI_JUDGE_MODEL_1..3 at temperature 0.1, each asked in both
+    positions. Faithful reads an answer that is not JSON as the official scorer does, by its sections; the
+    judges see what the mode reads. A vote that is unreadable, or whose judge fails, five times is not cast,
+    and named; fixed gives no value to a dimension that the missing votes could have won.
+    """
+    if answer is None or not answer.strip():
+        return unscored(task, "zero", "no answer")
+    embedder = context.embedder or load_embedder(variable(context, "SGI_EMBEDDING_MODEL"))
+    judge = need_judge(task, context)
+    idea, official = parse_idea(answer), official_reading(answer)
+    problems = []
+    if idea is None:
+        problems.append(
+            "the answer holds no JSON object; faithful scores what the official patterns find in it"
+        )
+    sections = {"faithful": official if isinstance(official, dict) else {}, "fixed": idea or {}}
+    record: Mapping[str, Any] = task.reference
+    objective = {
+        mode: _objective(embedder, read, record, mode == "faithful") for mode, read in sections.items()
+    }
+    ballots = _vote(task, judge, context, sections[context.mode], record, problems)
+    counts = {mode: _count(ballots, mode) for mode in objective}
+    votes = counts[context.mode]
+    dimensions = {
+        mode: {
+            name: (values[name] * 10 + 100.0 * (formulas.verdict(name, counts[mode][name]) == "win")) / 2
+            for name in DIMENSIONS
+        }
+        for mode, values in objective.items()
+    }
+    whys = {
+        "effectiveness": "official joins the characters of keywords given as text",
+        "novelty": "official gives the most to an idea that no newer work is there to compare with",
+        "detailedness": "official counts every section as present",
+        "feasibility": "official sorts steps as text and ignores their order",
+        "final": "the mean of the four",
+    }
+    failed = not isinstance(official, dict) or not isinstance(official.get("Idea", ""), str | list | dict)
+    if failed:
+        dimensions["faithful"] = dict.fromkeys(DIMENSIONS, 0.0)
+        whys = dict.fromkeys(whys, "the official scorer fails where the idea is no text, and counts 0")
+    elif sections["faithful"] != sections["fixed"]:
+        whys = dict.fromkeys(whys, "the official scorer reads scraps of an answer that is not JSON alone")
+    elif counts["faithful"] != counts["fixed"]:
+        whys = {name: f"{why}; it reads other votes in a judge's words" for name, why in whys.items()}
+    metrics = {}
+    missing = {
+        mode: 2 * len(_judges(context)) - sum(mode in one["votes"] for one in ballots) for mode in counts
+    }
+    undecided = {
+        name
+        for name in DIMENSIONS
+        if formulas.verdict(name, counts["fixed"][name])
+        != "win"
+        == formulas.verdict(name, counts["fixed"][name] + missing["fixed"])
+    }
+    for name in ("final", *DIMENSIONS):
+        a, b = (
+            sum(values.values()) / 4 if name == "final" else values[name]
+            for values in (dimensions["faithful"], dimensions["fixed"])
+        )
+        unknown = name in undecided or (name == "final" and bool(undecided))
+        why = "the missing votes could have won it" if unknown else whys[name]
+        metrics[name] = Both(a, None if unknown or idea is None else b, why)
+    detail = {
+        "embedder": embedder.name,
+        "objective": objective[context.mode],
+        "votes": votes,
+        "verdicts": {name: formulas.verdict(name, votes[name]) for name in DIMENSIONS},
+        "ballots": [
+            {**one, "votes": one["votes"][context.mode]} for one in ballots if context.mode in one["votes"]
+        ],
+    }
+    if missing[context.mode] and (
+        idea is not None or context.mode == "faithful"
+    ):  # in fixed mode there is no value without an idea, whatever the votes
+        detail["fault"] = "judge"
+    return score_of(metrics, context, "scored", detail, problems)
+
+
+def _judges(context: Context) -> list[str]:
+    return [variable(context, f"SGI_JUDGE_MODEL_{n}") for n in (1, 2, 3)]
+
+
+def _objective(
+    embedder: Embedder, idea: Mapping[str, Any], record: Mapping[str, Any], faithful: bool
+) -> dict[str, float]:
+    text = idea.get("Idea")
+    text = text if isinstance(text, str) else "" if text is None else json.dumps(text, ensure_ascii=False)
+    known = [*_values(record["related_work"]), *_values(record["existing_solutions"])]
+    fresh = record["related_work_test"]
+    recent = [f"{k}: {v}" for k, v in fresh.items()] if isinstance(fresh, Mapping) else _values(fresh)
+    kept = "_raw" if faithful else ""
+    steps, gold_steps = idea.get("ImplementationSteps"), record["implementation_steps"]
+    order = idea.get("ImplementationOrder")
+    if faithful:  # iterating a text gives its characters; what raises in the official scorer counts 0 there
+        items = list(order) if isinstance(order, list | str | Mapping) else []
+        order = items if isinstance(steps, Mapping) and all(isinstance(item, str) for item in items) else []
+    edge = formulas.distance(embedder, text, recent)
+    if faithful and not recent:
+        edge = 10.0  # numpy's mean of an empty list is NaN, which the official scorer clips to the maximum
+    novelty = 0.5 * formulas.distance(embedder, text, known) + 0.5 * edge
+    return {
+        "effectiveness": formulas.effectiveness(embedder, record["keywords" + kept], text),
+        "novelty": novelty,
+        "detailedness": formulas.detailedness(
+            formulas.completeness_official(idea) if faithful else formulas.completeness(idea),
+            formulas.repetition(embedder, text),
+            formulas.length_penalty(len(text)),
+        ),
+        "feasibility": formulas.feasibility(
+            _mapping(steps),
+            order if isinstance(order, list) else [],
+            _mapping(gold_steps),
+            list(record["implementation_order" + kept]),
+            faithful=faithful,
+        ),
+    }
+
+
+def _values(value: Any) -> list[str]:
+    return [str(item) for item in (value.values() if isinstance(value, Mapping) else value)]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {str(k): v for k, v in value.items()}
+    return {str(n): text for n, text in enumerate(value, 1)} if isinstance(value, list) else {}
+
+
+def _vote(
+    task: Task,
+    judge: Judge,
+    context: Context,
+    idea: Mapping[str, Any],
+    record: Mapping[str, Any],
+    problems: list[str],
+) -> list[dict[str, Any]]:
+    """Return the ballots that the context's mode can read; their `votes` by mode, as each reads them."""
+    names = ("related_work", "challenge", "limitation", "motivation", "task_objective", "existing_solutions")
+    background = _paragraphs((name, record[name]) for name in names)
+    background = f"Context:\n{background}\n\n" if background else ""
+    original = _paragraphs(
+        (name, record[key])
+        for name, key in (
+            ("Idea", "core_idea"),
+            ("ImplementationSteps", "implementation_steps"),
+            ("ImplementationOrder", "implementation_order"),
+            ("Dataset", "data"),
+            ("EvaluationMetrics", "evaluation_metrics"),
+            ("ExpectedOutcome", "expected_outcome"),
+        )
+    )
+    sections = (
+        "Idea",
+        "ImplementationSteps",
+        "ImplementationOrder",
+        "Data",
+        "EvaluationMetrics",
+        "ExpectedOutcome",
+    )
+    generated = _paragraphs(
+        ("Dataset" if name == "Data" else name, formulas.section(idea, name)) for name in sections
+    )
+    ballots: list[dict[str, Any]] = []
+    for model in _judges(context):
+        for swapped in (False, True):
+            a, b = (generated, original) if swapped else (original, generated)
+            asked = prompt(task, "judge", {"background": background, "a": a, "b": b})
+            last = ""
+            for _ in range(ATTEMPTS):
+                try:
+                    said = ask(judge, asked, model, 0.1)
+                except JudgeFailed as error:
+                    last = f", the last failed: {error}"
+                    continue
+                read = {"faithful": official_votes(said), "fixed": parse_votes(said)}
+                if read[context.mode] is not None:
+                    votes = {mode: one for mode, one in read.items() if one is not None}
+                    ballots.append({"model": model, "swapped": swapped, "votes": votes})
+                    break
+                last = ""
+            else:
+                which = f"{model}{' (swapped)' if swapped else ''}"
+                problems.append(f"no vote of {which}: {ATTEMPTS} tries without a readable answer{last}")
+    return ballots
+
+
+def _count(ballots: Iterable[Mapping[str, Any]], mode: str) -> dict[str, int]:
+    """Return dimension -> votes for the generated idea, as a mode reads them."""
+    votes = dict.fromkeys(_VOTED, 0)
+    for ballot in ballots:
+        for name, choice in ballot["votes"].get(mode, {}).items():
+            votes[name] += choice == ("A" if ballot["swapped"] else "B")
+    return votes
+
+
+def _paragraphs(pairs: Iterable[tuple[str, Any]]) -> str:
+    """Return the named texts as the authors write them into the prompt: objects as Python prints them."""
+    return "\n\n".join(f"{name}: {value}" for name, value in pairs if value).strip()

@@ -1,0 +1,55 @@
+"""`stillweb fork`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillweb.harness.commands.show import show_summary
+
+
+@click.command("fork")
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("attempt")
+@click.option(
+    "--step",
+    required=True,
+    type=click.IntRange(1),
+    help="The first model call by the other model; calls are counted from 1.",
+)
+@click.option("--model", required=True, help="The other model, of the same provider or endpoint API.")
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The new run's directory; an unfinished fork in it is continued.",
+)
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="Make an attempt that ended in an error, or whose scoring failed, again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def command(
+    run: Path, attempt: str, step: int, model: str, out: Path, retry_failed: bool, as_json: bool
+) -> None:
+    """Repeat ATTEMPT of RUN from its tape up to a step, and go on from there with another model.
+
+    \b
+    stillweb fork run1 penguins.1 --step 4 --model gpt-5-mini -o run2      attempt 1 at the task penguins
+    stillweb compare run1 run2
+    """
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.results.forking import fork_run
+    from stillweb.harness.results.left_out import failed_attempts
+    from stillweb.harness.runs.display import make_display
+    from stillweb.harness.runs.runner import run_attempts
+    from stillweb.snapshots.errors import GateFailed
+
+    fork_run(run, attempt, out, step=step, model=model)
+    made = run_attempts(out, display=make_display(), retry_failed=retry_failed)
+    summary = show_summary(out, write_certificate(out) if made else check_traces(out), as_json)
+    if failed := failed_attempts(summary):
+        raise GateFailed(f"{out}: {failed}; 'stillweb report {out}' shows all of it")

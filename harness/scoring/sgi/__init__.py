@@ -1,1 +1,0 @@
-"""Scorers of SGI-Bench, each as its authors compute it (`faithful`) and as intended (`fixed`)."""

@@ -110,14 +110,10 @@ class Model:
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
-        for keys in (
-            self.siblings.values()
-        ):  # a value that all requests of a type send tells none of them from the others
-            shared = (
-                frozenset.intersection(*(self.targets[k].event.ids for k in keys)) if len(keys) > 1 else None
-            )
-            for key in keys if shared else ():
-                target = self.targets[key]
+        # a value that all requests of a type send tells none of them from the others
+        for keys in self.siblings.values():
+            shared = frozenset.intersection(*(self.targets[k].event.ids for k in keys))
+            for target in (self.targets[k] for k in keys if shared and len(keys) > 1):
                 target.event = replace(target.event, ids=target.event.ids - shared)
         self._likelihoods: dict[tuple[int, Chosen, str, str], float] = {}
         self._old: dict[tuple[int, Chosen, str, str], float] = {}

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json, progress, say
 
 
 @click.command("cut")
-@click.argument("snapshot")
+@click.argument("snapshot", type=SNAPSHOT)
 @click.option(
     "--run",
     "runs",
@@ -33,7 +34,7 @@ from stillweb.harness.console import print_json, progress, say
     help="Keep the views of the pages that the run was at; its report shows them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(snapshot: str, runs: tuple[Path, ...], out: Path, pictures: bool, as_json: bool) -> None:
+def command(snapshot: Path | str, runs: tuple[Path, ...], out: Path, pictures: bool, as_json: bool) -> None:
     """Cut the part out of SNAPSHOT that a run needs, to publish it with the run.
 
     The run repeats on it with the same tool results: records are copied byte for byte, with all captures that an

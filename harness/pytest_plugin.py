@@ -105,6 +105,8 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
     from stillweb.harness.testing.pytest_case import Case
     from stillweb.harness.testing.shelf import Shelf, read_mode
     from stillweb.snapshots.errors import StillwebError, UsageError
+    from stillweb.snapshots.opening import local_copy
+    from stillweb.snapshots.remote import is_remote, local
 
     unknown = sorted(set(marker.kwargs) - _MEMBERS)
     if unknown or not marker.args:
@@ -114,11 +116,15 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
     mode = marker.kwargs.get("mode") or config.getoption("--stillweb-mode") or config.getini("stillweb_mode")
     try:
         mode = read_mode(str(mode))
-        paths = tuple(str(item.path.parent / str(path)) for path in marker.args)
+        paths = tuple(p if is_remote(p) else str(item.path.parent / p) for p in map(str, marker.args))
         shelves = config.stash[_SHELVES]
         if paths not in shelves:
             upstream = marker.kwargs.get("upstream_ca")
-            shelves[paths] = Shelf([Path(path) for path in paths], mode, Path(upstream) if upstream else None)
+            if mode not in ("none", "once"):
+                local(paths[-1])
+            # copied now: the test itself may reach no store
+            places = [Path(local_copy(path) if is_remote(path) else path) for path in paths]
+            shelves[paths] = Shelf(places, mode, Path(upstream) if upstream else None)
         shelf = shelves[paths]
         if shelf.mode != mode:  # a process writes a snapshot only once
             raise UsageError(

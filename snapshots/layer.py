@@ -14,7 +14,8 @@ from stillweb.snapshots.index.build import join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, to_capture
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.kept import Built
-from stillweb.snapshots.opening import is_url, open_container
+from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.warc.container import Container
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def open_layer(
 ) -> Layer:
     """Open one path of a snapshot; the parameters are those of `Snapshot.open`."""
     writer = None
-    if not is_url(path):
+    if not is_remote(path):
         from stillweb.snapshots.writer import LIVE
 
         writer = LIVE.get(str(Path(path).resolve()))

@@ -11,20 +11,22 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, RemotePlace
+from stillweb.snapshots._os.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, chunks
 from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
-from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces
 from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.remote import RemoteFile, RemotePlace, drop_old_blocks, is_remote, open_store
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.boundaries import boundary_after
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
+    LARGEST_MEMBER,
     PACKAGE,
     SMALL,
     SUFFIXES,
@@ -38,36 +40,40 @@ from stillweb.snapshots.warc.container import (
 BAD_ZIP = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError, IndexError, OverflowError,
 )  # fmt: skip
+PUBLISHED = "stillweb-package"  # profile of the datapackage.json of a published folder
+PROFILES = ("multi-wacz-package", PUBLISHED)
 LIKELY = 10  # highest plausible ratio of unpacked to compressed size
-
-
-def is_url(path: str | os.PathLike[str]) -> bool:
-    """Return True if a path is for fsspec and not for the local file system."""
-    return isinstance(path, str) and "://" in path and not path.startswith("file://")
 
 
 def open_container(path: str | os.PathLike[str]) -> Container:
     """Open the snapshot or archive at a path or URL. Raises UsageError and DamagedInput."""
-    if is_url(path):
+    if is_remote(path):
         return _remote(str(path))
     local = Path(str(path).removeprefix("file://"))
     if not local.exists():
         raise UsageError(f"{path}: no such file or directory")
     if local.is_dir():
+        listed = local / PACKAGE
+        if listed.is_file() and not (local / "archive").is_dir():
+            place = FilePlace(listed)
+            if (several := _listed(place, str(listed), stamp_of(listed))) is not None:
+                return several
+            place.close()
         return open_directory(local)
     if not local.is_file():  # a pipe can be read only once, but containers need random access
         raise UsageError(f"{path}: is no file but a pipe or device; write what it gives to a file")
     return _file(FilePlace(local), str(local), stamp_of(local))
 
 
-def _file(place: Place, name: str, stamp: str) -> Container:
+def _file(place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] | None = None) -> Container:
+    """Open one file; `files` are those of its folder, if it lies in a store that lists them."""
     lead = place.read(0, 4096)
     if lead[:2] == b"PK":
         return _zip(place, name, stamp)
     # an archive by its suffix, with a damaged first record, can still have good ones after it
     if _is_archive(place, lead) or (name.endswith(SUFFIXES) and boundary_after(place, 0) is not None):
         return Container(name, "archive", {name.rstrip("/").rpartition("/")[2]: place}, {}, stamp)
-    if (several := _listed(place, name, stamp)) is not None:
+    if (several := _listed(place, name, stamp, files)) is not None:
         return several
     from stillweb.snapshots.importers import convert_to_cache
 
@@ -202,36 +208,78 @@ def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: 
     return together
 
 
-def _listed(place: Place, name: str, stamp: str) -> Container | None:
-    """Open the WACZs that a multi-wacz-package (JSON) lists; return None for any other file.
+def _listed(
+    place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] | None = None
+) -> Container | None:
+    """Open the WACZs that a multi-wacz-package (JSON) or a published folder lists; None for any other file.
 
-    They are taken from the folder of the list only, and never fetched.
+    They are taken from the folder of the list only, and never fetched from elsewhere.
     """
-    if not place.read(0, 64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or place.size > SMALL:
+    if (
+        not place.read(0, 64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        or place.size > LARGEST_MEMBER
+    ):
         return None
     try:
         value = json.loads(place.read(0, place.size).decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or value.get("profile") != "multi-wacz-package":
+    if not isinstance(value, dict) or value.get("profile") not in PROFILES:
         return None
     listed = value.get("resources")
     if not isinstance(listed, list) or not listed:
         raise DamagedInput(f"{name}: a list of WACZs without resources")
-    folder = Path(name).parent
-    parts = []
+    parts: list[tuple[str, Place, str]] = []
     for number, resource in enumerate(listed):
         told = resource if isinstance(resource, dict) else {}
-        called = str(told.get("path") or told.get("name") or "")
-        path = folder / called.partition("?")[0].rpartition("/")[2]
-        if not called or not path.is_file():
+        path = str(told.get("path") or told.get("name") or "").partition("?")[0]
+        if value["profile"] == PUBLISHED and not path.endswith(".wacz"):
+            continue
+        found = _beside(name, path, told, files)
+        if found is None:
             raise DamagedInput(
-                f"{name}: resource {number} ({called or 'no path'}) is not beside it; it is not fetched"
+                f"{name}: resource {number} ({path or 'no path'}) is not beside it; it is not fetched"
             )
-        parts.append((path.name, _zip(FilePlace(path), str(path), stamp_of(path))))
-    stamps = "\n".join(part.stamp for _, part in parts)
+        parts.append((path.rpartition("/")[2], *found))
     place.close()
-    return _together(name, f"{stamp}\n{stamps}", parts, None)
+    if not parts:
+        raise DamagedInput(f"{name}: lists no .wacz file")
+    if len(parts) == 1:
+        return _zip(parts[0][1], parts[0][1].name, parts[0][2])
+    opened = [(called, _zip(part, part.name, of_part)) for called, part, of_part in parts]
+    return _together(name, "\n".join([stamp, *(one.stamp for _, one in opened)]), opened, None)
+
+
+def _beside(
+    name: str, path: str, told: Mapping[str, Any], files: Mapping[str, RemoteFile] | None
+) -> tuple[Place, str] | None:
+    """Return the file that a list names by `path`, in the folder of the list or below, and its stamp."""
+    if path.startswith("/") or ".." in path.split("/") or not path:
+        path = path.rpartition("/")[2]
+    folder = name.rpartition("/")[0]
+    for called in dict.fromkeys((path, path.rpartition("/")[2])):
+        if not called:
+            continue
+        if not is_remote(name):
+            here = Path(folder or ".") / called
+            if here.is_file():
+                return FilePlace(here), stamp_of(here)
+            continue
+        if files is not None and "" not in files:
+            file = files.get(called)
+        else:
+            try:
+                file = open_store(f"{folder}/{called}").files().get("")
+            except UsageError:
+                file = None
+        if file is not None:
+            blocks = told.get("blocks")
+            stamp = str(told.get("hash")) if isinstance(blocks, str) else stamp_of_remote(file)
+            return (
+                RemotePlace(file, blocks.split() if isinstance(blocks, str) else None, f"{folder}/{called}"),
+                stamp,
+            )
+    return None
 
 
 def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str) -> Place:
@@ -282,45 +330,54 @@ def _unpacked(listing: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[byte
             yield piece
 
 
-def _remote(url: str) -> Container:
-    import fsspec
-
-    try:
-        fs, path = fsspec.core.url_to_fs(url)
-        info = fs.info(path)
-    except ImportError as error:
-        raise MissingCapability(
-            f"{url}: a snapshot is read from there with other packages: {error}"
-        ) from error
-    except ValueError as error:  # a scheme that fsspec does not know
-        raise UsageError(f"{url}: {error}") from error
-    except FileNotFoundError as error:
-        raise UsageError(f"{url}: no such file or directory") from error
-    if info.get("type") == "directory":
-        found = sorted(fs.find(path, detail=True).items())
-        root = path.rstrip("/") + "/"
-        names = {p.partition(root)[2] or p: (p, i) for p, i in found}
-        archives = {n: p for n, p in names.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
-        if not archives:
-            raise DamagedInput(f"{url}: no snapshot: it has no archive/")
-
-        def place(found: tuple[str, Any]) -> Place:
-            return RemotePlace(fs, found[0], size=int(found[1]["size"]))
-
-        container = Container(
-            url,
-            "directory",
-            {n.removeprefix(ARCHIVE): place(p) for n, p in archives.items()},
-            {n: place(p) for n, p in names.items() if n not in archives},
-            "\n".join(_remote_stamp(url + n, i) for n, (_, i) in archives.items()),
-        )
-        container.package = read_package(container)
-        return container
-    return _file(RemotePlace(fs, path, size=int(info["size"]), name=url), url, _remote_stamp(url, info))
-
-
-def _remote_stamp(url: str, info: dict[str, Any]) -> str:
-    changed = next(
-        (str(info[k]) for k in ("ETag", "etag", "LastModified", "mtime", "created") if info.get(k)), ""
+def _remote(address: str) -> Container:
+    """Open the snapshot at a remote address: one file, a published folder, or the folder of an open snapshot."""
+    files = open_store(address).files()
+    drop_old_blocks()
+    if "" in files:
+        return _file(RemotePlace(files[""], name=address), address, stamp_of_remote(files[""]))
+    archives = {n: f for n, f in files.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
+    waczs = [n for n in files if n.endswith(".wacz")]
+    if not archives and (PACKAGE in files or len(waczs) == 1):
+        first = PACKAGE if PACKAGE in files else waczs[0]
+        place = RemotePlace(files[first], name=f"{address}/{first}")
+        return _file(place, place.name, stamp_of_remote(files[first]), files)
+    if not archives:
+        raise DamagedInput(f"{address}: no snapshot: it has no archive/, no {PACKAGE} and not one .wacz file")
+    places = {n: RemotePlace(f, name=f"{address}/{n}") for n, f in files.items()}
+    container = Container(
+        address,
+        "directory",
+        {n.removeprefix(ARCHIVE): places[n] for n in archives},
+        {n: place for n, place in places.items() if n not in archives},
+        "\n".join(stamp_of_remote(f) for f in archives.values()),
     )
-    return f"{url} {info.get('size')} {changed}"
+    container.package = read_package(container)
+    return container
+
+
+def local_copy(address: str) -> str:
+    """Copy the snapshot file at a remote address into the cache and return the path of the copy.
+
+    Raises UsageError for a remote folder that was not sealed.
+    """
+    container = _remote(address)
+    whole = container.whole or (
+        next(iter(container.archives.values())) if container.kind == "archive" else None
+    )
+    if not isinstance(whole, RemotePlace):
+        raise UsageError(
+            f"{address}: is not one file. Seal it (`stillweb seal`), or `stillweb pull` it first."
+        )
+
+    def copy(out: BinaryIO) -> None:
+        out.writelines(chunks(whole))
+
+    path = derived(whole.name.rpartition("/")[2] or "copy", f"copy {container.stamp}", copy)
+    container.close()
+    return str(path)
+
+
+def stamp_of_remote(file: RemoteFile) -> str:
+    """Return a text that changes with the bytes of a remote file."""
+    return f"{file.name} {file.size} {file.version}"

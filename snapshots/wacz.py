@@ -13,6 +13,7 @@ from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.places import Place, chunks
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import GateFailed, UsageError
+from stillweb.snapshots.remote import local
 from stillweb.snapshots.warc.appending import FULL_DISK, full_disk
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
@@ -107,7 +108,7 @@ def seal(
         raise UsageError(
             f"{root}: is no open snapshot (a directory with archive/); `stillweb import {root} -o DIR` makes one of an archive"
         )
-    target = Path(out) if out is not None else root.with_name(root.name + ".wacz")
+    target = local(out) if out is not None else root.with_name(root.name + ".wacz")
     if target.is_dir():
         raise UsageError(f"{target}: is a directory; name a file")
     if target.exists() and not target.is_file():

@@ -41,6 +41,7 @@ from stillweb.snapshots.index.build import fits, mend, open_index
 from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.index.kept import Hashes
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.remote import local
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.view import RESOURCES, View
 from stillweb.snapshots.warc import warc
@@ -98,7 +99,7 @@ class Writer:
         made, else True). `progress` is called while a lost index is rebuilt. `recorded` stores the captures'
         index data. Raises UsageError if the path is no snapshot, or another process is writing it.
         """
-        root = Path(path)
+        root = local(path)
         if root.exists() and not root.is_dir():
             raise UsageError(
                 f"{root}: is a file; recording needs a directory (a sealed snapshot stays as it is)"
@@ -404,7 +405,7 @@ def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = N
 
     Raises UsageError if `path` is no open snapshot.
     """
-    root = Path(path)
+    root = local(path)
     if not (root / "archive").is_dir():
         raise UsageError(
             f"{root}: is no open snapshot (a directory with archive/); a sealed one keeps its index"

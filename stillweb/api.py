@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.remote import absolute, local
 from stillweb.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -390,7 +391,7 @@ def run(
 
     tell = note or (lambda text: None)
     disturbed = read_faults(faults)
-    path = Path(out)
+    path = local(out)
     task_set: Sequence[Task]
     if isinstance(tasks, str | os.PathLike):
         source: str | None = os.fspath(tasks)
@@ -416,7 +417,7 @@ def run(
         tell(f"no side-car for {base} in {rubrics}; it is compiled by rule")
     settings = Settings(
         agent=spec,
-        snapshots=tuple(os.path.abspath(one) if "://" not in one else one for one in paths),
+        snapshots=tuple(map(absolute, paths)),
         contracts=tuple(contracts) if paths else (),
         accept=check_accept(accept),
         epochs=epochs,

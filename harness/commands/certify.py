@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json, progress, say
+from stillweb.snapshots.remote import absolute
 from stillweb.snapshots.words import counted
 
 
@@ -19,11 +21,11 @@ from stillweb.snapshots.words import counted
     "--snapshot",
     "snapshots",
     multiple=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=SNAPSHOT,
     help="Where the run's snapshot is on this machine; looked for where RUN names it and beside RUN by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], as_json: bool) -> int:
+def command(run: Path, times: int, parallel: int, snapshots: tuple[Path | str, ...], as_json: bool) -> int:
     """Repeat RUN in fresh processes, shuffled and in parallel, and print one hash or what differs first.
 
     \b
@@ -47,7 +49,7 @@ def command(run: Path, times: int, parallel: int, snapshots: tuple[Path, ...], a
             run,
             times=times,
             parallel=parallel,
-            snapshots=[str(p.resolve()) for p in snapshots],
+            snapshots=[absolute(p) for p in snapshots],
             progress=advance,
         )
     if as_json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.console import print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check")
-@click.argument("snapshots", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
     "--text",
     "least_text",
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page with both pictures side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(
-    snapshots: tuple[Path, ...],
+    snapshots: tuple[Path | str, ...],
     least_text: float,
     least_pixels: float,
     parallel: int | None,

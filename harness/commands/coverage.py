@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -19,7 +20,7 @@ CHECKS = {
 
 
 @click.command("coverage")
-@click.argument("snapshots", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--tasks", "source", metavar="SET", help="A task set: look up what it names.")
 @click.option(
     "--run",
@@ -49,7 +50,7 @@ CHECKS = {
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(
-    snapshots: tuple[Path, ...],
+    snapshots: tuple[Path | str, ...],
     source: str | None,
     run: Path | None,
     synthetic_search: bool,

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json, progress, say
 
 
 @click.command("cut")
-@click.argument("snapshot")
+@click.argument("snapshot", type=SNAPSHOT)
 @click.option(
     "--run",
     "runs",
@@ -40,7 +41,7 @@ from stillweb.harness.console import print_json, progress, say
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
-    snapshot: str,
+    snapshot: Path | str,
     runs: tuple[Path, ...],
     ledgers: tuple[Path, ...],
     out: Path,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json
 from stillweb.snapshots.words import counted
 
@@ -18,8 +19,8 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 @click.command("diff")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=SNAPSHOT)
+@click.argument("b", type=SNAPSHOT)
 @click.option(
     "--tasks",
     "source",
@@ -33,7 +34,7 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
     help="Show how texts differ, line by line.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")
-def command(a: str, b: str, source: str | None, with_text: bool, as_json: bool) -> int:
+def command(a: Path | str, b: Path | str, source: str | None, with_text: bool, as_json: bool) -> int:
     """Show what differs from snapshot A to snapshot B; exit code 1 if anything does.
 
     \b

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json
 
 _TIERS = {"text": "text changed", "shape": "shape changed", "gold": "gold gone", "unreachable": "unreachable"}
 
 
 @click.command("drift")
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", type=SNAPSHOT)
+@click.argument("new", type=SNAPSHOT)
 @click.option("--tasks", "source", metavar="SET", help="A task set: says which tasks expire (docs/tasks.md).")
 @click.option(
     "--fail-on",
@@ -19,7 +22,7 @@ _TIERS = {"text": "text changed", "shape": "shape changed", "gold": "gold gone",
     help="A gate: exit code 1 if a task (without --tasks: a page) is of this tier or a worse one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(old: str, new: str, source: str | None, fail_on: str | None, as_json: bool) -> int:
+def command(old: Path | str, new: Path | str, source: str | None, fail_on: str | None, as_json: bool) -> int:
     """Say how far the site of OLD has drifted by the time of NEW, in tiers, and which tasks expire.
 
     \b

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT_TO_BE
 from stillweb.harness.commands.answering import accept_option, at_option, synthetic_search_option
 from stillweb.harness.console import say, say_damage, say_failures
 
 
 @click.command("mcp")
-@click.argument("snapshots", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT_TO_BE)
 @click.option(
     "--contract",
     "contracts",
@@ -56,7 +57,7 @@ from stillweb.harness.console import say, say_damage, say_failures
 )
 def command(
     at: str,
-    snapshots: tuple[Path, ...],
+    snapshots: tuple[Path | str, ...],
     contracts: tuple[str, ...],
     transport: str,
     port: int | None,
@@ -96,7 +97,7 @@ def command(
 
         if uploads is not None:
             raise click.UsageError("--uploads goes without --record: no tool that records reads files")
-        if len(snapshots) != 1:
+        if len(snapshots) != 1 or isinstance(snapshots[0], str):
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
         tune_process()
         with recording_toolset(snapshots[0], contracts, limits=limits, private=private) as recorded:

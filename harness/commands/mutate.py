@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json, say
 from stillweb.snapshots.words import counted
 
 
 @click.command("mutate")
-@click.argument("snapshots", nargs=-1, required=True)
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="The layer, a new directory."
 )
@@ -46,7 +47,7 @@ from stillweb.snapshots.words import counted
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
-    snapshots: tuple[str, ...],
+    snapshots: tuple[Path | str, ...],
     out: Path,
     spec: Path | None,
     name: str | None,

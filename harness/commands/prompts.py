@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
 
@@ -26,7 +27,7 @@ def command() -> None:
 
 
 @command.command("build", short_help="One line for each row: its prompt.")
-@click.argument("snapshots", nargs=-1, required=True)
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--tasks", "source", required=True, metavar="SET", help="The rows (JSONL, JSON or Parquet).")
 @click.option("--budget", default="128k", show_default=True, help="Tokens: a number, or with k or M.")
 @click.option("--tokenizer", default="o200k_base", show_default=True, help="o200k_base or cl100k_base.")
@@ -40,7 +41,13 @@ def command() -> None:
 )
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The JSONL to write.")
 def build(
-    snapshots: tuple[str, ...], source: str, budget: str, tokenizer: str, seed: str, algorithm: str, out: Path
+    snapshots: tuple[Path | str, ...],
+    source: str,
+    budget: str,
+    tokenizer: str,
+    seed: str,
+    algorithm: str,
+    out: Path,
 ) -> int:
     """Write one line for each row: the prompt with its certificate, or why there is none. No row is left out.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.console import say, say_failures
 from stillweb.snapshots.words import counted
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("refresh")
-@click.argument("snapshots", nargs=-1, required=True)
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="The new snapshot, a directory."
 )
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     "--ca", "ca_file", type=click.Path(exists=True, path_type=Path), help="PEM of authorities to trust, too."
 )
 def command(
-    snapshots: tuple[str, ...], out: Path, misses: tuple[Path, ...], pause: float, ca_file: Path | None
+    snapshots: tuple[Path | str, ...], out: Path, misses: tuple[Path, ...], pause: float, ca_file: Path | None
 ) -> int:
     """Record anew what SNAPSHOTS hold: their views with their steps, one after the other, and pages that no view loaded.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT_TO_BE, brought_here
 from stillweb.harness.commands.answering import (
     accept_option,
     at_option,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command("replay", cls=WithProgram)
-@click.argument("snapshots", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT_TO_BE)
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one."
 )
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context,
-    snapshots: tuple[Path, ...],
+    snapshots: tuple[Path | str, ...],
     port: int,
     accept: str,
     min_confidence: float,
@@ -135,6 +136,7 @@ def command(
         from stillweb.harness.commands.isolating import isolate_program
         from stillweb.proxy.net.isolation import canary
 
+        snapshots = brought_here(snapshots)
         isolate_program(let_in(past))
         proof = canary()
         say(proof.line())
@@ -285,14 +287,11 @@ def _today() -> set[str]:
     return {moment.strftime(form) for moment in moments for form in ("%Y-%m-%d", "%Y%m%d", "%Y/%m/%d")}
 
 
-def _check(snapshots: tuple[Path, ...], program: list[str]) -> None:
+def _check(snapshots: tuple[Path | str, ...], program: list[str]) -> None:
     """Raise UsageError for a missing snapshot; it may be a program given without `--`."""
-    gone = next((path for path in snapshots if not path.exists()), None)
+    gone = next((path for path in snapshots if isinstance(path, Path) and not path.exists()), None)
     if gone is None:
         return
-    if gone.parts and gone.parts[0] in ("http:", "https:", "s3:"):
-        address = str(gone).replace(":/", "://", 1)
-        raise click.UsageError(f"{address}: a replay connects to nothing; fetch the snapshot first")
     if gone == snapshots[0] or program:
         raise click.UsageError(f"{gone}: no such file or directory")
     raise click.UsageError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
+from stillweb.harness.commands.address import SNAPSHOT, brought_here
 from stillweb.harness.commands.answering import (
     accept_option,
     at_option,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     "--snapshot",
     "snapshots",
     multiple=True,
+    type=SNAPSHOT,
     metavar="SNAPSHOT",
     help="The frozen web; may be given several times, the last on top. Without one there are no tools.",
 )
@@ -174,7 +176,7 @@ if TYPE_CHECKING:
 def command(
     source: str | None,
     agent: str | None,
-    snapshots: tuple[str, ...],
+    snapshots: tuple[Path | str, ...],
     out: Path | None,
     run_file: Path | None,
     data: Path | None,
@@ -234,6 +236,7 @@ def command(
     if isolate:
         from stillweb.harness.commands.isolating import isolate_program
 
+        snapshots = brought_here(snapshots)
         isolate_program(inside)
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.agents.command import unset_notes
@@ -255,6 +258,7 @@ def command(
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.identity.accepting import check_accept
+    from stillweb.snapshots.remote import absolute
 
     if faults and drill:
         raise click.UsageError("--drill runs with and without its faults; --faults does not go with it")
@@ -286,7 +290,7 @@ def command(
                 make_search_ready(snapshot)
     settings = Settings(
         agent=agent,
-        snapshots=tuple(os.path.abspath(path) if "://" not in path else path for path in snapshots),
+        snapshots=tuple(map(absolute, snapshots)),
         contracts=() if not snapshots or contracts == ("none",) else contracts,
         accept=check_accept(accept),
         epochs=epochs,

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.commands.answering import at_option
 from stillweb.harness.console import print_json, say_damage
 
 
 @click.command("search")
-@click.argument("snapshot", type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshot", type=SNAPSHOT)
 @click.argument("query")
 @click.option("-n", "--limit", default=10, show_default=True, type=click.IntRange(1, 100))
 @at_option
 @click.option("--json", "as_json", is_flag=True, help="Print the hits as JSON.")
-def command(at: str, snapshot: Path, query: str, limit: int, as_json: bool) -> None:
+def command(at: str, snapshot: Path | str, query: str, limit: int, as_json: bool) -> None:
     """Search the frozen texts of SNAPSHOT.
 
     \b

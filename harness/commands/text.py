@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import print_json, progress, say, table
 from stillweb.snapshots.words import counted
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("text")
-@click.argument("snapshot")
+@click.argument("snapshot", type=SNAPSHOT)
 @click.option("--upgrade", is_flag=True, help="Show what today's extractors would change, page by page.")
 @click.option("--accept", is_flag=True, help="Write the new texts to a new snapshot; needs -o.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="A directory, or a file ending in .wacz.")
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
-    snapshot: str,
+    snapshot: Path | str,
     upgrade: bool,
     accept: bool,
     out: Path | None,
@@ -85,7 +86,7 @@ def _show(found: list[TextUpgrade]) -> None:
     click.echo(", ".join(f"{told[kind]} {names.get(kind, kind)}" for kind in KINDS))
 
 
-def _list(path: str, as_json: bool) -> None:
+def _list(path: Path | str, as_json: bool) -> None:
     from stillweb.snapshots import Snapshot
 
     with Snapshot.open(path) as snapshot:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.console import left_out_notes, print_json, progress, say
 from stillweb.snapshots.words import counted
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@click.argument("snapshot", type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshot", type=SNAPSHOT)
 @click.option("--secrets", is_flag=True, help="Also look for keys, tokens, passwords and session cookies.")
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
-def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
+def command(snapshot: Path | str, secrets: bool, as_json: bool) -> int:
     """Re-read every record, digest, offset, index line and listed file of SNAPSHOT.
 
     With --secrets also what still looks like a secret, in archives that others made as in our own; each is told by its
@@ -52,7 +53,7 @@ def command(snapshot: Path, secrets: bool, as_json: bool) -> int:
     return 3 if problems else int(bool(leaks))
 
 
-def _say_left_out(path: Path) -> None:
+def _say_left_out(path: Path | str) -> None:
     from stillweb.snapshots import Snapshot
 
     with Snapshot.open(path) as snapshot:
@@ -60,7 +61,7 @@ def _say_left_out(path: Path) -> None:
             say(note)
 
 
-def _signature(path: Path) -> str | None:
+def _signature(path: Path | str) -> str | None:
     """Return a text about the signature of an archive from elsewhere, or None."""
     from stillweb.snapshots.errors import DamagedInput
     from stillweb.snapshots.operations.signatures import signature_of
@@ -72,7 +73,7 @@ def _signature(path: Path) -> str | None:
     return None if found is None else found.words
 
 
-def _leaks(path: Path) -> list[Leak]:
+def _leaks(path: Path | str) -> list[Leak]:
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.operations.leaks import scan
 

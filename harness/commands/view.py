@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.address import SNAPSHOT
 from stillweb.harness.commands.ending import Until
 from stillweb.harness.console import say
 
@@ -16,7 +17,7 @@ from stillweb.harness.console import say
     nargs=-1,
     required=True,
     metavar="[SNAPSHOT|RUN]...",
-    type=click.Path(exists=True, path_type=Path),
+    type=SNAPSHOT,
 )
 @click.option(
     "--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
@@ -28,7 +29,7 @@ from stillweb.harness.console import say
     metavar="DIR",
     help="Write the pages into a new folder instead, to be opened without a server.",
 )
-def command(paths: tuple[Path, ...], port: int, show: bool, export: Path | None) -> int:
+def command(paths: tuple[Path | str, ...], port: int, show: bool, export: Path | None) -> int:
     """Look at snapshots and runs in the browser: attempts, steps, pages as the agent saw them, reviews.
 
     Runs (directories with a run.json or traces) and snapshots may be given in any order.
@@ -42,7 +43,7 @@ def command(paths: tuple[Path, ...], port: int, show: bool, export: Path | None)
     from stillweb.harness.view.server import ViewServer
     from stillweb.harness.view.site import Site
 
-    runs = [path for path in paths if is_run(path)]
+    runs = [path for path in paths if isinstance(path, Path) and is_run(path)]
     snapshots = [path for path in paths if path not in runs]
     if export is not None:
         click.echo(str(export_folder(runs, snapshots, export).resolve()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.opening import is_url
+from stillweb.snapshots.remote import is_remote
 
 
 def snapshots_now(run: Path, snapshots: Sequence[str]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def snapshots_to_repeat(run: Path, snapshots: Sequence[str], told: Sequence[str]
         return tuple(told)
     found = snapshots_now(run, snapshots)
     for one in found:
-        if not is_url(one) and not Path(one).exists():
+        if not is_remote(one) and not Path(one).exists():
             raise UsageError(
                 f"{run}: its snapshot is neither {one} nor a {Path(one).name} beside it or here; say where it is with --snapshot"
             )
@@ -36,7 +36,7 @@ def snapshots_to_repeat(run: Path, snapshots: Sequence[str], told: Sequence[str]
 
 
 def _now(run: Path, named: str) -> str:
-    if is_url(named) or Path(named).exists():
+    if is_remote(named) or Path(named).exists():
         return named
     name = Path(named).name
     for folder in (run, run.resolve().parent, Path.cwd()):

@@ -32,6 +32,7 @@ from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.keystore import Learned, snapshot_key, state_dir
 from stillweb.snapshots.secrets.redact import PREFIX, Redactor, mask_value
@@ -214,7 +215,7 @@ class RunFiles:
             str(self.tape(settings).absolute()),
             settings.source,
         ]
-        return [place for place in places if place and "://" not in place]
+        return [place for place in places if place and not is_remote(place)]
 
     def claim(self) -> None:
         """Make the directory. Raise UsageError if it holds other files, which a run could overwrite."""

@@ -100,7 +100,7 @@ class _File(_Queue):
         return f"data:{page.media};base64,{base64.b64encode(page.body).decode()}"
 
 
-def export_folder(runs: Sequence[Path], snapshots: Sequence[Path], out: Path) -> Path:
+def export_folder(runs: Sequence[Path], snapshots: Sequence[Path | str], out: Path) -> Path:
     """Write the pages into the new or empty folder `out`, and return the path of the first.
 
     They are written aside first, so that a failed export leaves no half folder. Raise UsageError if `out` has files.
@@ -186,7 +186,7 @@ def _write_file(linker: _File, site: Site, out: Path, start: str, title: str) ->
     return out
 
 
-def export_views(snapshots: Sequence[Path], out: Path) -> Path:
+def export_views(snapshots: Sequence[Path | str], out: Path) -> Path:
     """Write the map of a snapshot's views, and the views themselves, into one file. Later paths are layers on top."""
     linker = _File(0)
     site = Site([], [], linker=linker)

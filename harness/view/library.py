@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,6 +26,7 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted
 
 _HERE = Path(__file__).parent
+P = TypeVar("P", Path, Path | str)
 PATIENT = 0.12  # seconds that a page waits for a result that is worked out in a thread
 
 
@@ -67,13 +68,16 @@ class Linker:
         return path
 
 
-def named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return short, unique names for paths: their last parts, numbered if they are the same."""
-    found: dict[str, Path] = {}
+def named(paths: Sequence[P]) -> dict[str, P]:
+    """Return short, unique names for paths and addresses: their last parts, numbered if they are the same."""
+    found: dict[str, P] = {}
+    places: set[str] = set()
     for path in paths:
-        if path.resolve() in (one.resolve() for one in found.values()):
+        place = path if isinstance(path, str) else str(path.resolve())
+        if place in places:
             continue
-        base = re.sub(r"[^\w.-]", "_", path.resolve().name) or "unnamed"
+        places.add(place)
+        base = re.sub(r"[^\w.-]", "_", place.rstrip("/").rpartition("/")[2]) or "unnamed"
         name, count = base, 1
         while name in found:
             count += 1
@@ -87,7 +91,7 @@ class Library:
     """Runs and snapshots that are looked at. `token` is in the forms of the pages; "" for pages without forms."""
 
     runs: Sequence[Path] = ()
-    snapshots: Sequence[Path] = ()
+    snapshots: Sequence[Path | str] = ()
     token: str = ""
     frames: FrozenPages | None = None  # origin of the frozen pages, if there is one
     linker: Linker = field(default_factory=Linker)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -39,7 +40,7 @@ class Listed:
 class Shelf:
     """Open snapshots by name. A snapshot of layers has the name of its top layer."""
 
-    def __init__(self, paths: Mapping[str, Path]) -> None:
+    def __init__(self, paths: Mapping[str, Path | str]) -> None:
         self._paths: dict[str, tuple[str, ...]] = {name: (str(path),) for name, path in paths.items()}
         self._at: dict[str, str] = {}
         self._open: dict[str, Snapshot] = {}
@@ -153,4 +154,4 @@ class Shelf:
 
 
 def _absolute(paths: Sequence[str]) -> tuple[str, ...]:
-    return tuple(one if "://" in one else str(Path(one).resolve()) for one in paths)
+    return tuple(one if is_remote(one) else str(Path(one).resolve()) for one in paths)

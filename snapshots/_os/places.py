@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from stillweb.snapshots.errors import DamagedInput, MissingCapability
 
@@ -100,32 +100,6 @@ class BytesPlace:
 
     def read(self, offset: int, length: int) -> bytes:
         return self._data[offset : offset + length]
-
-    def close(self) -> None:
-        """Do nothing: there is no resource to free."""
-
-
-class RemotePlace:
-    """An object behind an fsspec file system, read by ranges; `base` and `size` as in `FilePlace`."""
-
-    def __init__(self, fs: Any, path: str, *, base: int = 0, size: int | None = None, name: str = "") -> None:
-        self._fs = fs
-        self._path = path
-        self.base = base
-        if size is None:
-            try:
-                size = int(fs.info(path)["size"])
-            except (OSError, KeyError, TypeError) as error:
-                raise DamagedInput(f"{name or path}: can't be opened: {error}") from error
-        self.size = size
-        self.name = name or path
-
-    def read(self, offset: int, length: int) -> bytes:
-        length = min(length, self.size - offset)
-        if length <= 0:
-            return b""
-        start = self.base + offset
-        return bytes(self._fs.cat_file(self._path, start=start, end=start + length))
 
     def close(self) -> None:
         """Do nothing: there is no resource to free."""

@@ -20,6 +20,7 @@ from stillweb.snapshots._os.places import Place, chunks
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.remote import local
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import pack
 from stillweb.snapshots.warc import members, warc
@@ -39,7 +40,7 @@ class Assembly:
     """
 
     def __init__(self, out: str | os.PathLike[str], source: Container) -> None:
-        self.out = Path(out)
+        self.out = local(out)
         if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
             raise UsageError(f"{self.out}: exists; name another one")
         self.root = self.out.with_name(f".{self.out.name.removesuffix('.wacz')}.new")

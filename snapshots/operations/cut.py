@@ -27,6 +27,7 @@ from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line, target_
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.operations import late
 from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
+from stillweb.snapshots.remote import local
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.text.freezing import text_address, view_text_address
@@ -104,7 +105,7 @@ def cut(
     and DamagedInput if the cut's index differs from the source's.
     """
     late.refuse(path)
-    report = CutReport(Path(out))
+    report = CutReport(local(out))
     with Snapshot.open(path) as snapshot:
         report.source = snapshot.id
         views = _views(snapshot, needs)

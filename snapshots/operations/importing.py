@@ -17,9 +17,9 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.importers import IMPORT, ImportReport
 from stillweb.snapshots.index.on_disk import OnDisk
 from stillweb.snapshots.notes import Damaged, damage_in
-from stillweb.snapshots.opening import is_url
 from stillweb.snapshots.operations import late
 from stillweb.snapshots.operations.side_by_side import AnyPath, SideBySide
+from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import RESOURCES, View
 from stillweb.snapshots.writer import Writer
@@ -105,7 +105,7 @@ class Way:
 
 def size_of(path: AnyPath) -> int:
     """Return the number of bytes at a path; 0 if it is a URL."""
-    if is_url(path):
+    if is_remote(path):
         return 0
     local = Path(path)
     files = local.rglob("*") if local.is_dir() else [local]

@@ -27,6 +27,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import decode
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.remote import local
 from stillweb.snapshots.request import Headers
 from stillweb.snapshots.snapshot import DROPPABLE, MUTATION, Snapshot
 from stillweb.snapshots.text.freezing import freeze, text_address
@@ -148,7 +149,7 @@ def mutate(
     Raise UsageError for a wrong spec, an existing `out`, and a mutation that changes nothing.
     """
     spec = read_spec(spec, where)
-    path = Path(out)
+    path = local(out)
     if path.exists():
         raise UsageError(f"{path}: exists. Name a new directory with -o")
     captures = sorted(snapshot.captures(), key=lambda c: (c.timestamp, c.begin, c.place))

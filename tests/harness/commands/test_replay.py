@@ -206,12 +206,6 @@ def test_a_browser_that_is_asked_of_the_snapshot_is_told(site: Path, body: str, 
     assert "1 request was not in the snapshot" in done.err
 
 
-def test_a_snapshot_elsewhere_is_not_asked_for() -> None:
-    done = stillweb("replay", "http://127.0.0.1:9/site.wacz", "--", "true")
-    assert done.code == 2
-    assert "http://127.0.0.1:9/site.wacz: a replay connects to nothing" in done.err
-
-
 DAILY = """
 import sys, time, urllib.error, urllib.request
 day = time.strftime("%Y-%m-%d", time.gmtime())

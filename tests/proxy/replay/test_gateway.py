@@ -50,7 +50,11 @@ def test_a_miss_is_a_504_of_one_line_and_a_ledger_entry(gateway: Gateway) -> Non
 
 @pytest.mark.parametrize(
     "fields",
-    [{"Sec-Fetch-Dest": "document"}, {"Sec-Fetch-Dest": "iframe"}, {"Accept": "text/html,application/xhtml+xml"}],
+    [
+        {"Sec-Fetch-Dest": "document"},
+        {"Sec-Fetch-Dest": "iframe"},
+        {"Accept": "text/html,application/xhtml+xml"},
+    ],
 )
 def test_a_browser_that_opens_a_missing_page_gets_links_to_recorded_ones(
     gateway: Gateway, fields: dict[str, str]

@@ -1,0 +1,563 @@
+"""Files at a remote address, read by ranges: S3 and other fsspec file systems, the Hugging Face hub, OCI registries.
+
+Blocks that were read are kept in the cache of this machine. A file whose SHA-256 or block digests are known is
+checked against them as it arrives; any other file is checked not to have changed since it was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from stillweb.snapshots._os.cache import cache_dir
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.extras import require
+
+BLOCK = 1 << 20  # bytes of a cached block
+KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
+FILES = "files/"  # folder of a published folder: its files, by digest
+HUB, OCI = "hub:", "oci://"
+FORMS = "PATH, hub:OWNER/SET[@REV][/FILE], oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://…"
+_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<rev>[^/]+))?(?:/(?P<path>.+?))?/?\Z")
+_OCI = re.compile(
+    r"(?P<host>[^/]+)/(?P<name>[a-z0-9._/-]+?)(?::(?P<tag>\w[\w.-]*))?(?:@(?P<pin>sha256:[0-9a-f]{64}))?\Z"
+)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path is an address of a store and not of the local file system."""
+    return isinstance(path, str) and (
+        path.startswith((HUB, "oci:")) or ("://" in path and not path.startswith("file://"))
+    )
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path that means the same in every working directory; a remote address as it is."""
+    return str(path) if is_remote(path) else os.path.abspath(path)
+
+
+def local(path: str | os.PathLike[str]) -> Path:
+    """Return a path to write to. Raise UsageError for a remote address: results are written to this machine."""
+    if is_remote(path):
+        raise UsageError(
+            f"{path}: can't be written there. Write to a local path, then: stillweb publish PATH --to {path}"
+        )
+    return Path(path)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a store. `read` returns the bytes from start to end; `version` changes with the bytes."""
+
+    name: str
+    size: int
+    version: str
+    read: Callable[[int, int], bytes]
+    sha256: str = ""  # hex, where the store tells it
+    current: Callable[[], str] | None = None  # the version now; None if the version can't change
+
+
+class Store(Protocol):
+    """The files at an address, and the means to add some."""
+
+    address: str
+
+    def files(self) -> dict[str, RemoteFile]:
+        """Return the files by path; the path is "" if the address is of one file."""
+
+    def path_of(self, name: str, sha256: str) -> str:
+        """Return the path under which a published file is kept."""
+
+    def put(self, name: str, source: Path, sha256: str) -> None:
+        """Send a file. It need not be visible before `commit`."""
+
+    def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
+        """Make the files (path, source, SHA-256) visible, the last one last. Return the address of this version."""
+
+
+def open_store(address: str) -> Store:
+    """Return the store at an address. Raises UsageError and MissingCapability."""
+    if address.startswith(HUB):
+        return HubStore(address)
+    if address.startswith("oci:"):
+        return OciStore(address)
+    return FsspecStore(address)
+
+
+# -- errors of stores
+
+
+@contextlib.contextmanager
+def plainly(address: str, failed: type[StillwebError] = MissingCapability) -> Iterator[None]:
+    """Turn the errors of the stores' libraries into errors of one line; those of network and store are `failed`."""
+    try:
+        yield
+    except StillwebError:
+        raise
+    except ImportError as error:
+        raise MissingCapability(f"{address}: needs another package: {error}") from error
+    except FileNotFoundError as error:
+        raise UsageError(f"{address}: no such file or directory") from error
+    except PermissionError as error:
+        raise MissingCapability(
+            f"{address}: access denied ({_line(error)}). Check the credentials of this store."
+        ) from error
+    except _store_errors() as error:
+        status = getattr(getattr(error, "response", None), "status_code", getattr(error, "status", None))
+        if status in (401, 403):
+            raise MissingCapability(
+                f"{address}: access denied (status {status}). Check the credentials of this store."
+            ) from error
+        if status == 404:
+            raise UsageError(f"{address}: no such file or directory") from error
+        raise failed(
+            f"{address}: the store fails: {_line(error)}. Check the network and the credentials."
+        ) from error
+
+
+def _store_errors() -> tuple[type[BaseException], ...]:
+    """Return the error classes of the libraries that are loaded."""
+    found: list[type[BaseException]] = [OSError, TimeoutError]
+    for module, name in (
+        ("botocore.exceptions", "BotoCoreError"),
+        ("botocore.exceptions", "ClientError"),
+        ("aiohttp", "ClientError"),
+        ("httpx", "HTTPError"),
+        ("httpx2", "HTTPError"),
+        ("requests", "RequestException"),
+        ("huggingface_hub.errors", "HfHubHTTPError"),
+        ("huggingface_hub.errors", "HFValidationError"),
+        ("fsspec.exceptions", "FSTimeoutError"),
+    ):
+        if module in sys.modules:
+            found.append(getattr(sys.modules[module], name))
+    return tuple(found)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+# -- reading by blocks
+
+
+class RemotePlace:
+    """A remote file, read in blocks that stay in the cache. `blocks` are their SHA-256, where they are known."""
+
+    def __init__(self, file: RemoteFile, blocks: Sequence[str] | None = None, name: str = "") -> None:
+        if blocks is None and file.sha256 and file.size <= BLOCK:
+            blocks = [file.sha256]
+        if blocks is not None and len(blocks) != -(-file.size // BLOCK):
+            raise DamagedInput(f"{name or file.name}: has another size than the list of published files says")
+        self.size = file.size
+        self.name = name or file.name
+        self._file = file
+        self._blocks = blocks
+        self._key = hashlib.sha256(f"{file.name} {file.size} {file.version}".encode()).hexdigest()
+        self._folder = cache_dir() / "blocks"
+
+    def read(self, offset: int, length: int) -> bytes:
+        end = min(offset + length, self.size)
+        if offset >= end:
+            return b""
+        first, last = offset // BLOCK, (end - 1) // BLOCK
+        pieces = [self._cached(n) for n in range(first, last + 1)]
+        for start in [n for n, piece in enumerate(pieces) if piece is None]:
+            if pieces[start] is None:
+                stop = start
+                while stop < len(pieces) and pieces[stop] is None:
+                    stop += 1
+                pieces[start:stop] = self._fetched(first + start, first + stop)
+        data = b"".join(piece for piece in pieces if piece is not None)
+        return data[offset - first * BLOCK : end - first * BLOCK]
+
+    def _path(self, number: int) -> Path:
+        name = self._blocks[number] if self._blocks is not None else f"{self._key}-{number}"
+        return self._folder / name[:2] / name
+
+    def _cached(self, number: int) -> bytes | None:
+        try:
+            data = self._path(number).read_bytes()
+        except FileNotFoundError:
+            return None
+        return data if len(data) == min(BLOCK, self.size - number * BLOCK) else None
+
+    def _fetched(self, first: int, stop: int) -> list[bytes | None]:
+        """Read the blocks from `first` to before `stop` from the store, check them and keep them."""
+        start, end = first * BLOCK, min(stop * BLOCK, self.size)
+        with plainly(self.name, DamagedInput):
+            data = self._file.read(start, end)
+            if self._blocks is None and self._file.current is not None:
+                now = self._file.current()
+                if now != self._file.version:
+                    raise DamagedInput(f"{self.name}: was replaced while it was read. Open it again.")
+        if len(data) != end - start:
+            raise DamagedInput(
+                f"{self.name}: offset {start}: the store gave {len(data)} of {end - start} bytes"
+            )
+        pieces: list[bytes | None] = []
+        for number in range(first, stop):
+            piece = data[number * BLOCK - start : (number + 1) * BLOCK - start]
+            if self._blocks is not None and hashlib.sha256(piece).hexdigest() != self._blocks[number]:
+                raise DamagedInput(
+                    f"{self.name}: offset {number * BLOCK}: is not what was published (another SHA-256). Don't use it."
+                )
+            _keep(self._path(number), piece)
+            pieces.append(piece)
+        return pieces
+
+    def close(self) -> None:
+        """Do nothing: there is no resource to free."""
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Write a block to the cache; a full disk only costs another download."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def drop_old_blocks(most: int = KEPT) -> None:
+    """Delete the oldest cached blocks until `most` bytes are left."""
+    found = []
+    for path in (cache_dir() / "blocks").glob("*/*"):
+        with contextlib.suppress(FileNotFoundError):
+            state = path.stat()
+            found.append((state.st_mtime, state.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= most:
+            return
+        path.unlink(missing_ok=True)
+        total -= size
+
+
+# -- fsspec
+
+
+class FsspecStore:
+    """A file or folder of an fsspec file system; also a local folder to publish to."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._url = address
+        self._pid = -1
+        self._fs: Any = None
+        self._path = ""
+
+    def _open(self) -> tuple[Any, str]:
+        """Return the file system and the path in it. A child process opens its own connections."""
+        import fsspec
+
+        if self._pid != os.getpid():
+            try:
+                self._fs, self._path = fsspec.core.url_to_fs(self._url)
+            except ValueError as error:  # a scheme that fsspec does not know
+                raise UsageError(f"{self.address}: {error}. Known are {FORMS}.") from error
+            self._pid = os.getpid()
+        return self._fs, self._path
+
+    def files(self) -> dict[str, RemoteFile]:
+        with plainly(self.address):
+            fs, root = self._open()
+            info = fs.info(root)
+            if info.get("type") != "directory":
+                return {"": self._file(root, info)}
+            found = sorted(fs.find(root, detail=True).items())
+        head = root.rstrip("/") + "/"
+        return {path.partition(head)[2]: self._file(path, info) for path, info in found}
+
+    def _file(self, path: str, info: dict[str, Any]) -> RemoteFile:
+        def read(start: int, end: int) -> bytes:
+            return bytes(self._open()[0].cat_file(path, start=start, end=end))
+
+        def current() -> str:
+            fs, _ = self._open()
+            fs.invalidate_cache(fs._parent(path))
+            return _version(fs.info(path))
+
+        size = info.get("size")
+        if size is None:
+            raise DamagedInput(f"{self.address}: the server does not tell the size, so no ranges can be read")
+        name, version = self._open()[0].unstrip_protocol(path), _version(info)
+        if not version:  # the server tells neither ETag nor time: no cached block may be taken for its bytes
+            return RemoteFile(name, int(size), f"opened {uuid.uuid4()}", read)
+        return RemoteFile(name, int(size), version, read, current=current)
+
+    def path_of(self, name: str, sha256: str) -> str:
+        """Return a path by digest, so that nothing published is overwritten and old readers go on."""
+        return f"{FILES}{sha256}/{name}"
+
+    def put(self, name: str, source: Path, sha256: str) -> None:
+        if self._url.startswith(("http://", "https://")):
+            raise UsageError(
+                f"{self.address}: nothing is published over HTTP. Publish to s3://, hub:, oci:// or a folder."
+            )
+        with plainly(self.address):
+            fs, root = self._open()
+            path, size = f"{root.rstrip('/')}/{name}", source.stat().st_size
+            if name.startswith(FILES) and fs.exists(path) and fs.info(path)["size"] == size:
+                return
+            if isinstance(fs.protocol, tuple) and "file" in fs.protocol:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, f"{path}.part")
+                os.replace(f"{path}.part", path)
+                return
+            fs.put_file(str(source), path)  # an object store shows a file once it is whole
+            fs.invalidate_cache(fs._parent(path))
+            if fs.info(path)["size"] != size:
+                raise DamagedInput(f"{self.address}: {name} did not arrive whole. Publish it again.")
+
+    def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
+        for name, source, sha256 in files:
+            self.put(name, source, sha256)
+        return self.address
+
+
+def _version(info: dict[str, Any]) -> str:
+    """Return the ETag or time that a store tells; a listing may give a time as a number, and as a datetime alone."""
+    told = next((info[k] for k in ("ETag", "etag", "LastModified", "mtime", "created") if info.get(k)), "")
+    return str(told.timestamp() if isinstance(told, datetime) else told)
+
+
+# -- the Hugging Face hub
+
+
+class HubStore:
+    """A data set on the Hugging Face hub, read at the commit that its revision names when it is opened."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        named = _HUB.match(address.removeprefix(HUB))
+        if named is None:
+            raise UsageError(
+                f"{address}: no data set of the hub. Write it hub:OWNER/SET, with @REV for a revision."
+            )
+        self._repo, self._revision, self._inner = named["repo"], named["rev"], named["path"]
+        self._hub = require("huggingface_hub")
+
+    def files(self) -> dict[str, RemoteFile]:
+        with plainly(self.address):
+            info = self._hub.HfApi().repo_info(
+                self._repo, repo_type="dataset", revision=self._revision, files_metadata=True
+            )
+        listed = {sibling.rfilename: self._file(sibling, info.sha) for sibling in info.siblings or ()}
+        if self._inner is None:
+            return listed
+        if self._inner in listed:
+            return {"": listed[self._inner]}
+        below = {
+            p.removeprefix(self._inner + "/"): f for p, f in listed.items() if p.startswith(self._inner + "/")
+        }
+        if not below:
+            raise UsageError(f"{self.address}: the data set has no such file or folder")
+        return below
+
+    def _file(self, sibling: Any, commit: str) -> RemoteFile:
+        hub = self._hub
+        url = hub.hf_hub_url(self._repo, sibling.rfilename, repo_type="dataset", revision=commit)
+
+        def read(start: int, end: int) -> bytes:
+            headers = {
+                **hub.utils.build_hf_headers(),
+                "Range": f"bytes={start}-{end - 1}",
+                "Accept-Encoding": "identity",
+            }
+            answer = hub.utils.get_session().get(url, headers=headers)
+            hub.utils.hf_raise_for_status(answer)
+            return _ranged(answer, start, end)
+
+        lfs = sibling.lfs
+        digest = "" if lfs is None else lfs["sha256"] if isinstance(lfs, dict) else lfs.sha256
+        return RemoteFile(
+            f"{HUB}{self._repo}/{sibling.rfilename}", sibling.size, str(sibling.blob_id), read, digest
+        )
+
+    def path_of(self, name: str, sha256: str) -> str:
+        return name
+
+    def put(self, name: str, source: Path, sha256: str) -> None:
+        """Do nothing: the hub takes all files in one commit, and large ones that it has are not sent again."""
+
+    def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
+        if self._inner is not None:
+            raise UsageError(f"{self.address}: publishing takes a whole data set, without /{self._inner}")
+        api = self._hub.HfApi()
+        with plainly(self.address):
+            # private: publishing to everybody is a decision that its owner takes in the hub's settings
+            api.create_repo(self._repo, repo_type="dataset", private=True, exist_ok=True)
+            made = api.create_commit(
+                self._repo,
+                [self._hub.CommitOperationAdd(name, source) for name, source, _ in files],
+                commit_message=message,
+                repo_type="dataset",
+                revision=self._revision,
+            )
+        return f"{HUB}{self._repo}@{made.oid}"
+
+
+def _ranged(answer: Any, start: int, end: int) -> bytes:
+    """Return the requested range of a response; a server without ranges has sent the whole file."""
+    data = bytes(answer.content)
+    return data if answer.status_code == 206 else data[start:end]
+
+
+# -- OCI registries
+
+_TITLE = "org.opencontainers.image.title"  # annotation: the file's path, as `oras push` writes it
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_ARTIFACT = "application/vnd.stillweb.package.v1"
+_EMPTY = b"{}"  # the config of an artifact without one (OCI image specification 1.1)
+
+
+class OciStore:
+    """An artifact in an OCI registry; each file is a layer whose title is the file's path.
+
+    A registry on loopback is asked over HTTP, any other over HTTPS; credentials are those of docker and oras.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        named = _OCI.match(address.removeprefix(OCI))
+        if named is None or not address.startswith(OCI):
+            raise UsageError(
+                f"{address}: no OCI address. Write it oci://HOST/NAME:TAG, with @sha256:… to pin it."
+            )
+        self._host, self._name, self._pin = named["host"], named["name"], named["pin"]
+        self._tag = named["tag"] or ("" if self._pin else "latest")
+        self._client: Any = None
+
+    def _do(self, method: str, path: str, good: Sequence[int], **how: Any) -> Any:
+        """Send a request and return the response. Raises requests.HTTPError for a status not in `good`."""
+        require("oras")
+        import requests
+        from oras.container import Container
+        from oras.provider import Registry
+
+        plain = urlsplit(f"//{self._host}").hostname in _LOOPBACK
+        base = f"{'http' if plain else 'https'}://{self._host}"
+        if self._client is None:
+            challenge = requests.get(f"{base}/v2/", timeout=60).headers.get("Www-Authenticate", "")
+            backend = "basic" if challenge.lower().startswith("basic") else "token"
+            self._client = Registry(self._host, insecure=plain, auth_backend=backend)
+            self._client.auth.load_configs(Container(self._name, self._host))
+        url = (
+            path
+            if path.startswith("http")
+            else f"{base}{path if path.startswith('/') else f'/v2/{self._name}/{path}'}"
+        )
+        # The undecorated method: oras sleeps two minutes before it says that a registry does not answer.
+        ask = type(self._client).do_request.__wrapped__
+        try:
+            answer = ask(self._client, url, method, **how)
+        except ValueError as error:  # no credentials for the registry's challenge
+            raise MissingCapability(
+                f"{self.address}: access denied. Check the credentials of this store (`docker login {self._host}`)."
+            ) from error
+        if answer.status_code not in good:
+            raise requests.HTTPError(
+                f"{answer.status_code} {answer.reason} for {method} {path}", response=answer
+            )
+        return answer
+
+    def _manifest(self, reference: str) -> tuple[dict[str, Any], str]:
+        """Return the manifest that a tag or digest names, and its digest."""
+        answer = self._do("GET", f"manifests/{reference}", (200,), headers={"Accept": _MANIFEST})
+        digest = "sha256:" + hashlib.sha256(answer.content).hexdigest()
+        if reference.startswith("sha256:") and digest != reference:
+            raise DamagedInput(f"{self.address}: the manifest is not the one asked for (another SHA-256)")
+        return answer.json(), digest
+
+    def files(self) -> dict[str, RemoteFile]:
+        with plainly(self.address):
+            manifest, digest = self._manifest(self._tag or str(self._pin))
+        if self._pin and digest != self._pin:
+            raise UsageError(
+                f"{self.address}: the tag was moved to {digest}. Leave the tag out to read what you pinned."
+            )
+        found = {}
+        for layer in manifest.get("layers", ()):
+            title = layer.get("annotations", {}).get(_TITLE)
+            if title:
+                found[title] = self._file(title, layer["digest"], int(layer["size"]))
+        return found
+
+    def _file(self, title: str, digest: str, size: int) -> RemoteFile:
+        def read(start: int, end: int) -> bytes:
+            asked = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+            return _ranged(self._do("GET", f"blobs/{digest}", (200, 206), headers=asked), start, end)
+
+        return RemoteFile(f"{self.address}/{title}", size, digest, read, digest.removeprefix("sha256:"))
+
+    def path_of(self, name: str, sha256: str) -> str:
+        return name
+
+    def put(self, name: str, source: Path, sha256: str) -> None:
+        with plainly(self.address):
+            if self._do("HEAD", f"blobs/sha256:{sha256}", (200, 404)).status_code == 200:
+                return
+            begun = self._do("POST", "blobs/uploads/", (202,))
+            to = begun.headers["Location"]
+            with source.open("rb") as data:
+                self._do(
+                    "PUT",
+                    f"{to}{'&' if '?' in to else '?'}digest=sha256:{sha256}",
+                    (201,),
+                    data=data if source.stat().st_size else b"",
+                    headers={"Content-Type": "application/octet-stream"},
+                )
+
+    def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
+        if not self._tag or self._pin:
+            raise UsageError(f"{self.address}: publishing takes a tag, as oci://{self._host}/{self._name}:v1")
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "config"
+            config.write_bytes(_EMPTY)
+            self.put("config", config, hashlib.sha256(_EMPTY).hexdigest())
+        layers = [
+            {
+                "mediaType": "application/octet-stream",
+                "digest": f"sha256:{sha256}",
+                "size": source.stat().st_size,
+                "annotations": {_TITLE: name},
+            }
+            for name, source, sha256 in files
+        ]
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "artifactType": _ARTIFACT,
+            "config": {
+                "mediaType": "application/vnd.oci.empty.v1+json",
+                "digest": "sha256:" + hashlib.sha256(_EMPTY).hexdigest(),
+                "size": len(_EMPTY),
+            },
+            "layers": layers,
+            "annotations": {"org.opencontainers.image.description": message},
+        }
+        body = json.dumps(manifest, sort_keys=True).encode()
+        with plainly(self.address):
+            self._do("PUT", f"manifests/{self._tag}", (201,), data=body, headers={"Content-Type": _MANIFEST})
+        return f"{OCI}{self._host}/{self._name}@sha256:{hashlib.sha256(body).hexdigest()}"

@@ -1,0 +1,263 @@
+"""Snapshots in a store are read by every command, and nothing is written there by `-o`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stillweb
+from stillweb.harness.cli import COMMANDS, cli, main
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
+from stillweb.snapshots.remote import BLOCK, RemotePlace, drop_old_blocks, open_store
+from stillweb.snapshots.wacz import seal
+from tests.harness.commands.calling import call
+from tests.snapshots.making import small_snapshot
+from tests.support.command_line import stillweb as in_process_of_its_own
+from tests.support.stores import BUCKET, s3_server, use_s3
+
+PAGE = "http://example.test/"
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as found:
+        yield found
+
+
+@pytest.fixture
+def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    return use_s3(monkeypatch, endpoint)
+
+
+@pytest.fixture
+def sealed(tmp_path: Path, s3: Any) -> Path:
+    small_snapshot(tmp_path / "site")
+    path = seal(tmp_path / "site").path
+    s3.upload_file(str(path), BUCKET, "site.wacz")
+    return path
+
+
+REMOTE = f"s3://{BUCKET}/site.wacz"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", REMOTE],
+        ["ls", REMOTE, "--views"],
+        ["verify", REMOTE],
+        ["verify", REMOTE, "--secrets"],
+        ["lookup", REMOTE, PAGE],
+        ["fetch", REMOTE, PAGE],
+        ["text", REMOTE],
+        ["search", REMOTE, "hello"],
+        ["coverage", REMOTE, "--tasks", "tasks.jsonl"],
+    ],
+    ids=lambda words: " ".join(words[:1] + words[2:3]),
+)
+def test_a_command_says_of_a_remote_snapshot_what_it_says_of_the_file(
+    sealed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = {"id": "a", "question": f"What does {PAGE} say?", "answer": "Hello", "urls": [PAGE]}
+    Path("tasks.jsonl").write_text(json.dumps(task) + "\n")
+    here = call(capsys, *[str(sealed) if word == REMOTE else word for word in words])
+    there = call(capsys, *words)
+    assert here[1]
+    assert there == (here[0], here[1].replace(str(sealed), REMOTE))
+    assert not Path("s3:").exists()
+
+
+def test_two_places_of_a_snapshot_are_the_same(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = call(capsys, "diff", sealed, REMOTE)
+    assert (code, out.partition(":")[0]) == (0, "the same")
+
+
+def test_a_view_is_exported_of_a_remote_snapshot(
+    sealed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = call(capsys, "view", REMOTE, "--export", tmp_path / "pages")
+    assert code == 0
+    assert "example.test" in (tmp_path / "pages" / "snapshot-site.wacz.html").read_text()
+
+
+def test_a_run_and_its_cut_stand_on_a_remote_snapshot(
+    sealed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tasks.jsonl").write_text(
+        json.dumps({"id": "a", "question": "?", "answer": "Hello there"}) + "\n"
+    )
+    script = {"agent": "script", "tasks": {"a": {"steps": [{"call": "fetch", "with": {"url": PAGE}}]}}}
+    (tmp_path / "agent.yaml").write_text(json.dumps(script))
+    hashes = []
+    for name, snapshot in (("far", REMOTE), ("near", str(sealed))):
+        run = stillweb.run(
+            tasks=tmp_path / "tasks.jsonl",
+            agent=str(tmp_path / "agent.yaml"),
+            snapshot=snapshot,
+            out=tmp_path / name,
+        )
+        hashes.append(run.certificate["hash"])
+    assert hashes[0] == hashes[1]
+    code, out = call(capsys, "certify", tmp_path / "far", "--times", "1")
+    assert (code, out.split()[0]) == (0, hashes[0])
+    code, _ = call(capsys, "cut", REMOTE, "--run", tmp_path / "far", "-o", tmp_path / "part.wacz")
+    assert code == 0
+    with Snapshot.open(tmp_path / "part.wacz") as part:
+        assert PAGE in [capture.url for capture in part.captures()]
+
+
+@pytest.mark.parametrize("isolated", [[], ["--isolate"]], ids=["open", "isolated"])
+def test_a_program_is_answered_from_a_remote_snapshot(sealed: Path, isolated: list[str]) -> None:
+    done = in_process_of_its_own("replay", REMOTE, *isolated, "--", "curl", "-s", PAGE)
+    if done.code == 4 and "namespace" in done.err:
+        pytest.skip("this machine isolates no programs")
+    assert (done.code, done.out) == (0, "<html><title>Home</title><p>Hello there</html>")
+
+
+def test_a_snapshot_behind_http_is_read(sealed: Path, endpoint: str, s3: Any) -> None:
+    s3.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
+    s3.put_object_acl(Bucket=BUCKET, Key="site.wacz", ACL="public-read")
+    with Snapshot.open(f"{endpoint}/{BUCKET}/site.wacz") as there, Snapshot.open(sealed) as here:
+        assert there.id == here.id
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_no_option_takes_an_address_for_a_local_path(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command with `-o` refuses an address in one line, and makes no folder `s3:`."""
+    monkeypatch.chdir(tmp_path)
+    group = cli.get_command(None, command)  # type: ignore[arg-type]
+    assert group is not None
+    for inner in [group, *getattr(group, "commands", {}).values()]:
+        for option in inner.params:
+            if "--out" not in option.opts:
+                continue
+            words = [command] if inner is group else [command, inner.name]
+            for address in ("s3://b/x", "hub:a/b", "oci://h/n:t", "memory://x"):
+                with pytest.raises(SystemExit) as ended:
+                    main([*words, "-o", address])
+                assert ended.value.code == 2
+                assert "takes a path on this machine" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: stillweb.seal("site", "s3://b/x.wacz"),
+        lambda path: stillweb.record("s3://b/x").__enter__(),
+        lambda path: stillweb.run(tasks=[], agent="script:none", out="s3://b/run"),
+    ],
+    ids=["seal", "record", "run"],
+)
+def test_python_refuses_to_write_to_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_snapshot(tmp_path / "site")
+    with pytest.raises(UsageError, match="can't be written there"):
+        write(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (f"s3://{BUCKET}/none.wacz", "no such file"),
+        ("s3://no-such-bucket/x.wacz", "no such file"),
+        ("gopher9://x/y", "Protocol not known"),
+        ("hub:nobody", "hub:OWNER/SET"),
+        ("oci:host/name", "oci://HOST/NAME:TAG"),
+        ("oci://host", "oci://HOST/NAME:TAG"),
+    ],
+)
+def test_an_address_of_nothing_is_one_line(s3: Any, address: str, words: str) -> None:
+    with pytest.raises(StillwebError, match=words) as told:
+        Snapshot.open(address)
+    assert str(told.value).startswith(address)
+    assert "\n" not in str(told.value)
+
+
+def test_wrong_credentials_are_told(
+    sealed: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import s3fs
+
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(StillwebError, match=r"^s3://shelf/site\.wacz: .*credentials"):
+        Snapshot.open(REMOTE)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_an_error(s3: Any) -> None:
+    s3.put_object(Bucket=BUCKET, Key="big", Body=b"a" * (BLOCK + 9))
+    place = RemotePlace(open_store(f"s3://{BUCKET}/big").files()[""])
+    assert place.read(0, 4) == b"aaaa"
+    s3.put_object(Bucket=BUCKET, Key="big", Body=b"b" * (BLOCK + 9))
+    with pytest.raises(DamagedInput, match="was replaced while it was read"):
+        place.read(BLOCK, 4)
+
+
+def test_a_bucket_that_vanishes_leaves_what_was_read(s3: Any) -> None:
+    s3.create_bucket(Bucket="vanishing")
+    s3.put_object(Bucket="vanishing", Key="big", Body=b"a" * BLOCK + b"b" * 9)
+    place = RemotePlace(open_store("s3://vanishing/big").files()[""])
+    assert place.read(0, 4) == b"aaaa"
+    s3.delete_object(Bucket="vanishing", Key="big")
+    s3.delete_bucket(Bucket="vanishing")
+    assert place.read(5, 4) == b"aaaa"
+    with pytest.raises(StillwebError, match=r"^s3://vanishing/big: no such file"):
+        place.read(BLOCK, 4)
+
+
+def test_blocks_are_read_once_and_the_oldest_are_dropped(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3.put_object(Bucket=BUCKET, Key="big", Body=bytes(range(256)) * (3 * BLOCK // 256))
+    file = open_store(f"s3://{BUCKET}/big").files()[""]
+    asked: list[tuple[int, int]] = []
+
+    def read(start: int, end: int) -> bytes:
+        asked.append((start, end))
+        return file.read(start, end)
+
+    from dataclasses import replace
+
+    counted = replace(file, read=read)
+    assert RemotePlace(counted).read(BLOCK - 2, 4) == b"\xfe\xff\x00\x01"
+    assert RemotePlace(counted).read(0, 3 * BLOCK) == bytes(range(256)) * (3 * BLOCK // 256)
+    assert asked == [(0, 2 * BLOCK), (2 * BLOCK, 3 * BLOCK)]
+    drop_old_blocks(BLOCK)
+    RemotePlace(counted).read(0, 3 * BLOCK)
+    assert len(asked) == 3
+
+
+MARKED = f"""
+import httpx, pytest
+
+@pytest.mark.snapshot("{REMOTE}")
+def test_page(stillweb_transport):
+    with httpx.Client(transport=stillweb_transport) as client:
+        assert "Hello there" in client.get("{PAGE}").text
+"""
+
+
+@pytest.mark.parametrize(("mode", "said"), [("none", "1 passed"), ("all", "can't be written there")])
+def test_a_test_is_answered_from_a_remote_snapshot_and_records_into_none(
+    sealed: Path, pytester: pytest.Pytester, mode: str, said: str
+) -> None:
+    pytester.makepyfile(test_it=MARKED)
+    plugins = ("no:cacheprovider", "no:hypothesispytest")
+    done = pytester.runpytest_subprocess(*(f"-p{name}" for name in plugins), f"--stillweb-mode={mode}")
+    assert said in done.stdout.str()

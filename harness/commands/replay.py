@@ -243,7 +243,7 @@ def command(
 
 
 def _check_recording(
-    directory: Path | None, snapshots: tuple[Path, ...], *, isolate: bool, stop_at_miss: bool
+    directory: Path | None, snapshots: tuple[Path | str, ...], *, isolate: bool, stop_at_miss: bool
 ) -> None:
     """Raise UsageError where misses can't be recorded into a directory."""
     if directory is None:

@@ -70,6 +70,7 @@ from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, surt
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
+from stillweb.snapshots.words import whole_number
 
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
@@ -303,8 +304,8 @@ class SiteEvidence:
             event = request.derived(("event", normal, own), made)
         else:
             media, location = response.header("content-type") or "", response.header("location") or ""
-            told = response.header("content-length") or ""
-            size = int(told) if told.isdigit() else len(response.body)
+            told = whole_number(response.header("content-length") or "")
+            size = len(response.body) if told is None else told
             event = event_of(request, normal, response.status, media, location, said, size, own=own)
         return Asked(replace(event, fields=made_up(parts)), parts, normal)
 

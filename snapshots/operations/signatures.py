@@ -17,7 +17,6 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +190,7 @@ def sign_digest(digest: bytes, package: bytes, key: Any) -> bytes:
         "hash": text,
         "signature": base64.b64encode(r.to_bytes(48, "big") + s.to_bytes(48, "big")).decode(),
         "publicKey": _public(key.public_key()),
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": json.loads(package)["created"],  # py-wacz refuses another moment than the package's
         "software": software_name(),
     }
     return json.dumps({**json.loads(digest), "signedData": signed}, indent=2).encode()

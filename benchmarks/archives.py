@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import shutil
@@ -75,10 +76,10 @@ def url_of(number: int) -> str:
 
 
 def many(path: Path, count: int) -> Path:
-    """An open snapshot with an index of so many lines, all of which point to one record.
+    """An open snapshot with an index of so many lines.
 
-    What is measured with it is opening and looking up, not reading. Only one line of `TRUE` has the keys that
-    belong to its URL, for making keys would be most of the work.
+    What is measured with it is opening and looking up, not reading. Only one line of `TRUE` has a record of its own and the
+    keys that belong to its URL, for making these would be most of the work; the others point to the first record.
     """
     package = path / PACKAGE
     made = package.exists() and (count < 100_000 or (path / STEPS).exists())
@@ -91,25 +92,36 @@ def many(path: Path, count: int) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     moment = datetime(2025, 1, 1, tzinfo=UTC)
     with Writer.open(path) as writer:
-        body = b"<p>" + b"word " * 1000
+        body = b"<p>" + b"word " * 100
         place = writer.exchange(
             Exchange(Request("GET", url_of(0)), 200, "OK", large.HTML, body, moment, "default", 1, 2)
         )
     head, template = _template(place)
+    archive = path / "archive" / place.filename
+    record = gzip.decompress(archive.read_bytes()[place.offset : place.offset + place.length])
     size = crc = 0
-    with open(path / INDEX, "wb", buffering=1 << 20) as out:
+    with open(path / INDEX, "wb", buffering=1 << 20) as out, open(archive, "ab") as records:
         for start in range(0, count, EACH):
             lines = []
             for n in range(start, min(start + EACH, count)):
                 url = url_of(n)
-                if n % TRUE:
-                    exact = canonical = f"{n:064x}"
-                else:
+                exact = canonical = f"{n:064x}"
+                offset, length = place.offset, place.length
+                if n % TRUE == 0:
                     key = request_key(Request("GET", url))
                     exact, canonical = key.exact, key.canonical
-                urlkey = head % (n // EACH, n % EACH, n)
+                    own = record.replace(url_of(0).encode(), url.encode())
+                    offset, length = records.tell(), records.write(isal_zlib.compress(own, 0, wbits=31))
                 lines.append(
-                    template % {"urlkey": urlkey, "url": url, "exact": exact, "canonical": canonical}
+                    template
+                    % {
+                        "urlkey": head % (n // EACH, n % EACH, n),
+                        "url": url,
+                        "exact": exact,
+                        "canonical": canonical,
+                        "offset": offset,
+                        "length": length,
+                    }
                 )
             data = "".join(lines).encode()
             size += out.write(data)
@@ -120,7 +132,8 @@ def many(path: Path, count: int) -> Path:
     (path / STEPS).write_bytes(steps)
     told = json.loads(package.read_text())
     told["lines"] = count
-    told["stillweb"]["index"] |= {"bytes": size, "crc32": crc, "steps": stamp_of(steps)}
+    archives = {place.filename: archive.stat().st_size}
+    told["stillweb"]["index"] |= {"bytes": size, "crc32": crc, "steps": stamp_of(steps), "archives": archives}
     package.write_text(json.dumps(told))
     (path / DIGEST).unlink()  # of what was described before
     return path
@@ -131,12 +144,16 @@ def _template(place: Capture) -> tuple[str, str]:
     url = url_of(0)
     key = request_key(Request("GET", url))
     capture = Capture(
-        key.urlkey, "20250101000000", url, "GET", 200, "text/html", "sha256:" + "ab" * 32, place.filename, place.offset,
+        key.urlkey, place.timestamp, url, "GET", 200, "text/html", place.digest, place.filename, place.offset,
         place.length, -1, 0, key.canonical, key.exact, "default", 1, 2,
     )  # fmt: skip
     line = capture_line(capture, "cd" * 32).decode() + "\n"
     rest = line.removeprefix(key.urlkey).replace("%", "%%")
-    for text, hole in ((url, "%(url)s"), (key.exact, "%(exact)s"), (key.canonical, "%(canonical)s")):
+    holes = {
+        url: "%(url)s", key.exact: "%(exact)s", key.canonical: "%(canonical)s",
+        f'"offset":"{place.offset}"': '"offset":"%(offset)d"', f'"length":"{place.length}"': '"length":"%(length)d"',
+    }  # fmt: skip
+    for text, hole in holes.items():
         if rest.count(text) != 1:
             raise NotRun(f"an index line has {text!r} not once: {rest[:300]!r}")
         rest = rest.replace(text, hole)

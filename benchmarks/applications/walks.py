@@ -191,7 +191,7 @@ def record_all(work: Path, names: tuple[str, ...], walks: tuple[str, ...]) -> No
 
 @main.command("open")
 @click.argument("names", nargs=-1)
-@click.option("--engine", default="states", show_default=True, help="An engine by name, or MODULE:NAME.")
+@click.option("--engine", default="evidence", show_default=True, help="An engine by name, or MODULE:NAME.")
 @click.option("--threshold", default=DEFAULT, show_default=True, help="The least confidence that is served.")
 @click.option("--pages", is_flag=True, help="Ask for no scripts, styles and pictures.")
 @click.option(

@@ -29,8 +29,10 @@ def call_members(
     meta = dict(result.meta)
     if "missed" in meta:
         meta["missed"] = sorted(meta["missed"])
+    # how sure an answer is depends on what was asked before, and browsers and programs ask in an order of their own
+    doubted = {"ambiguous": True} if meta.pop("ambiguous", None) else {}
     return {
-        "aside": {"seconds": round(seconds, 6)},
+        "aside": {"seconds": round(seconds, 6), **doubted},
         "tool": name,
         "contract": contract,
         "arguments": arguments,

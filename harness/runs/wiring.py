@@ -126,7 +126,7 @@ def _request_event(entry: Mapping[str, Any], text: str, capture: Mapping[str, An
             "status": entry["status"],
             "irrelevant": False,
             **({"fault": entry["fault"]} if "fault" in entry else {}),
-            **({"ambiguous": True} if entry.get("ambiguous") else {}),
         },
-        "aside": {"order": entry["seq"]},
+        # how sure an answer is depends on what was asked before, so on the order
+        "aside": {"order": entry["seq"], **({"ambiguous": True} if entry.get("ambiguous") else {})},
     }

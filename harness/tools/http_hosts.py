@@ -63,8 +63,12 @@ class _Host:
     answer: Callable[[Request, Visit], Response]
 
     def __call__(self, request: Request, session: str) -> Response:
+        visit = self.visits.get(session)
         try:
-            return self.answer(request, self.visits.get(session))
+            response = self.answer(request, visit)
+            if response.header("stillweb-verdict") == "synthetic":
+                visit.happened(request, response)
+            return response
         except SearchLimit as error:
             value = {"message": str(error), "statusCode": 429}
             return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")

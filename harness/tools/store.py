@@ -276,6 +276,10 @@ class Visit:
             self.delay += sum(recorded) * self.store.slowness
         return found
 
+    def happened(self, request: Request, response: Response) -> None:
+        """Note that a request which was not recorded was answered otherwise: by its answer it is seen what it may change."""
+        self._session.happened(request, response)
+
     def follow(self, url: str, headers: Headers = ()) -> Found:
         """Look up a GET of `url` and follow redirects as httpx does."""
         whole: Found | None = None

@@ -28,6 +28,7 @@ from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Rival
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
+    WHO,
     cookie_parts,
     header_parts,
     issued_in,
@@ -644,10 +645,15 @@ class Matcher:
 
     @staticmethod
     def _varies(given: Sequence[tuple[Observation, Capture]], chosen: Capture, parts: Parts) -> str:
-        """Return the name of a field of Vary that is another one than was recorded with `chosen`; "" for none."""
+        """Return the field of Vary, or "credentials", that is another one than was recorded with `chosen`; "" for none."""
         own = next(o.parts for o, c in given if c is chosen)
         differ = (p for p in sorted(own.keys() | parts.keys()) if own.get(p) != parts.get(p))
-        return next((p.split(" ")[1] for p in differ if p.startswith("~vary ")), "")
+        told = (
+            "credentials" if p == WHO else p.split(" ")[1]
+            for p in differ
+            if p == WHO or p.startswith("~vary ")
+        )
+        return next(told, "")
 
     def _file(self, key: Key, captures: list[Capture], now: Situation, accepted: Accept) -> Lookup:
         """Return the lookup of a file that stays as it is."""

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
@@ -110,6 +110,11 @@ class Model:
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
+        # a value that all requests of a type send tells none of them from the others
+        for keys in self.siblings.values():
+            shared = frozenset.intersection(*(self.targets[k].event.ids for k in keys))
+            for target in (self.targets[k] for k in keys if shared and len(keys) > 1):
+                target.event = replace(target.event, ids=target.event.ids - shared)
         self._likelihoods: dict[tuple[int, Chosen, str, str], float] = {}
         self._old: dict[tuple[int, Chosen, str, str], float] = {}
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}

@@ -24,6 +24,7 @@ from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
+WHO = "~header authorization"  # whose credentials it is sent with, in whatever field
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client
 FORWARDED = ("x-forwarded-for", "x-real-ip", "forwarded")  # whom a proxy asks for
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
@@ -58,7 +59,7 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
         found[f"~header {name}"] = by_name.get(name, "")
     who = credentials_of(headers)
     if who:
-        found["~header authorization"] = who.partition(" ")[0] if who.partition(" ")[0] in MADE_ANEW else who
+        found[WHO] = who.partition(" ")[0] if who.partition(" ")[0] in MADE_ANEW else who
     if kind := _wanted_kind(by_name):
         found["~header accept"] = kind
     if "x-requested-with" in by_name:

@@ -27,7 +27,7 @@ PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a write that is answered by a redirect; of others
 ANSWERS = {"file": 0.03, "confirmed": 0.3, "page": 1.0}
 REDUCTIONS = {
-    "last": 0.25,
+    "last": 0.6,
     "last of each": 0.15,
     "sequence": 0.15,
     "bag": 0.10,
@@ -74,10 +74,10 @@ PARTS = {
     r"vary .*": 0.9,
     r"header (destination|depth|overwrite|operation|range|soapaction)": 0.95,
     r"header (hx-request|hx-target|x-pjax|x-inertia|rsc|next-router.*|turbo-frame)": 0.7,
-    r"header authorization": 0.5,
-    r"header accept": 0.2,
+    r"header authorization": 0.3,
+    r"header accept": 0.08,
     r"header accept-language (region|after)": 0.03,
-    r"header accept-language": 0.15,
+    r"header accept-language": 0.08,
     r"header x-requested-with": 0.1,
     r"header origin": 0.03,
     r"header (.*token.*|.*csrf.*|.*xsrf.*)": 0.02,

@@ -23,8 +23,17 @@ from tests.support.waiting import STARTS
 PYTHON = ROOT / ".venv-peers/bin/python"
 SCRIPT = Path(__file__).parent / "clients" / "search_services.py"
 ABSENT = "https://absent.test/x"
-TAVILY = {"query": "penguins", "results": [{"url": BIRDS, "title": "Recorded", "content": "…", "score": 0.5}]}
-EXA = {"requestId": "r", "results": [{"id": BIRDS, "url": BIRDS, "title": "Recorded", "author": "A"}]}
+TEXT = (
+    "Penguins are birds of the south. " * 8
+)  # answers of such services are long: a short one may only confirm a write
+TAVILY = {
+    "query": "penguins",
+    "results": [{"url": BIRDS, "title": "Recorded", "content": TEXT, "score": 0.5}],
+}
+EXA = {
+    "requestId": "r",
+    "results": [{"id": BIRDS, "url": BIRDS, "title": "Recorded", "author": "A", "text": TEXT}],
+}
 
 
 def record(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import threading
@@ -248,7 +249,8 @@ def test_a_program_with_many_connections_has_one_trace(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "site") as writer:
         for n, text in enumerate(texts):
             sent = f'{{"model": "m", "messages": [{{"role": "user", "content": "{text}"}}]}}'.encode()
-            answer = f'{{"text": "re {n}"}}'.encode()
+            # as long as a model's answers are, with its envelope
+            answer = json.dumps({"text": f"re {n}", "model": "m", "note": "." * 200}).encode()
             kind = (("Content-Type", "application/json"),)
             # all asked before the first is answered, and answered from the last to the first
             begin, end = n + 1, 100 - n

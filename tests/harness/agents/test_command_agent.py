@@ -206,7 +206,7 @@ def test_what_the_recording_does_not_decide_is_in_a_programs_trace(tmp_path, mon
     )
     files = program_run(tmp_path, tmp_path / "site", code, monkeypatch)
     calls = read_trace(files.trace_path("one", 1)).of("tool_call")
-    assert [(call["verdict"], call["meta"].get("ambiguous")) for call in calls] == [
+    assert [(call["verdict"], call["aside"].get("ambiguous")) for call in calls] == [
         ("exact", None),
         ("canonical", True),
     ]

@@ -71,7 +71,9 @@ def test_only_the_misses_are_recorded_and_then_there_are_none(origin: Origin, tm
     assert ("POST", "/post", b"\xff\xfe") in asked
     live = stillweb("record", "-o", tmp_path / "live", *asking(origin, *asks))
     layers = [tmp_path / "base.wacz", tmp_path / "more"]
-    again = stillweb("replay", *layers, "--max-misses", "0", "--ledger", ledger, *asking(origin, *asks))
+    # a POST that was recorded once is asked twice: how sure its second answer is, is not the matter here
+    words = ("--max-misses", "0", "--min-confidence", "0.3", "--ledger", ledger)
+    again = stillweb("replay", *layers, *words, *asking(origin, *asks))
     assert again.code == 0, again.err
     assert again.out == live.out
     assert not any(entry["verdict"] == "miss" for entry in read(ledger))

@@ -163,7 +163,7 @@ def conversing(
         ledger = list(web.ledger)
     head, _, rest = got.partition(b"\r\n\r\n")
     frames = FrameProtocol(client=True, extensions=[])
-    frames.receive_bytes(rest)
+    frames.receive_bytes(rest if b" 101 " in head[:13] else b"")
     for frame in frames.received_frames():
         said.append(frame.payload[0] if frame.opcode is Opcode.CLOSE else frame.payload)
     return head[:12].decode(), said, ledger, time.monotonic() - began

@@ -23,7 +23,7 @@ _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # number of faults at the end of the test, before teardown
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
 _NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
-_MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca", "faults"}
+_MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca", "faults", "rules"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker for `--strict-markers`."""
     config.addinivalue_line(
         "markers",
-        'snapshot(*paths, accept="rule", max_misses=0, mode=None, allow=(), upstream_ca=None, faults=None): answer this test '
+        'snapshot(*paths, accept="rule", max_misses=0, mode=None, allow=(), upstream_ca=None, faults=None, rules=None): answer this test '
         "from a snapshot, and block the network; paths are beside the test's file",
     )
     config.stash[_SHELVES] = {}

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -417,6 +418,13 @@ class Snapshot:
         They are those of sealing, or the built-in ones while the snapshot is open.
         """
         return rules_from([layer.container.rules for layer in self._layers])
+
+    def add_rules(self, path: Path) -> None:
+        """Apply a user's own rules, too, before the first request. Raises UsageError for a file that is none."""
+        from stillweb.snapshots.identity.rules import own_text
+
+        assert self._matcher is None
+        self.rules = self.rules.with_own(own_text(path), str(path))
 
     def matcher(self) -> Matcher:
         """Return the matcher of this snapshot, created on first use."""

@@ -89,15 +89,16 @@ def seal(
     state: Path | None = None,
     progress: SealProgress | None = None,
     workers: int | None = None,
+    rules: Path | None = None,
 ) -> SealReport:
     """Freeze the texts, write the index and pack the directory into a `.wacz`.
 
-    `out` is beside the directory by default. Sealing again gives the same bytes. Raises GateFailed if the
+    `out` is beside the directory by default. `rules` is a file of the user's own rules, which join those that are stored. Sealing again gives the same bytes. Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
     `stillweb.snapshots.operations.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
     DamagedInput, and MissingCapability if the disk is full.
     """
-    from stillweb.snapshots.identity.rules import builtin
+    from stillweb.snapshots.identity.rules import RuleSet, builtin, own_text
     from stillweb.snapshots.operations import late
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.text.freezing import freeze
@@ -133,7 +134,13 @@ def seal(
                 frozen = freeze(recorded, writer, workers=workers, progress=progress)
                 report.frozen, report.warnings = frozen.texts, [f"{a}: {w}" for a, w in frozen.warnings]
                 report.missing = [f"{a}: {w}" for a, w in frozen.missing]
-        writer.rules = builtin().to_json()
+        stored = RuleSet.from_json(writer.rules) if isinstance(writer.rules, dict) else builtin()
+        chosen = builtin()
+        for text in stored.own:
+            chosen = chosen.with_own(text)
+        if rules is not None:
+            chosen = chosen.with_own(own_text(rules), str(rules))
+        writer.rules = chosen.to_json()
     with Snapshot.open(root) as snapshot:
         report.id = snapshot.id
         report.rules = snapshot.rules.to_json()

@@ -67,6 +67,11 @@ if TYPE_CHECKING:
     help="A gate: exit code 1 if more than X answers are expected to be wrong (the sum of 1 - confidence).",
 )
 @click.option(
+    "--rules",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Apply rules of your own, too (docs/identity.md); `seal --rules` keeps them in the snapshot.",
+)
+@click.option(
     "--stop-at-miss", is_flag=True, help="End PROGRAM, or the server, at the first miss, with exit code 1."
 )
 @click.option(
@@ -97,6 +102,7 @@ def command(
     ledger: Path | None,
     max_misses: int | None,
     max_expected_wrong: float | None,
+    rules: Path | None,
     stop_at_miss: bool,
     record_misses: Path | None,
     synthetic_search: bool,
@@ -144,6 +150,8 @@ def command(
             raise MissingCapability("the namespace has a way out; this is no isolation")
     with Snapshot.open(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
+        if rules is not None:
+            snapshot.add_rules(rules)
         moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)
         if synthetic_search:

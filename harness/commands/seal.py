@@ -14,12 +14,24 @@ from stillweb.harness.console import print_json, progress, say
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="The file to write; SNAPSHOT.wacz by default."
 )
+@click.option(
+    "--rules",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of rules of your own (docs/identity.md), kept in the snapshot.",
+)
 @click.option("--keep-secrets", is_flag=True, help="Seal in spite of secrets that were learned too late.")
 @click.option(
     "--search-index", is_flag=True, help="Build the search index now; it is kept in the user's cache."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: bool, as_json: bool) -> None:
+def command(
+    snapshot: Path,
+    out: Path | None,
+    rules: Path | None,
+    keep_secrets: bool,
+    search_index: bool,
+    as_json: bool,
+) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
 
     \b
@@ -29,7 +41,7 @@ def command(snapshot: Path, out: Path | None, keep_secrets: bool, search_index: 
     from stillweb.snapshots.wacz import seal
 
     with progress("sealing", unit="bytes") as advance:
-        report = seal(snapshot, out, keep_secrets=keep_secrets, progress=advance)
+        report = seal(snapshot, out, keep_secrets=keep_secrets, progress=advance, rules=rules)
     if search_index:
         from stillweb.harness.commands.search_ready import make_search_ready
         from stillweb.snapshots import Snapshot

@@ -19,10 +19,16 @@ MODES = ("none", "once", "new_episodes", "all", "rewrite")
 class Shelf:
     """Snapshot, in layers, of one process: replayed, or recorded and moved into place at the end.
 
-    The last of `paths` is the top layer and the target of a recording.
+    The last of `paths` is the top layer and the target of a recording. `rules` is a file of the user's own rules.
     """
 
-    def __init__(self, paths: Sequence[Path], mode: str, upstream_ca: Path | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        mode: str,
+        upstream_ca: Path | None = None,
+        rules: Path | None = None,
+    ) -> None:
         self.paths, self.mode = list(paths), mode
         self.target = self.paths[-1]
         self.recording = mode in ("new_episodes", "all", "rewrite") or (
@@ -31,6 +37,7 @@ class Shelf:
         self.sessions: set[str] = set()  # sessions that are recorded anew
         self.replayed: set[str] = set()  # sessions with an answer from the old snapshot
         self._upstream_ca = upstream_ca
+        self._rules = rules
         self._stack = ExitStack()
         self._snapshot: Any = None
         self._recorder: Any = None
@@ -47,6 +54,8 @@ class Shelf:
             if missing:
                 raise UsageError(f"{missing[0]}: there is no snapshot; record it with --stillweb-mode=once")
             self._snapshot = Snapshot.open(*self.paths)
+            if self._rules is not None:
+                self._snapshot.add_rules(self._rules)
         return self._snapshot
 
     @property

@@ -205,7 +205,14 @@ def rules_from(stored: Sequence[Any]) -> RuleSet:
     if len(found) < 2:
         return found[0] if found else builtin()
     kept = [r for r in found[0].rules if all(any(r.id == o.id for o in other.rules) for other in found)]
-    return RuleSet(tuple(kept), tuple(refused for one in found for refused in one.refused))
+    joined = RuleSet(
+        tuple(r for r in kept if not r.own), tuple(refused for one in found for refused in one.refused)
+    )
+    for text in dict.fromkeys(
+        text for one in found for text in one.own
+    ):  # a layer over it need not repeat them
+        joined = joined.with_own(text)
+    return joined
 
 
 def layered_id(ids: Iterable[str]) -> str:

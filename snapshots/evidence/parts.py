@@ -160,7 +160,7 @@ def _rule_parts(
     for rule in useful:
         others = [r for r in rules.rules if r is not rule]
         left = digest(reduced(request, others, issued, stored=stored))
-        if left != key:
+        if left != key and (not rule.own or rule.doubted):
             found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else left
     return key, found
 

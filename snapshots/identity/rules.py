@@ -73,6 +73,7 @@ class Rule:
     # the removed values never decide: answers that differ also differ for identical requests
     certain: bool = False
     echoed: bool = False  # the answer repeats the blanked values
+    own: bool = False  # a user's, who knows that the values decide nothing
 
 
 Issued = frozenset[str]  # "place:name" of values that the site issued
@@ -286,10 +287,30 @@ class RuleSet:
 
     rules: tuple[Rule, ...]
     refused: tuple[Refused, ...] = ()
+    own: tuple[str, ...] = ()  # the texts of users' files of rules
 
     def without(self, *ids: str) -> RuleSet:
         """Return the set without the rules `ids`."""
-        return RuleSet(tuple(r for r in self.rules if r.id not in ids), self.refused)
+        return RuleSet(tuple(r for r in self.rules if r.id not in ids), self.refused, self.own)
+
+    def with_own(self, text: str, name: str = "rules") -> RuleSet:
+        """Return the set with the rules of a user's file, in TOML. Raises UsageError if an example does not hold."""
+        if text in self.own:
+            return self
+        added = tuple(replace(rule, own=True) for rule in load(text, name).rules)
+        for rule in added:
+            if any(rule.id == known.id for known in self.rules):
+                raise UsageError(
+                    f"{name}: rule {rule.id}: there is another rule of this id; choose another id"
+                )
+            for pairs, joins in ((rule.join, True), (rule.apart, False)):
+                for a, b in pairs:
+                    if (joining(example(a), example(b), (rule,)) is not None) is not joins:
+                        does = "keeps apart" if joins else "joins"
+                        raise UsageError(
+                            f"{name}: rule {rule.id}: it {does} {a!r} and {b!r}; mend rule or example"
+                        )
+        return RuleSet((*self.rules, *added), self.refused, (*self.own, text))
 
     def on(self, path: str) -> tuple[Rule, ...]:
         """Return the rules in force on a path (`METHOD url-without-query`)."""
@@ -298,22 +319,26 @@ class RuleSet:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object to store with a snapshot; the inverse of `from_json`."""
-        return {
+        stored: dict[str, Any] = {
             "version": 1,
-            "rules": [r.id for r in self.rules],
+            "rules": [r.id for r in self.rules if not r.own],
             "refused": [r.to_json() for r in self.refused],
         }
+        return {**stored, "own": list(self.own)} if self.own else stored
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RuleSet:
-        """Return the built-in rules with which the snapshot was sealed, and its refused rules."""
+        """Return the built-in rules with which the snapshot was sealed, its refused rules and its users' own."""
         names = set(value.get("rules", ()))
         rules = tuple(r for r in builtin().rules if not names or r.id in names)
         refused = tuple(
             Refused(str(r["rule"]), str(r["path"]), (str(r["examples"][0]), str(r["examples"][1])))
             for r in value.get("refused", ())
         )
-        return cls(rules, refused)
+        made = cls(rules, refused)
+        for text in value.get("own", ()):
+            made = made.with_own(str(text), "the snapshot's own rules")
+        return made
 
 
 def reduced(
@@ -425,6 +450,14 @@ def load(text: str, name: str = "rules.toml") -> RuleSet:
     if len({r.id for r in rules}) != len(rules):
         raise UsageError(f"{name}: two rules have the same id")
     return RuleSet(tuple(rules))
+
+
+def own_text(path: Path) -> str:
+    """Return the text of a user's file of rules. Raises UsageError if it can't be read."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: can't be read: {error}") from error
 
 
 def _rule(item: Mapping[str, Any], name: str) -> Rule:

@@ -34,6 +34,8 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.secrets.redact import mask_value
 
 Prices = Mapping[str, Mapping[str, float]]
+# an SDK's errors: no connection, an error status, and any other
+SdkErrors = tuple[type[Exception], type[Any], type[Exception]]
 _JUDGE_CLOSED = "the judge was asked while the run ended"
 
 
@@ -137,6 +139,11 @@ class ModelClient:
         sdk._platform = "Unknown"
         return sdk
 
+    @staticmethod
+    def errors() -> SdkErrors:
+        """Return the SDK's classes of errors."""
+        return openai.APIConnectionError, openai.APIStatusError, openai.OpenAIError
+
     def is_answer(self, asked: bytes, body: bytes) -> bool:
         """Return True if a body can be read as the answer to a request."""
         try:
@@ -200,26 +207,26 @@ class ModelClient:
             reply = _response_reply(response)
         return self._finish(body, reply, begin)
 
-    async def _ask(self, create: Any, session: str, body: Mapping[str, Any], sdk: Any = openai) -> Any:
+    async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
         # members unknown to the SDK are sent as they are: endpoints have their own (top_k, provider, …)
         known = inspect.signature(create).parameters
         body = _encodable(body)
         named = {name: value for name, value in body.items() if name in known}
-        failure: type[Exception] = sdk.OpenAIError if sdk is openai else sdk.AnthropicError
+        no_connection, refused, failed = self.errors()
         own = {name: value for name, value in body.items() if name not in known}
         named["extra_body"] = {**own, **(body.get("extra_body") or {})} or None
         try:
             return await create(**named, extra_headers={SESSION_HEADER: quote(session)})
-        except sdk.APIConnectionError as error:
+        except no_connection as error:
             if isinstance(error.__cause__, StillwebError):
                 raise error.__cause__ from None
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error.__cause__ or error}") from error
-        except sdk.APIStatusError as error:
+        except refused as error:
             text = f"{mask_value(str(error.request.url))}: status {error.status_code}: {error.message[:500]}"
             if error.status_code in (400, 422) and (name := _refused_parameter(error, body)):
                 raise ParameterRefused(text, name) from error
             raise ModelError(text) from error
-        except failure as error:
+        except failed as error:
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import httpx
 
-from stillweb.harness.models.client import ModelClient, Reply, ToolRequest, Usage, readable
+from stillweb.harness.models.client import ModelClient, Reply, SdkErrors, ToolRequest, Usage, readable
 from stillweb.harness.models.sse import read_stream
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.models.transport import SESSION_HEADER
@@ -42,6 +42,12 @@ class AnthropicClient(ModelClient):
         return sdk
 
     @staticmethod
+    def errors() -> SdkErrors:
+        """Return the SDK's classes of errors."""
+        sdk = require("anthropic")
+        return sdk.APIConnectionError, sdk.APIStatusError, sdk.AnthropicError
+
+    @staticmethod
     def read_answer(asked: bytes, body: bytes) -> None:
         """Read the answer to a request, streamed or not. Raise what is wrong with its form."""
         streamed = json.loads(asked).get("stream")
@@ -50,7 +56,7 @@ class AnthropicClient(ModelClient):
     async def messages(self, session: str, body: Mapping[str, Any]) -> Reply:
         """Make one call. Raise ModelError or TapeMiss if there is no answer."""
         begin = time.perf_counter()
-        result = await self._ask(self._sdk.messages.create, session, body, require("anthropic"))
+        result = await self._ask(self._sdk.messages.create, session, body)
         with readable(result):
             if body.get("stream"):
                 message = message_of([_dumped(event) async for event in result])

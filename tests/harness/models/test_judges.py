@@ -13,7 +13,7 @@ from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
-from stillweb.harness.runs.workshop import judge_endpoints, judge_variables
+from stillweb.harness.scoring.judging import judge_endpoints, judge_variables
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots.errors import UsageError

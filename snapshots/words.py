@@ -20,3 +20,8 @@ def meant(word: str, known: Sequence[str], most: int = 3) -> str:
 
     near = get_close_matches(word, known, most)
     return f"; meant is {' or '.join(map(repr, near))}?" if near else ""
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a text of at most 18 ASCII digits says, or None."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

@@ -35,7 +35,7 @@ from stillweb.harness.trace import canonical
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.secrets.redact import mask_value
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, whole_number
 
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
@@ -175,9 +175,10 @@ class Tape:
         captures.sort(key=lambda c: (c.session, c.begin, c.end, c.filename, c.offset))
         for capture in captures:
             quoted, _, number = capture.session.rpartition("@")
-            if not number.isdecimal():
+            generation = whole_number(number)
+            if generation is None:
                 continue  # a session of another snapshot, not of a tape
-            name, generation = unquote(quoted), int(number)
+            name = unquote(quoted)
             if generation > self._generation.get(name, 0):
                 self._generation[name] = generation
                 self._sessions[name] = _Session()

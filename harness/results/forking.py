@@ -20,7 +20,7 @@ from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, whole_number
 
 
 def fork_run(path: Path, attempt: str, out: Path, *, step: int, model: str) -> RunFiles:
@@ -103,6 +103,6 @@ def _attempt(path: Path, tasks: list[Task], name: str) -> tuple[Task, int]:
         rest = name.removeprefix(task.id)
         if name == task.id:
             return task, 1
-        if rest != name and rest[0] in "./" and rest[1:].isdecimal():
-            return task, int(rest[1:])
+        if rest != name and rest[0] in "./" and (number := whole_number(rest[1:])) is not None:
+            return task, number
     raise UsageError(f"{path}: has no attempt {name!r}. `stillweb score {path}` lists them")

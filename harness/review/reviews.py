@@ -25,7 +25,7 @@ from stillweb.harness.scoring.wanted import wanted
 from stillweb.harness.trace import Event, Trace, append_event, read_trace
 from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, whole_number
 
 COMPOSITION = "final answer composition error"
 CLASSES = {
@@ -212,12 +212,13 @@ class Review:
                 raise UsageError(f"{name.replace('_', ' ')}: must be filled in")
             texts[name] = text
         number = str(value.get("decisive_event", "")).strip()
-        if not number.isdecimal():
+        event = whole_number(number)
+        if event is None:
             raise UsageError(f"decisive event: must be the number of a step, not {number!r}")
         return cls(
             texts["reviewer"],
             texts["class"],
-            int(number),
+            event,
             texts["cause"],
             texts["evidence"],
             texts["nearest_class"],

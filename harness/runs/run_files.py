@@ -104,6 +104,10 @@ class Settings:
                 raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
         if not 1 <= value.get("epochs", 1) <= MOST_EPOCHS:
             raise DamagedInput(f"{where}: setting 'epochs' must be 1 to {MOST_EPOCHS}, not {value['epochs']}")
+        if (fork := value.get("fork")) and not all(
+            isinstance(fork.get(name), kind) for name, kind in _FORK.items()
+        ):
+            raise DamagedInput(f"{where}: setting 'fork' must have {', '.join(_FORK)}")
         ready = dict(value)
         ready["snapshots"] = tuple(value.get("snapshots", ()))
         ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
@@ -147,6 +151,7 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_FORK = {"certificate": str, "task": str, "attempt": int, "step": int, "model": str}
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode", "at", "timing"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),

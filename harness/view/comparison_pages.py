@@ -23,6 +23,7 @@ from stillweb.harness.view.run_table import PAGE, Row, RunTable
 from stillweb.harness.view.sheet import Sheet, sheet_of
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.operations.diff import Diff, diff
+from stillweb.snapshots.words import whole_number
 
 MOST_PIECES = 2000  # characters of a result shown on each side of a divergence
 
@@ -81,8 +82,7 @@ class ComparisonPages:
             shown.sort(key=lambda line: (-line.change, line.task))
         size = len(shown) or 1 if self._library.linker.static else PAGE
         pages = max(1, -(-len(shown) // size))
-        asked = query.get("page", "1")
-        number = max(1, min(int(asked) if asked.isdecimal() else 1, pages))
+        number = max(1, min(whole_number(query.get("page", "1")) or 1, pages))
         against = [
             self._library.soon(
                 (names[0], name, metric, tables[0].version, table.version),

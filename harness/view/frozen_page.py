@@ -21,6 +21,7 @@ from stillweb.proxy.net.own_pages import same_token
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.http import charsets, encodings
 from stillweb.snapshots.request import Request as Asked
+from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
     from stillweb.harness.view.shelf import Shelf
@@ -176,8 +177,8 @@ class FrozenPages:
                 return self._none(f"no snapshot {name} is open")
             if kind == "view":
                 return self._view(name, snapshot, rest[0])
-            if kind == "capture" and len(rest) == 2 and rest[0].isdecimal():
-                return self._capture(name, snapshot, rest[1], int(rest[0]))
+            if kind == "capture" and len(rest) == 2 and (offset := whole_number(rest[0])) is not None:
+                return self._capture(name, snapshot, rest[1], offset)
             if kind == "r" and len(rest) == 2:
                 return self._resource(name, snapshot, rest[0], rest[1])
             return self._none("nothing is at this address")

@@ -28,6 +28,7 @@ from stillweb.harness.trace import Trace, is_cut_off
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
+from stillweb.snapshots.words import whole_number
 
 FORMAT = "stillweb view rows 2"
 SURE = 0.99  # confidence from which an answer is not presumed
@@ -470,4 +471,4 @@ class RunTable:
 def _named(name: str) -> tuple[str, int]:
     """Return task and epoch as a trace's file name says them, for a run whose task list can't be read."""
     task, _, epoch = name.removesuffix(".jsonl").rpartition(".")
-    return task, int(epoch) if epoch.isdecimal() else 1
+    return task, whole_number(epoch) or 1

@@ -23,6 +23,7 @@ from stillweb.harness.view.run_table import DAMAGED, FILTERS, PAGE, SORTS, RunTa
 from stillweb.harness.view.sheet import Sheet, sheet_of
 from stillweb.harness.view.snapshot_pages import SnapshotPages
 from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.words import whole_number
 
 _HERE = Path(__file__).parent
 MARKED = 60  # most characters of a value that is marked in a step's result
@@ -111,9 +112,9 @@ class Site(Library):
         table.refresh(0.15)
         asked = {key: query.get(key, "") for key in ("show", "q", "sort", "metric", "by", "k")}
         rows = table.select(asked["show"], asked["q"], asked["sort"], asked["metric"])
-        k = int(asked["k"]) if asked["k"].isdecimal() else max(1, min(table.epochs, 8))
+        k = whole_number(asked["k"]) or max(1, min(table.epochs, 8))
         by_task = asked["by"] != "attempt"
-        page = int(query.get("page", "1")) if query.get("page", "1").isdecimal() else 1
+        page = whole_number(query.get("page", "1")) or 1
         size = len(rows) or 1 if self.linker.static else PAGE
         every: Sequence[Any] = list(dict.fromkeys(row.task for row in rows)) if by_task else rows
         pages = max(1, -(-len(every) // size))

@@ -15,6 +15,7 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.http import charsets, encodings
 from stillweb.snapshots.request import SAFE_METHODS
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
     from stillweb.snapshots.request import Headers
@@ -389,8 +390,7 @@ def paged(found: Sequence[Any], query: Mapping[str, str], size: int) -> tuple[Se
     """Return the asked part of a list, its number from 1, and the number of parts."""
     size = size or 1
     pages = max(1, -(-len(found) // size))
-    asked = query.get("page", "1")
-    number = max(1, min(int(asked) if asked.isdecimal() else 1, pages))
+    number = max(1, min(whole_number(query.get("page", "1")) or 1, pages))
     return found[(number - 1) * size : number * size], number, pages
 
 

@@ -18,6 +18,7 @@ from stillweb.snapshots.http.spans import Span, inside, is_whole, parse, recorde
 from stillweb.snapshots.http.trailers import TRAILER, is_grpc, parted
 from stillweb.snapshots.http.weighted import items_of
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture, Response
@@ -169,9 +170,9 @@ PIECE = 1 << 17  # bytes read at a time
 def read_head(snapshot: Snapshot, capture: Capture) -> tuple[Response, int]:
     """Return a capture's response without its body, and the number of bytes stored of the body."""
     stored = snapshot.head(capture)
-    length = stored.header("content-length") or ""
-    if length.isdigit():
-        return stored, int(length)
+    length = whole_number(stored.header("content-length") or "")
+    if length is not None:
+        return stored, length
     return stored, sum(len(p) for p in stored_pieces(snapshot, capture, None))
 
 

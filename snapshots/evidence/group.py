@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.dates import seconds_of
@@ -35,6 +35,7 @@ class Group:
         for capture in self.captures:
             self.by_key[capture.key].append(capture)
         self._requests: dict[tuple[str, int], Request] = {}
+        self._remainders: dict[Hashable, str] = {}
 
     def request(self, capture: Capture) -> Request:
         """Return the request of a capture of this path; a GET without body needs no reading."""
@@ -44,4 +45,11 @@ class Group:
             if capture.method not in ("GET", "HEAD") or request_key(found).canonical != capture.key:
                 found = self._read_request(capture)  # it has a body, or a field that replaces its method
             self._requests[capture.place] = found
+        return found
+
+    def remainder(self, capture: Capture, known: Hashable, compute: Callable[[Request], str]) -> str:
+        """Return what `compute`, which depends on `known` alone, makes of a capture's request, computed once."""
+        found = self._remainders.get((capture.place, known))
+        if found is None:
+            found = self._remainders[capture.place, known] = compute(self.request(capture))
         return found

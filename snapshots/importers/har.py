@@ -32,7 +32,7 @@ from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
 from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, whole_number
 
 _BODILESS = frozenset({101, 204, 205, 304})
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
@@ -422,9 +422,9 @@ def _is_cut(answer: dict[str, Any], body: bytes, packed: bool, method: str) -> b
     size = int(content.get("size") or 0)
     twice = 2 * len(str(content.get("text") or ""))  # size in UTF-16
     told = {n.lower(): v.strip() for n, v in _headers(answer)}
-    length = told.get("content-length", "")
-    if length.isdecimal() and (packed or not codings(told.get("content-encoding"))) and method != "HEAD":
-        size = max(size, int(length)) if body else size
+    length = whole_number(told.get("content-length", ""))
+    if length is not None and (packed or not codings(told.get("content-encoding"))) and method != "HEAD":
+        size = max(size, length) if body else size
     return (
         bool(body)
         and _file_of(content) is None
@@ -454,14 +454,14 @@ def _read_as_utf8(headers: Headers, body: bytes) -> Headers:
 def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     sent = _sent_data(asked, read)
     fields = {n.lower(): v for n, v in _headers(asked)}
-    told = fields.get("content-length", "")
-    if isinstance(sent, str) or not told.isdecimal() or "content-encoding" in fields:
+    told = whole_number(fields.get("content-length", ""))
+    if isinstance(sent, str) or told is None or "content-encoding" in fields:
         return sent
-    if not sent and int(told):
+    if not sent and told:
         return NOT_SENT
     text = (asked.get("postData") or {}).get("text")
     # parameters give the values only, not their original encoding
-    if text is None or len(sent) == int(told):
+    if text is None or len(sent) == told:
         return sent
     bare = _byte_by_byte(str(text))
     return bare if len(bare) == int(told) else "the body of its request has another length than was sent"

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import fuzz
 from benchmarks.damaging import meaning
 
-CASES = 120  # some 20 s of one core; `python -m benchmarks.fuzz` does as many as one likes
+CASES = 360  # some 60 s of one core; `python -m benchmarks.fuzz` does as many as one likes
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,9 @@ def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> Non
         (107, 1970),
         (181, 1726),
         (182, 406),
+        (401, 1222),
+        (402, 742),
+        (402, 1471),
     ],
 )
 def test_what_the_fuzzer_found_once_is_told_in_a_line(

@@ -1,0 +1,118 @@
+"""`python -m benchmarks.damaging.held`: for how long a miss keeps the gateway's event loop from all others, by kind.
+
+Each kind of request is asked of a snapshot that holds requests like it. What a thread prepares is left out, and the
+processor's time of the loop's thread counts, so that the figures hold on a busy machine, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from stillweb.proxy.replay.answering import Answerer, large
+from stillweb.proxy.replay.ledger import Ledger
+from stillweb.snapshots.request import Request
+from tests.proxy.frozen import Site
+
+URL = "http://a.test/"
+BESIDE = 20  # captures of each kind that an explanation may name
+Made = tuple[str, str, tuple[tuple[str, str], ...], bytes]  # method, URL, fields, body
+
+
+def _number(chance: random.Random) -> int:
+    return chance.randrange(10**6)
+
+
+def _pairs(chance: random.Random, count: int) -> str:
+    return "&".join(f"n{_number(chance)}={_number(chance)}" for _ in range(count))
+
+
+def _posted(place: str, media: str, body: str | bytes) -> Made:
+    data = body if isinstance(body, bytes) else body.encode()
+    return "POST", URL + place, (("Content-Type", media),), data
+
+
+def _members(chance: random.Random, count: int) -> dict[str, int]:
+    return {f"n{_number(chance)}": _number(chance) for _ in range(count)}
+
+
+def _parts(chance: random.Random, count: int) -> bytes:
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="n{_number(chance)}"\r\n\r\n{_number(chance)}\r\n'
+        for _ in range(count)
+    ]
+    return ("".join(parts) + "--x--\r\n").encode()
+
+
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+KINDS: dict[str, Callable[[random.Random], Made]] = {
+    "short form": lambda c: _posted("form", FORM, _pairs(c, 3)),
+    "form of 4 kB": lambda c: _posted("form", FORM, _pairs(c, 250)),
+    "form of 5,000 names": lambda c: _posted("form", FORM, _pairs(c, 5000)),
+    "query of 4 kB": lambda c: ("GET", f"{URL}?{_pairs(c, 250)}", (), b""),
+    "query of 60 kB": lambda c: ("GET", f"{URL}?{_pairs(c, 4000)[:60_000]}", (), b""),
+    "path of 60 kB": lambda c: ("GET", URL + "/".join(str(_number(c)) for _ in range(8000)), (), b""),
+    "JSON of 4 kB": lambda c: _posted("json", JSON, json.dumps(_members(c, 200))),
+    "JSON of 5,000 members": lambda c: _posted("json", JSON, json.dumps(_members(c, 5000))),
+    "JSON of 2,000 objects": lambda c: _posted("json", JSON, json.dumps([_members(c, 3) for _ in range(2000)])),
+    "JSON 900 deep": lambda c: _posted("json", JSON, b'{"a":' * 900 + str(_number(c)).encode() + b"}" * 900),
+    "multipart of 1,000 parts": lambda c: _posted("parts", "multipart/form-data; boundary=x", _parts(c, 1000)),
+    "GraphQL of 60 kB": lambda c: _posted(
+        "graphql", JSON, json.dumps({"query": "{" + " ".join(f"f{_number(c)}" for _ in range(7000)) + "}"})
+    ),
+    "XML of 60 kB": lambda c: _posted("soap", "text/xml", "<a>" + f"<b>{_number(c)}</b>" * 4000 + "</a>"),
+    "text of 100 kB": lambda c: _posted("text", "text/plain", " ".join(str(_number(c)) for _ in range(14_000))),
+    "bytes of 1 MB": lambda c: _posted("bytes", "application/octet-stream", c.randbytes(1 << 20)),
+    "cookies of 4 kB": lambda c: ("GET", f"{URL}none", (("Cookie", _pairs(c, 200).replace("&", "; ")),), b""),
+    "60 fields": lambda c: ("GET", f"{URL}none", tuple((f"X-{_number(c)}", str(n)) for n in range(60)), b""),
+}  # fmt: skip
+
+
+@click.command()
+@click.option("--times", default=20, show_default=True, help="Requests of each kind.")
+@click.option("--seed", default=1, show_default=True)
+def main(times: int, seed: int) -> None:
+    """Measure how long each kind of miss holds the event loop."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="stillweb-held-") as folder:
+        site = Site(Path(folder) / "site")
+        site.add(URL, b"<p>page</p>")
+        for made in KINDS.values():
+            for _ in range(BESIDE if len(made(chance)[3]) < 20_000 else 5):
+                method, url, fields, body = made(chance)
+                site.add(url, b"found", method=method, request_headers=fields, request_body=body)
+        with site.open() as snapshot, Ledger() as ledger:
+            answerer = Answerer(snapshot, ledger)
+            asyncio.run(measure(answerer, times, chance))
+            answerer.close()
+
+
+async def measure(answerer: Answerer, times: int, chance: random.Random) -> None:
+    """Ask for each kind and say how long the answers took the loop's thread."""
+    for kind, made in KINDS.items():
+        held = []
+        for number in range(times + 1):
+            request, line = Request(*made(chance)), answerer.line(f"{kind}-{number}")
+            if large(request):
+                await answerer.prepare(request)
+            begun = time.thread_time()
+            reply = answerer.answer(request, line)
+            held.append((time.thread_time() - begun) * 1000)
+            assert reply.status >= 400, f"{kind} was found"
+        first, *held = held  # the first one reads the site's evidence
+        held.sort()
+        click.echo(
+            f"{kind}: median {held[len(held) // 2]:.1f} ms, longest {held[-1]:.1f} ms; first {first:.1f} ms"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

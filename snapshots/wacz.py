@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.snapshots._os.aside import aside
-from stillweb.snapshots._os.places import Place, chunks
+from stillweb.snapshots._os.places import BytesPlace, Place, chunks
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import GateFailed, UsageError
 from stillweb.snapshots.remote import local
@@ -86,6 +86,7 @@ def seal(
     out: str | os.PathLike[str] | None = None,
     *,
     keep_secrets: bool = False,
+    sign: str | os.PathLike[str] | None = None,
     state: Path | None = None,
     progress: SealProgress | None = None,
     workers: int | None = None,
@@ -93,7 +94,9 @@ def seal(
 ) -> SealReport:
     """Freeze the texts, write the index and pack the directory into a `.wacz`.
 
-    `out` is beside the directory by default. `rules` is a file of the user's own rules, which join those that are stored. Sealing again gives the same bytes. Raises GateFailed if the
+    `out` is beside the directory by default. `rules` is a file of the user's own rules, which join those that are
+    stored. Sealing again gives the same bytes, but for a signature: `sign` is the PEM file of a P-384 key (see
+    `stillweb.snapshots.operations.signatures.signing_key`). Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
     `stillweb.snapshots.operations.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
     DamagedInput, and MissingCapability if the disk is full.
@@ -117,6 +120,10 @@ def seal(
     if target.is_symlink() and target.exists() and not _is_zip(target):
         # anyone with write access to the folder could have made the link, so follow it only to a WACZ
         raise UsageError(f"{target}: is a link to {os.path.realpath(target)}, which is no WACZ; name another")
+    if sign is not None:
+        from stillweb.snapshots.operations.signatures import sign_digest, signing_key
+
+        key = signing_key(sign)
     report = SealReport(target, "")
     try:
         late.refuse(root, state)
@@ -150,6 +157,11 @@ def seal(
         report.texts = snapshot.count_texts() - len(report.missing)  # a failed extraction has a record, too
     container = open_directory(root)
     try:
+        if sign is not None:
+            digest, package = container.member(DIGEST), container.member(PACKAGE)
+            signed = sign_digest(digest or b"{}", package or b"", key)
+            container.members[DIGEST].close()
+            container.members[DIGEST] = BytesPlace(signed)
         pack(container, target, progress)
     finally:
         container.close()

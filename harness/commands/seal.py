@@ -23,6 +23,12 @@ from stillweb.harness.console import print_json, progress, say
 @click.option(
     "--search-index", is_flag=True, help="Build the search index now; it is kept in the user's cache."
 )
+@click.option(
+    "--sign",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="KEY",
+    help="Sign it with the P-384 private key in a PEM file (WACZ-auth 0.1).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     snapshot: Path,
@@ -30,6 +36,7 @@ def command(
     rules: Path | None,
     keep_secrets: bool,
     search_index: bool,
+    sign: Path | None,
     as_json: bool,
 ) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
@@ -37,11 +44,12 @@ def command(
     \b
     stillweb seal site               writes site.wacz
     stillweb seal site -o v1.wacz
+    stillweb seal site --sign key.pem
     """
     from stillweb.snapshots.wacz import seal
 
     with progress("sealing", unit="bytes") as advance:
-        report = seal(snapshot, out, keep_secrets=keep_secrets, progress=advance, rules=rules)
+        report = seal(snapshot, out, keep_secrets=keep_secrets, sign=sign, progress=advance, rules=rules)
     if search_index:
         from stillweb.harness.commands.search_ready import make_search_ready
         from stillweb.snapshots import Snapshot

@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 @click.command("verify")
 @click.argument("snapshot", type=SNAPSHOT)
 @click.option("--secrets", is_flag=True, help="Also look for keys, tokens, passwords and session cookies.")
+@click.option(
+    "--signer",
+    "signers",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="KEY",
+    help="A gate: exit code 1 unless it is signed by the public key in this PEM file, or in another --signer.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
-def command(snapshot: Path | str, secrets: bool, as_json: bool) -> int:
+def command(snapshot: Path | str, secrets: bool, signers: tuple[Path, ...], as_json: bool) -> int:
     """Re-read every record, digest, offset, index line and listed file of SNAPSHOT.
 
     With --secrets also what still looks like a secret, in archives that others made as in our own; each is told by its
@@ -50,7 +58,14 @@ def command(snapshot: Path | str, secrets: bool, as_json: bool) -> int:
         click.echo(f"{snapshot}: {'sound' if not problems else counted(len(problems), 'problem')}")
         if secrets and not problems:
             click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
-    return 3 if problems else int(bool(leaks))
+    foreign = ""
+    if signers and not problems:
+        from stillweb.snapshots.operations.signatures import check_signer, public_key_in
+
+        foreign = check_signer(snapshot, [public_key_in(key) for key in signers])
+        if foreign:
+            say(f"{snapshot}: {foreign}; --signer names who may sign")
+    return 3 if problems else int(bool(leaks or foreign))
 
 
 def _say_left_out(path: Path | str) -> None:

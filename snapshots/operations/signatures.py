@@ -15,12 +15,15 @@ import binascii
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.opening import open_container
+from stillweb.snapshots.software import software_name
 from stillweb.snapshots.warc.container import DIGEST, PACKAGE
 
 
@@ -33,6 +36,7 @@ class Signature:
 
     sound: bool | None
     words: str
+    key: str = ""  # the public key that made a sound anonymous signature
 
 
 def check_signature(digest: Mapping[str, Any], package_hash: str) -> Signature | None:
@@ -72,7 +76,8 @@ def _anonymous(signed: Mapping[str, Any], made: bytes) -> Signature:
         )
     if not found:
         return Signature(False, "was not made with the public key beside it")
-    return Signature(True, "made with the public key beside it; whose key that is, is not known")
+    words = "made with the public key beside it; whose key that is, is not known"
+    return Signature(True, words, _public(key))
 
 
 def _domain(signed: Mapping[str, Any], made: bytes) -> Signature:
@@ -132,6 +137,73 @@ def _made_by(key: Any, made: bytes, text: str) -> bool | None:
             continue
         return True
     return False
+
+
+def signing_key(path: str | os.PathLike[str]) -> Any:
+    """Return the P-384 private key in a PEM file. Raises UsageError.
+
+    `openssl ecparam -name secp384r1 -genkey -noout -out key.pem` makes one.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(Path(path).read_bytes(), None)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError(f"{path}: is no PEM file of a private key without a passphrase") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp384r1":
+        raise UsageError(f"{path}: is no P-384 key, which WACZ signatures are made with")
+    return key
+
+
+def public_key_in(path: str | os.PathLike[str]) -> str:
+    """Return the public key in a PEM file as `publicKey` of a signature holds it. Raises UsageError."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        return _public(load_pem_public_key(Path(path).read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror}") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise UsageError(f"{path}: is no PEM file of a public key") from error
+
+
+def _public(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return base64.b64encode(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode()
+
+
+def sign_digest(digest: bytes, package: bytes, key: Any) -> bytes:
+    """Return datapackage-digest.json with an anonymous signature of datapackage.json, as WebCrypto makes it."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+    text = "sha256:" + hashlib.sha256(package).hexdigest()
+    r, s = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+    signed = {
+        "hash": text,
+        "signature": base64.b64encode(r.to_bytes(48, "big") + s.to_bytes(48, "big")).decode(),
+        "publicKey": _public(key.public_key()),
+        "created": json.loads(package)["created"],  # py-wacz refuses another moment than the package's
+        "software": software_name(),
+    }
+    return json.dumps({**json.loads(digest), "signedData": signed}, indent=2).encode()
+
+
+def check_signer(path: str | os.PathLike[str], keys: Collection[str]) -> str:
+    """Return why a snapshot is not signed by one of `keys` (`public_key_in`); "" if it is."""
+    found = signature_of(path)
+    if found is None:
+        return "is not signed"
+    if not found.sound:
+        return f"signature: {found.words}"
+    return "" if found.key in keys else "is signed by somebody else"
 
 
 def signature_of(path: str | os.PathLike[str]) -> Signature | None:

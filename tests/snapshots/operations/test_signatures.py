@@ -18,6 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from stillweb.snapshots import Snapshot, verify
 from stillweb.snapshots.operations.signatures import check_signature, signature_of
+from stillweb.snapshots.wacz import seal
+from tests.harness.commands.calling import call
+from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import http, packed, record
 
 KEY = ec.derive_private_key(7, ec.SECP384R1())
@@ -134,3 +137,35 @@ def test_a_certificate_whose_names_are_no_names_can_not_be_read() -> None:
     found = check_signature({"signedData": in_the_name_of("a.test", pem)}, HASH)
     assert found is not None
     assert (found.sound, found.words) == (False, "its certificate can't be read")
+
+
+def test_a_sealed_snapshot_is_signed_and_only_its_signer_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {}
+    for name, key in (("mine", KEY), ("other", OTHER)):
+        secret = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        (tmp_path / f"{name}.pem").write_bytes(secret)
+        names[name] = tmp_path / f"{name}.pub"
+        names[name].write_bytes(
+            key.public_key().public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+            )
+        )
+    small_snapshot(tmp_path / "s")
+    plain = seal(tmp_path / "s").id
+    assert call(capsys, "verify", tmp_path / "s.wacz", "--signer", names["mine"])[0] == 1
+    assert call(capsys, "seal", tmp_path / "s", "--sign", tmp_path / "mine.pem")[0] == 0
+    with Snapshot.open(tmp_path / "s.wacz") as snapshot:
+        assert snapshot.id == plain
+    assert call(capsys, "verify", tmp_path / "s.wacz", "--signer", names["mine"])[0] == 0
+    assert call(capsys, "verify", tmp_path / "s.wacz", "--signer", names["other"])[0] == 1
+    both = ("--signer", names["other"], "--signer", names["mine"])
+    assert call(capsys, "verify", tmp_path / "s.wacz", *both)[0] == 0
+    assert call(capsys, "seal", tmp_path / "s", "--sign", names["mine"])[0] == 2
+    with zipfile.ZipFile(tmp_path / "s.wacz") as held:
+        told = json.loads(held.read("datapackage-digest.json"))["signedData"]
+    assert told["publicKey"] == public(KEY)
+    assert verify(tmp_path / "s.wacz") == []

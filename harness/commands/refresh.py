@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from stillweb.harness.console import say, say_failures
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from stillweb.proxy.explore.politeness import Manners
     from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -39,17 +41,25 @@ if TYPE_CHECKING:
 @click.option(
     "--ca", "ca_file", type=click.Path(exists=True, path_type=Path), help="PEM of authorities to trust, too."
 )
+@click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")
 def command(
-    snapshots: tuple[Path | str, ...], out: Path, misses: tuple[Path, ...], pause: float, ca_file: Path | None
+    snapshots: tuple[Path | str, ...],
+    out: Path,
+    misses: tuple[Path, ...],
+    pause: float,
+    ca_file: Path | None,
+    ignore_robots: bool,
 ) -> int:
     """Record anew what SNAPSHOTS hold: their views with their steps, one after the other, and pages that no view loaded.
 
-    Only GET requests are repeated beside the views, so that nothing is posted twice.
+    Only GET requests are repeated beside the views, so that nothing is posted twice. What robots.txt forbids is left
+    out, and named.
 
     \b
     stillweb refresh site.wacz -o now && stillweb drift site.wacz now --tasks tasks.jsonl
     """
     from stillweb.harness.curation.missing import record_misses
+    from stillweb.proxy.browser.browser import complete
     from stillweb.proxy.browser.steps import Flow
     from stillweb.proxy.browser.uploads import contents_of
     from stillweb.proxy.replay.ledger import read
@@ -71,8 +81,19 @@ def command(
 
     wrong = 0
     with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file) as recorder:
+        if not ignore_robots:
+            from stillweb.proxy.explore.politeness import Manners
+
+            manners = Manners(recorder, complete(profile), pause, "refresh")
+            urls = list(
+                dict.fromkeys([*(str(flow.url) for flow in flows), *(str(entry["url"]) for entry in entries)])
+            )
+            forbidden = asyncio.run(_forbidden(manners, urls))
+            flows = [flow for flow in flows if flow.url not in forbidden]
+            entries = [entry for entry in entries if entry["url"] not in forbidden]
+            for url in forbidden:
+                say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")
         if flows:
-            from stillweb.proxy.browser.browser import complete
             from stillweb.proxy.browser.capture_view import Fetcher
 
             writer.adopt(complete(profile))
@@ -92,6 +113,10 @@ def command(
             f"{counted(others, 'request')} with other methods than GET repeated only where a view's steps make them"
         )
     return 1 if wrong else 0
+
+
+async def _forbidden(manners: Manners, urls: Iterable[str]) -> list[str]:
+    return [url for url in urls if url.startswith(("http://", "https://")) and not await manners.allowed(url)]
 
 
 def _alone(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
+from stillweb.proxy.replay.memento import as_of, captures_of, memento_fields, moment_of
 from stillweb.proxy.replay.misses import (
     Missed,
     body_entry,
@@ -273,9 +274,9 @@ class Answerer:
 
     def instead(self, request: Request, line: Line, met: Met) -> Reply | None:
         """Return the reply that stands in for the recorded one, with its ledger line; None if the fault has none."""
-        response = met.fault.response()
-        if response is None and met.fault.kind != "reset":
+        if not met.fault.replaces:
             return None
+        response = met.fault.response()
         self.faulted += 1
         reply = self._made(response, met.verdict) if response is not None else Reply(0, "Reset", ())
         if request.method == "HEAD":
@@ -323,7 +324,21 @@ class Answerer:
         memo_key: tuple[str, bytes] | None,
         met: Met | None = None,
     ) -> Reply:
-        lookup = self.lookup(request, line, patient=True)
+        dated, wanted = None, request.header("accept-datetime")
+        if wanted is not None and request.method == "GET":
+            captures = captures_of(self.snapshot, request)
+            if captures and not any(
+                name.lower() == "accept-datetime" for c in captures for name, _ in c.vary
+            ):
+                if (moment := moment_of(wanted)) is None:
+                    return self.miss(request, line, None, f"Accept-Datetime {wanted!r} is no HTTP date")
+                dated, memo_key = as_of(captures, moment), None
+                plain = tuple((n, v) for n, v in request.headers if n.lower() != "accept-datetime")
+                request = replace(request, headers=plain)
+        if dated is not None:
+            lookup = self.matcher.lookup(request, line.session, accept=self.accept, min_confidence=0.0)
+        else:
+            lookup = self.lookup(request, line, patient=True)
         if lookup.verdict == HANGS:
             return hanging(self, request, line)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
@@ -337,6 +352,10 @@ class Answerer:
                 met = None  # nothing older was recorded: the cache is fresh
             else:
                 told = replace(lookup, capture=old)
+        if dated is not None and told is lookup:
+            told = replace(
+                lookup, capture=dated, confidence=1.0, ambiguous=False
+            )  # the client named the moment
         if self.mutated and told.capture is not None and told.capture.place in self.mutated:
             verdict = f"mutated:{self.mutated[told.capture.place]}"
         if met is not None:
@@ -353,17 +372,19 @@ class Answerer:
             line.moved()
         if reply.pieces is not None:
             reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
-        if met is None:
-            tail = self.tail(request, lookup, verdict, derived, reply.status)
-        else:
+        assert told.capture is not None
+        more: dict[str, Any] = {} if verdict == lookup.verdict else {"under": lookup.verdict}
+        if dated is not None and told.capture is dated:
+            reply = reply.with_fields(memento_fields(dated, request.url))
+            more["memento"] = told.capture.timestamp
+        if met is not None:
             self.faulted += 1
-            if told is not lookup:
-                assert told.capture is not None
+            if met.fault.kind == "stale":
                 reply = reply.with_fields(stale_fields(told.capture, lookup.capture))
             reply = disturbed(reply, met)
-            more = {"under": lookup.verdict, **met.members()}
-            tail = self.tail(request, told, verdict, derived, reply.status, more=more)
-        self.note(line, tail, lookup)
+            more |= met.members()
+        tail = self.tail(request, told, verdict, derived, reply.status, more=more or None)
+        self.note(line, tail, told)
         if self.timing and told.capture is not None and reply.held is None:
             return self._timed(reply, told.capture)
         if memo_key is not None and lookup.inert and not derived:
@@ -551,17 +572,27 @@ class Answerer:
         if self._on_miss is not None and not (lookup is not None and lookup.irrelevant):
             self._on_miss()
 
-    def tunnel(self, authority: str, line: Line) -> Reply | None:
-        """Return the refusal of a CONNECT that failed while recording; None if the tunnel may be opened."""
+    def tunnel(self, authority: str, line: Line) -> tuple[Reply | None, float]:
+        """Return the refusal of a CONNECT, and the delay in seconds with which a tunnel opens otherwise.
+
+        It is refused if it failed while recording, or by a fault.
+        """
         url = f"https://{authority}/"
         if host_of(url) in self.virtual_hosts:
-            return None
+            return None, 0.0
+        asked = Request("CONNECT", url)
+        if (met := self.meets(asked, line)) is not None:
+            if (reply := self.instead(asked, line, met)) is not None:
+                return reply, 0.0
+            self.faulted += 1
+            self.note(line, self.tail(asked, None, met.verdict, "fault", 200, more=met.members()))
+            return None, met.delay
         request = Request(TUNNEL, url)
         try:
             failed = self.matcher.failing.tunnel(url)
         except DamagedInput as error:
-            return self._damaged(request, line, None, error)
-        return fails(self, request, line, None, failed) if failed is not None else None
+            return self._damaged(request, line, None, error), 0.0
+        return (fails(self, request, line, None, failed) if failed is not None else None), 0.0
 
     def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
         """Reply to a request that the snapshot lacks (504), or that failed while recording."""
@@ -699,7 +730,7 @@ def disturbed(reply: Reply, met: Met) -> Reply:
         return reply
     kept = -1
     if fault.kind == "cut":
-        kept = int(fault.cut * (reply.length or 0)) if 0 < fault.cut < 1 else int(fault.cut)
+        kept = met.kept(reply.length or 0)
     made = paced(reply, fault.pace, kept)
     made.cut = kept >= 0
     return made

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
     from stillweb.proxy.replay.hub import Hub
     from stillweb.proxy.replay.sockets import Socket
+    from stillweb.proxy.replay.talks import Talk
 
 
 class Channel(asyncio.Protocol):
@@ -549,15 +550,15 @@ class Connection(Arrivals):
         if large(request) or hub.answerer.waits(request, line):
             self._work(self._later(request, line, message))
             return
-        if "upgrade" in message.named and self._converse(request, line):
+        if "upgrade" in message.named and self._converse(request, line, message):
             return
         settled = raw is not None and message.method == "GET" and message.keep_alive and not message.http10
         key = (self.base, raw) if settled and raw is not None and not message.body else None
         self._send(hub.answerer.answer(request, line, key), message)
 
-    def _converse(self, request: Request, line: Line) -> bool:
+    def _converse(self, request: Request, line: Line, message: Message) -> bool:
         """Turn the connection into a web socket. Return False if none was recorded there."""
-        from stillweb.proxy.replay.sockets import STREAM, Socket, handshake, wanted
+        from stillweb.proxy.replay.sockets import STREAM, wanted
         from stillweb.proxy.replay.talks import Talk
 
         if not wanted(request):
@@ -566,16 +567,37 @@ class Connection(Arrivals):
         talk = Talk.begin(self.hub.answerer, Request("GET", url, request.headers), line)
         if talk is None:
             return False
+        met = talk.met
+        if met is not None and (reply := self.hub.answerer.instead(request, line, met)) is not None:
+            self._send(reply, message, within=self._busy is not None)
+        elif met is not None and met.delay:
+            self._work(self._after(met.delay, lambda: self._open_socket(request, line, talk)))
+        else:
+            self._open_socket(request, line, talk)
+        return True
+
+    def _open_socket(self, request: Request, line: Line, talk: Talk) -> None:
+        """Answer the handshake and start the conversation. A fault may cut the server's first message."""
+        from stillweb.proxy.replay.sockets import STREAM, Socket, handshake
+
+        url = STREAM.sub("", request.url)
+        write, met = self.write, talk.met
+        if met is not None and met.fault.kind == "cut":
+
+            def write(data: bytes) -> None:
+                if not self._closing:
+                    self.write(data[: met.kept(len(data))])
+                    self.close()
+
         self.write(handshake(request, talk.player.protocol))
         self._socket = Socket(
-            url, talk.player, self.write, self.close, talk.strayed, talk.doubted, talk.heard,
+            url, talk.player, write, self.close, talk.strayed, talk.doubted, talk.heard,
             secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
         line.opened(self._socket)
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)
-        return True
 
     def _connect(self, message: Message) -> None:
         target = message.target
@@ -593,9 +615,16 @@ class Connection(Arrivals):
         self._authority = match[1] if match[2] in (None, "443") else target
         line = self.hub.answerer.line(name or DEFAULT_SESSION)
         ours = match[1].lower() == OWN_HOST
-        if not ours and (refusal := self.hub.answerer.tunnel(self._authority, line)) is not None:
+        refusal, delay = (None, 0.0) if ours else self.hub.answerer.tunnel(self._authority, line)
+        if refusal is not None:
             self._send(refusal, message)
-            return
+        elif delay:
+            self._work(self._after(delay, lambda: self._tunnel(line)))
+        else:
+            self._tunnel(line)
+
+    def _tunnel(self, line: Line) -> None:
+        """Open the tunnel."""
         self.line = line
         line.clients += 1
         self.base = f"?://{self._authority}"
@@ -606,6 +635,13 @@ class Connection(Arrivals):
         else:  # mint the certificate while the client, most likely, prepares its ClientHello
             asyncio.get_running_loop().call_soon(self._prepare)
 
+    async def _after(self, delay: float, act: Callable[[], None]) -> None:
+        """Act after a fault's delay in seconds."""
+        self._holding = True
+        await asyncio.sleep(delay)
+        self._holding = False
+        act()
+
     async def _later(self, request: Request, line: Line, message: Message) -> None:
         if large(request):
             await self.hub.answerer.prepare(request)
@@ -613,7 +649,7 @@ class Connection(Arrivals):
             self._holding = True
             await self.hub.answerer.due(request, line)
             self._holding = False
-        if "upgrade" in message.named and self._converse(request, line):
+        if "upgrade" in message.named and self._converse(request, line, message):
             return
         self._send(self.hub.answerer.answer(request, line), message, within=True)
 

@@ -79,6 +79,11 @@ class Fault:
     body: bytes
     cut: float
 
+    @property
+    def replaces(self) -> bool:
+        """True for a fault whose answer is not the recorded one in any part."""
+        return self.kind in ("status", "login", "captcha", "reset")
+
     def response(self) -> Response | None:
         """Return the response that stands in for the recorded one; None for a fault that changes the recorded one."""
         if self.kind not in ("status", "login", "captcha"):
@@ -112,6 +117,11 @@ class Met:
             told["delay"] = self.delay
         return {"fault": told}
 
+    def kept(self, size: int) -> int:
+        """Return how many of `size` bytes a cut leaves."""
+        cut = self.fault.cut
+        return int(cut * size) if 0 < cut < 1 else int(cut)
+
     def broken(self) -> str:
         """Return the error of an HTTP client whose answer was reset or cut, as httpx words it; "" if neither was."""
         if self.fault.kind == "cut":
@@ -133,8 +143,9 @@ class FaultSession:
         met: Met | None = None
         same = ""
         for fault in self._faults:
-            if fault.methods and request.method.upper() not in fault.methods:
-                continue
+            method = request.method.upper()
+            if method not in fault.methods and (fault.methods or method == "CONNECT"):
+                continue  # a tunnel is no request of the client's program: only a fault that names it applies
             if not fault.url.fullmatch(request.url):
                 continue
             same = (
@@ -241,6 +252,8 @@ def _read(entry: Any, where: str) -> Fault:
         body=b"",
         cut=0,
     )
+    if "CONNECT" in plain.methods and (plain.pace or kind in ("cut", "stale")):
+        raise UsageError(f"{where}.method: CONNECT goes only with delay, status, reset, login and captcha")
     return _with_kind(plain, entry, where)
 
 

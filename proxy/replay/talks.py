@@ -17,6 +17,7 @@ from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.answering import Answerer
+    from stillweb.proxy.replay.faults import Met
     from stillweb.proxy.replay.replies import Line
     from stillweb.snapshots.capture import Capture
 
@@ -31,15 +32,16 @@ class Talk:
     ) -> None:
         self.player = player
         self.secrets = secrets
+        self.met: Met | None = None  # fault of the handshake
         self._answerer = answerer
         self._request = request
         self._line = line
 
     @classmethod
     def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
-        """Open a recorded web socket and write its handshake to the ledger.
+        """Open a recorded web socket and write its handshake to the ledger, unless a fault refuses it.
 
-        Returns None if no web socket was recorded at that address.
+        Return None if no web socket was recorded at that address.
         """
         found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
         if not found.conversations or not (found.sure or answerer.accept == "rule"):
@@ -56,10 +58,16 @@ class Talk:
             line.named,
         )
         talk = cls(answerer, request, line, player, found.secrets)
-        if found.sure:
-            talk._note("exact", "websocket", 101)
-        else:
-            talk._note(f"rule:{found.rule}", "websocket", 101, {"ambiguous": True})
+        talk.met = met = answerer.meets(request, line)
+        verdict = "exact" if found.sure else f"rule:{found.rule}"
+        more: dict[str, Any] = {} if found.sure else {"ambiguous": True}
+        if met is not None:
+            if met.fault.replaces:
+                return talk  # the refusal gets the ledger line
+            answerer.faulted += 1
+            more |= {"under": verdict, **met.members()}
+            verdict = met.verdict
+        talk._note(verdict, "websocket", 101, more or None)
         return talk
 
     def heard(self) -> None:

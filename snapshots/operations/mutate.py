@@ -106,10 +106,11 @@ def _check(entry: Any, where: str) -> None:
         raise UsageError(f"{where}: must be a mapping, not {type(entry).__name__}")
     if unknown := sorted(set(entry) - _FIELDS):
         raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are {', '.join(sorted(_FIELDS))}")
-    acts = [act for act in _ACTS if act in entry]
+    acts: list[str] = [act for act in _ACTS if act in entry]
     if len(acts) != 1:
         raise UsageError(f"{where}: has {', '.join(acts) or 'no change'}. Give one of {', '.join(_ACTS)}")
-    act, value = acts[0], entry[acts[0]]
+    act = acts[0]
+    value: Any = entry[act]
     kinds: dict[str, tuple[type, ...]] = {
         "text": (str, int, float, bool, type(None)),
         "attribute": (dict,),
@@ -132,6 +133,19 @@ def _check(entry: Any, where: str) -> None:
         raise UsageError(f"{where}: {act} needs css or json to say where")
     if act == "attribute" and "css" not in entry:
         raise UsageError(f"{where}: attribute needs css to say where")
+    if "css" in entry:
+        _check_css(entry["css"], f"{where}.css")
+    if "json" in entry and not _steps(entry["json"]):
+        raise UsageError(
+            f"{where}.json: must be a path as items[0].price or items[*].price, not {entry['json']!r}"
+        )
+    value = entry[act]
+    if act in ("truncate", "status") and (isinstance(value, bool) or value < 0):
+        raise UsageError(f"{where}.{act}: must be a number from 0 on, not {value!r}")
+    if act == "status" and not 200 <= value <= 599:
+        raise UsageError(f"{where}.status: must be from 200 to 599, not {value!r}")
+    if act == "replace" and not all(isinstance(old, str) and old for old in value):
+        raise UsageError(f"{where}.replace: must map texts that aren't empty to texts")
     if act == "inject" and value not in injections():
         raise UsageError(f"{where}.inject: unknown injection {value!r}. Known are {', '.join(injections())}")
     if (place := entry.get("place", "visible")) not in _PLACES:
@@ -139,6 +153,15 @@ def _check(entry: Any, where: str) -> None:
     gold = entry.get("gold", {})
     if not isinstance(gold, dict) or not all(isinstance(x, str) for pair in gold.items() for x in pair):
         raise UsageError(f"{where}.gold: must map texts to texts")
+
+
+def _check_css(selector: Any, where: str) -> None:
+    import soupsieve
+
+    try:
+        soupsieve.compile(selector)
+    except (soupsieve.SelectorSyntaxError, TypeError) as error:
+        raise UsageError(f"{where}: is no CSS selector: {str(error).splitlines()[0]}") from None
 
 
 def mutate(
@@ -237,7 +260,10 @@ def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> 
             return _with_body(
                 response, _pdf_with(response.body, injections()[entry["inject"]]["text"])
             ), "a PDF"
-        return response, "a PDF, which only inject changes"
+        if "replace" in entry and "css" not in entry:
+            body, told = _pdf_replaced(response.body, entry["replace"])
+            return _with_body(response, body), told
+        return response, "a PDF, which only inject and replace change"
     is_json = media.endswith(("/json", "+json"))
     if "json" in entry or is_json:
         if not is_json:
@@ -306,8 +332,8 @@ def _replaced(text: str, words: Mapping[str, str]) -> tuple[str, str]:
 
 def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     """Return a changed page, and what the selector found in it. An untouched page is returned as it was."""
-    from bs4 import BeautifulSoup, Comment
-    from bs4.element import PreformattedString, Tag
+    from bs4 import BeautifulSoup
+    from bs4.element import Tag
 
     soup = BeautifulSoup(text, "lxml")  # closes p and li as browsers do
     body: Any = soup.body or soup
@@ -321,13 +347,8 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     touched = False
     if "replace" in entry:
         for element in elements:
-            for string in list(element.find_all(string=True)):
-                if isinstance(string, PreformattedString | Comment):
-                    continue
-                changed, _ = _replaced(str(string), entry["replace"])
-                if changed != string:
-                    string.replace_with(changed)
-                    touched = True
+            for strings in list(_lines(element)):
+                touched |= _replace_in(strings, entry["replace"])
         told += "" if touched else ", without the words"
     elif "drop" in entry:
         touched = bool(entry["drop"] and elements)
@@ -339,6 +360,73 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         for element in elements:
             touched |= _set(element, entry)
     return (str(soup) if touched else text), told
+
+
+_INLINE = frozenset(
+    [
+        *(
+            "a",
+            "abbr",
+            "b",
+            "bdi",
+            "bdo",
+            "cite",
+            "code",
+            "data",
+            "del",
+            "em",
+            "font",
+            "i",
+            "ins",
+            "kbd",
+            "mark",
+            "q",
+        ),
+        *("s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
+    ]
+)  # elements that a line of text runs through
+
+
+def _lines(element: Any) -> Iterator[list[Any]]:
+    """Yield the strings of each line of text: those that only inline elements stand between."""
+    from bs4.element import PreformattedString, Tag
+
+    line: list[Any] = []
+    block: Any = None
+    for node in element.descendants:
+        if isinstance(node, Tag):
+            ends = node.name not in _INLINE
+        elif isinstance(node, PreformattedString):
+            continue
+        else:
+            holder = next((one for one in node.parents if one.name not in _INLINE), None)
+            ends, block = holder is not block, holder
+        if ends and line:
+            yield line
+            line = []
+        if not isinstance(node, Tag):
+            line.append(node)
+    if line:
+        yield line
+
+
+def _replace_in(strings: Sequence[Any], words: Mapping[str, str]) -> bool:
+    """Replace words in a line of text. New words stand where the old ones began."""
+    texts = [str(one) for one in strings]
+    for old, new in words.items():
+        line = "".join(texts)
+        owners = [number for number, text in enumerate(texts) for _ in text]
+        at, texts = 0, ["" for _ in texts]
+        while at < len(line):
+            found = line.startswith(old, at)
+            texts[owners[at]] += str(new) if found else line[at]
+            at += len(old) if found else 1
+    touched = False
+    for one, text in zip(strings, texts, strict=True):
+        if text != one:
+            one.replace_with(text)
+            touched = True
+    return touched
 
 
 def _set(element: Any, entry: Mapping[str, Any]) -> bool:
@@ -419,13 +507,10 @@ def _json(body: bytes, entry: Mapping[str, Any]) -> tuple[bytes, str]:
         target = value if isinstance(value, dict) else {"data": value}
         return _dumped({**target, "note": text}), "a JSON document"
     if "replace" in entry and "json" not in entry:
-        changed, told = _replaced(json.dumps(value, ensure_ascii=False), entry["replace"])
-        try:
-            return _dumped(json.loads(changed)), told
-        except ValueError:
-            raise UsageError(
-                f"replace: {entry['replace']!r} would break a JSON document. Name values by json"
-            ) from None
+        changed = _in_texts(value, lambda text: _replaced(text, entry["replace"])[0], entry["replace"])
+        return (body, "a JSON document without the words in its values") if changed == value else (
+            _dumped(changed), "a JSON document",
+        )  # fmt: skip
     if "json" not in entry:
         return body, "a JSON document"
     places = list(_places(value, _steps(entry["json"])))
@@ -462,11 +547,23 @@ def _dumped(value: Any) -> bytes:
 
 
 def _steps(path: str) -> list[str | int]:
-    """Return the steps of a path such as `items[0].price` or `items[*].name`; `*` stands for all."""
+    """Return the steps of a path such as `items[0].price`; `*` stands for all. Return no steps if it is no path.
+
+    A leading `$` is left out, and names may be quoted: `$["a.b"][*]`.
+    """
     steps: list[str | int] = []
-    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+|\*)\]", path):
-        steps.append(name if name else "*" if number == "*" else int(number))
+    rest = str(path).removeprefix("$")
+    while rest:
+        found = _STEP.match(rest)
+        if found is None:
+            return []
+        name, number, quoted = found.groups()
+        steps.append(name if name else "*" if number == "*" else int(number) if number else quoted[1:-1])
+        rest = rest[found.end() :]
     return steps
+
+
+_STEP = re.compile(r"""\.?([^.\[\]]+)|\[(\d+|\*)\]|\[("[^"]*"|'[^']*')\]""")
 
 
 def _places(value: Any, steps: Sequence[str | int]) -> Iterator[tuple[Any, Any]]:
@@ -525,6 +622,62 @@ def _pdf_with(body: bytes, text: str) -> bytes:
     file = io.BytesIO()
     writer.write(file)
     return file.getvalue()
+
+
+def _pdf_replaced(body: bytes, words: Mapping[str, str]) -> tuple[bytes, str]:
+    """Return a PDF with other words, and what was found in it.
+
+    Only words within one text operator whose font writes bytes as Latin-1 does can be replaced. The new PDF is read
+    again: its text must have changed just as the words say.
+    """
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.errors import PyPdfError
+    from pypdf.generic import ByteStringObject, ContentStream, NameObject, TextStringObject
+
+    def changed(one: Any) -> Any:
+        if not isinstance(one, TextStringObject | ByteStringObject):
+            return one
+        raw = one.original_bytes
+        text = raw.decode("latin-1")
+        new = _replaced(text, words)[0]
+        if new == text:
+            return one
+        try:
+            return ByteStringObject(new.encode("latin-1"))
+        except UnicodeEncodeError:
+            return one
+
+    try:
+        reader = PdfReader(io.BytesIO(body))
+        before = [page.extract_text() for page in reader.pages]
+        writer = PdfWriter(clone_from=reader)
+        for page in writer.pages:
+            contents = page.get_contents()
+            if contents is None:
+                continue
+            stream = ContentStream(contents, writer)
+            for operands, operator in stream.operations:
+                if operator in (b"Tj", b"'", b'"', b"TJ"):
+                    operands[:] = [
+                        type(one)(map(changed, one)) if isinstance(one, list) else changed(one)
+                        for one in operands
+                    ]
+            page[NameObject("/Contents")] = writer._add_object(stream)
+        file = io.BytesIO()
+        writer.write(file)
+        after = [page.extract_text() for page in PdfReader(io.BytesIO(file.getvalue())).pages]
+    except (PyPdfError, ValueError, KeyError) as error:
+        return body, f"a PDF that can't be changed: {error}"
+    wanted = [_replaced(text, words) for text in before]
+    if all(text == old for (text, _), old in zip(wanted, before, strict=True)):
+        return body, "a PDF without the words"
+    if [_squeezed(text) for text, _ in wanted] != [_squeezed(text) for text in after]:
+        return body, "a PDF that holds the words, but in pieces or in a font of its own"
+    return file.getvalue(), "a PDF with the words"
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _short(text: str) -> str:
@@ -633,7 +786,7 @@ def follow_gold(lines: Sequence[str], gold: Mapping[str, str], where: str) -> tu
     for line in lines:
         task = json.loads(line)
         before = task.get("answer")
-        task["answer"] = _in_gold(before, lambda text: _replaced(text, gold)[0])
+        task["answer"] = _in_texts(before, lambda text: _replaced(text, gold)[0])
         if task["answer"] != before:
             ids.append(str(task.get("id")))
         out.append(json.dumps(task, ensure_ascii=False))
@@ -644,11 +797,22 @@ def follow_gold(lines: Sequence[str], gold: Mapping[str, str], where: str) -> tu
     return out, ids
 
 
-def _in_gold(value: Any, change: Callable[[str], str]) -> Any:
+def _in_texts(value: Any, change: Callable[[str], str], numbers: Mapping[str, str] | None = None) -> Any:
+    """Return a JSON value with changed texts, and with the numbers that `numbers` names exactly replaced."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_in_gold(one, change) for one in value]
+        return [_in_texts(one, change, numbers) for one in value]
     if isinstance(value, dict):
-        return {name: _in_gold(one, change) for name, one in value.items()}
+        return {name: _in_texts(one, change, numbers) for name, one in value.items()}
+    if numbers and isinstance(value, int | float) and not isinstance(value, bool):
+        new = numbers.get(json.dumps(value))
+        return value if new is None else _number(new)
     return value
+
+
+def _number(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # a text in place of a number
+        return text

@@ -118,3 +118,20 @@ def test_memento(dated: Path) -> None:
         assert "egret" in memento.text
         assert client.get(f"{base}/timegate/{URL}", headers={"Accept-Datetime": "x"}).status_code == 400
         assert client.get(f"{base}/timemap/link/https://none.test/").status_code == 404
+
+
+def test_accept_datetime_on_an_ordinary_request(dated: Path) -> None:
+    """Each recorded URL is its own TimeGate (RFC 7089, 4.1.2)."""
+    with stillweb.replay(dated) as web, httpx.Client(**web.httpx()) as client:
+        wanted = {"Accept-Datetime": "Sun, 01 Mar 2026 18:00:00 GMT"}
+        for _ in range(2):
+            then = client.get(URL, headers=wanted)
+            assert "egret" in then.text
+            assert then.headers["memento-datetime"] == "Sun, 01 Mar 2026 12:00:00 GMT"
+            assert then.headers["vary"] == "accept-datetime"
+            assert f'<http://stillweb.local/timemap/link/{URL}>; rel="timemap"' in then.headers["link"]
+        assert client.get(URL, headers={"Accept-Datetime": "soon"}).status_code == 504
+        assert "memento-datetime" not in client.get(URL).headers
+        entries = list(web.ledger)
+    assert [entry.get("memento", "")[:8] for entry in entries] == ["20260301", "20260301", "", ""]
+    assert "is no HTTP date" in entries[2]["why"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 import stillweb
 from stillweb.harness.drills import drill
@@ -93,6 +97,8 @@ def test_a_changed_page_and_the_same_base(base: Path, change: dict[str, Any], ha
     [
         ({"json": "items[0].price", "text": 99}, 99),
         ({"json": "items[*].price", "text": 0}, 0),
+        ({"json": '$["items"][0].price', "text": 7}, 7),
+        ({"replace": {"19": "20"}}, 20),
         ({"json": "items", "reorder": "reverse"}, 5),
         ({"json": "items[0]", "drop": True}, 5),
     ],
@@ -100,6 +106,66 @@ def test_a_changed_page_and_the_same_base(base: Path, change: dict[str, Any], ha
 def test_a_changed_json_answer(base: Path, change: dict[str, Any], wanted: int) -> None:
     answer = served(base, layer(base, url="*/api", **change), url="https://shop.test/api")
     assert answer.json()["items"][0]["price"] == wanted
+
+
+def plain_pdf(text: str) -> bytes:
+    writer = PdfWriter()
+    page = writer.add_blank_page(300, 200)
+    font = DictionaryObject(
+        {NameObject(f"/{n}"): NameObject(f"/{v}") for n, v in (("Type", "Font"), ("Subtype", "Type1"))}
+    )
+    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
+    font[NameObject("/Encoding")] = NameObject("/WinAnsiEncoding")
+    fonts = DictionaryObject({NameObject("/F"): writer._add_object(font)})
+    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+    stream = StreamObject()
+    stream.set_data(f"BT /F 12 Tf 20 100 Td ({text}) Tj ET".encode("latin-1"))
+    page[NameObject("/Contents")] = writer._add_object(stream)
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"replace": {"£19": "£99"}}, "tea is £99 now"),
+        ({"inject": "override", "place": "pdf"}, "KESTREL-4417"),
+    ],
+)
+def test_a_changed_pdf(tmp_path: Path, change: dict[str, Any], wanted: str) -> None:
+    site = Site(tmp_path / "base")
+    site.add(URL, plain_pdf("tea is £19 now"), headers=(("Content-Type", "application/pdf"),))
+    with site.open():
+        pass
+    answer = served(tmp_path / "base", layer(tmp_path / "base", url=URL, **change))
+    assert wanted in PdfReader(io.BytesIO(answer.content)).pages[0].extract_text()
+    with pytest.raises(UsageError, match="a PDF without the words"):
+        layer(tmp_path / "base", url=URL, replace={"£20": "£99"})
+
+
+@pytest.mark.parametrize(
+    ("body", "has", "lacks"),
+    [
+        ("<p>costs <b>£</b>19 now", "<b>£99</b> now", "19"),  # a word across elements
+        ("<p>£</p><p>19</p><p>£19", "<p>£</p><p>19</p><p>£99</p>", "£19"),  # of two blocks: no word
+    ],
+)
+def test_words_across_elements(tmp_path: Path, body: str, has: str, lacks: str) -> None:
+    site = Site(tmp_path / "base")
+    site.add(URL, gzip.compress(body.encode("latin-1")), headers=(
+        ("Content-Type", "text/html; charset=iso-8859-1"), ("Content-Encoding", "gzip"),
+    ))  # fmt: skip
+    with site.open():
+        pass
+    answer = served(tmp_path / "base", layer(tmp_path / "base", url=URL, replace={"£19": "£99"}))
+    assert has in answer.text
+    assert lacks not in answer.text
+
+
+def test_lookup_tells_a_changed_answer(base: Path) -> None:
+    told = json.loads(command("lookup", base, layer(base, url=URL, banner="x"), URL, "--json").out)
+    assert (told["verdict"], told["capture"]["url"]) == ("mutated:m", URL)
 
 
 def test_status_and_headers(base: Path) -> None:
@@ -137,6 +203,10 @@ def test_texts_search_and_records_of_views_follow(base: Path) -> None:
             "no recorded answer has a URL like 'https://none.test/*'",
         ),
         ({"css": "p"}, "has no change"),
+        ({"css": "p[", "text": "x"}, "css: is no CSS selector"),
+        ({"json": "a..b", "text": 1}, "json: must be a path"),
+        ({"status": 99}, "status: must be from 200 to 599"),
+        ({"replace": {"": "x"}}, "replace: must map texts that aren't empty"),
         ({"css": "p", "text": "x", "drop": True}, "has text, drop"),
         ({"inject": "none"}, "unknown injection 'none'"),
         ({"banner": "x", "colour": "red"}, "unknown field 'colour'"),

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from wsproto.frame_protocol import FrameProtocol, Opcode
 
 import stillweb
 from stillweb.proxy.replay.faults import Faults
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 
 PAGE = b"<title>A page</title><p>" + b"some words of a page " * 100
-URL = "https://a.test/page"
+URL, H2 = "https://a.test/page", "https://h2.test/page"
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +31,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = Site(path)
     for name in ("page", "other", "login"):
         site.add(f"https://a.test/{name}", PAGE, headers=(("Content-Type", "text/html"),))
+    site.add(H2, PAGE, headers=(("Content-Type", "text/html"),), protocol="h2")
     with site.open():
         return path
 
@@ -136,6 +141,107 @@ def test_each_request_can_be_counted_apart(snapshot: Path) -> None:
         assert [client.get(url).status_code for url in urls] == [503] * 4 + [200] * 2
 
 
+def conversing(
+    snapshot: Path, **fault: Any
+) -> tuple[str, list[bytes | str | int], list[dict[str, Any]], float]:
+    """Ask for the recorded web socket; return status, what the server said, the ledger, and the seconds taken."""
+    began = time.monotonic()
+    rule = {"id": "f", "url": "http://a.test/socket", **fault}
+    said: list[bytes | str | int] = []
+    with stillweb.replay(snapshot, faults={"faults": [rule]}) as web:
+        with socket.create_connection(("127.0.0.1", urlsplit(web.gateway.url).port or 0), timeout=10) as peer:
+            peer.sendall(
+                b"GET http://a.test/socket HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            got = b""
+            try:
+                while data := peer.recv(65536):
+                    got += data
+            except ConnectionResetError:
+                said.append("reset")
+        ledger = list(web.ledger)
+    head, _, rest = got.partition(b"\r\n\r\n")
+    frames = FrameProtocol(client=True, extensions=[])
+    frames.receive_bytes(rest if b" 101 " in head[:13] else b"")
+    for frame in frames.received_frames():
+        said.append(frame.payload[0] if frame.opcode is Opcode.CLOSE else frame.payload)
+    return head[:12].decode(), said, ledger, time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        ({"delay": 0.4}, "HTTP/1.1 101", ["hello", 1000]),
+        ({"cut": 4}, "HTTP/1.1 101", ["he"]),
+        ({"cut": "50%"}, "HTTP/1.1 101", ["h"]),
+        ({"status": 503}, "HTTP/1.1 503", []),
+        ({"reset": True}, "", ["reset"]),
+    ],
+)
+def test_a_web_socket_meets_faults(
+    tmp_path: Path, fault: dict[str, Any], status: str, said: list[Any]
+) -> None:
+    site = Site(tmp_path / "s")
+    site.add("http://a.test/", PAGE)
+    with site.open():
+        pass
+    with Writer.open(tmp_path / "s") as writer:
+        messages = [{"from": "server", "text": "hello"}]
+        talk = {
+            "url": "http://a.test/socket",
+            "session": "s",
+            "begin": 1,
+            "messages": messages,
+            "close": [1000, ""],
+        }
+        writer.metadata("http://a.test/socket", talk)
+    found = conversing(tmp_path / "s", **fault)
+    assert found[:2] == (status, said)
+    assert [entry["verdict"] for entry in found[2]] == ["fault:f"]
+    assert found[3] >= fault.get("delay", 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [({"status": 502}, "502"), ({"reset": True}, ""), ({"delay": 0.4}, None)]
+)
+def test_a_tunnel_meets_a_fault_that_names_connect(
+    snapshot: Path, fault: dict[str, Any], error: str | None
+) -> None:
+    began = time.monotonic()
+    with served(snapshot, {"method": "CONNECT", "nth": 1, **fault}) as (client, ledger):
+        if error is not None:
+            with pytest.raises(httpx.TransportError, match=error):
+                client.get(URL)
+        assert client.get(URL).content == PAGE
+        assert [entry["verdict"] for entry in ledger] == ["fault:f0", "exact"]
+    assert time.monotonic() - began >= fault.get("delay", 0)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 429, "retry_after": 1}, {"reset": True}, {"cut": 100}, {"delay": 0.3}, {"captcha": True}],
+)
+def test_http2_meets_the_same_faults(snapshot: Path, fault: dict[str, Any]) -> None:
+    rules = {"faults": [{"id": "f", "nth": 1, **fault}]}
+    with (
+        stillweb.replay(snapshot, faults=rules) as web,
+        httpx.Client(**{**web.httpx(), "http2": True}) as client,
+    ):
+        if "reset" in fault or "cut" in fault:
+            with pytest.raises(httpx.RemoteProtocolError):
+                client.get(H2)
+        else:
+            answer = client.get(H2)
+            assert (answer.http_version, answer.status_code) == (
+                "HTTP/2",
+                fault.get("status", 403 if "captcha" in fault else 200),
+            )
+            assert answer.headers["stillweb-verdict"] == "fault:f"
+        assert client.get(H2).content == PAGE
+        assert [entry["verdict"] for entry in web.ledger] == ["fault:f", "exact"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -158,6 +264,7 @@ def test_each_request_can_be_counted_apart(snapshot: Path) -> None:
         ({"faults": [{"id": "a", "delay": 1, "per": "x"}]}, "faults[0].per"),
         ({"faults": [{"id": "a", "cut": "150%"}]}, "faults[0].cut"),
         ({"faults": [{"id": "a", "login": 3}]}, "faults[0].login"),
+        ({"faults": [{"id": "a", "cut": 3, "method": "CONNECT"}]}, "faults[0].method"),
         ({"faults": [{"id": "a", "delay": 1, "metod": "GET"}]}, "unknown field 'metod'"),
     ],
 )

@@ -279,6 +279,7 @@ def test_a_test_that_skips_itself_for_what_is_missing_fails(project):
     )
     result.assert_outcomes(skipped=1, failed=1)
     result.stdout.fnmatch_lines(["*1 request is not in the snapshot*", "miss: GET https://nowhere.example/"])
+    result.stdout.fnmatch_lines(["FAILED (stillweb miss) *"])
 
 
 def test_a_mark_that_comes_too_late_is_an_error(project):

@@ -472,13 +472,14 @@ class OciStore:
         ask = type(self._client).do_request.__wrapped__
         try:
             answer = ask(self._client, url, method, **how)
-        except ValueError as error:  # no credentials for the registry's challenge
+        except (ValueError, AttributeError) as error:  # oras without credentials for the registry's challenge
             raise MissingCapability(
                 f"{self.address}: access denied. Check the credentials of this store (`docker login {self._host}`)."
             ) from error
         if answer.status_code not in good:
             raise requests.HTTPError(
-                f"{answer.status_code} {answer.reason} for {method} {path}", response=answer
+                f"{answer.status_code} {answer.reason} for {method} {path}: {answer.text[:200]}",
+                response=answer,
             )
         return answer
 
@@ -536,6 +537,8 @@ class OciStore:
             config = Path(folder) / "config"
             config.write_bytes(_EMPTY)
             self.put("config", config, hashlib.sha256(_EMPTY).hexdigest())
+        for name, source, sha256 in files:
+            self.put(name, source, sha256)
         layers = [
             {
                 "mediaType": "application/octet-stream",

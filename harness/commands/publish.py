@@ -10,21 +10,44 @@ from stillweb.snapshots.words import counted
 
 
 @click.command("publish")
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new directory.")
+@click.argument("source", metavar="RUN|SNAPSHOT", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--to",
+    metavar="ADDRESS",
+    help="Publish there: hub:OWNER/SET, oci://HOST/NAME:TAG, s3://BUCKET/KEY or a directory (docs/sharing.md).",
+)
+@click.option("--replace", is_flag=True, help="With --to: take the place of another publication.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Only write the run to a new directory.")
 @click.option("--open", "opens", is_flag=True, help="RUN is a published one: write it as it was, decrypted.")
-def command(run: Path, out: Path, opens: bool) -> None:
-    """Write RUN as it may be published: without secrets, and an encrypted task set's plain text encrypted again.
+def command(source: Path, to: str | None, replace: bool, out: Path | None, opens: bool) -> None:
+    """Publish RUN, with its sealed snapshots, or a sealed SNAPSHOT: only files that are not there are sent.
+
+    A run is published without secrets, and with an encrypted task set's plain text encrypted again.
 
     \b
+    stillweb publish run1 --to s3://bucket/run1         stillweb pull s3://bucket/run1 -o here
+    stillweb publish site.wacz --to oci://registry.example/site:v1
     stillweb publish run1 -o published/run1
     stillweb publish published/run1 --open -o run1      to check or report it
     """
+    from stillweb.harness.export.publication import publish_to
     from stillweb.harness.export.published import open_published, publish
 
-    if opens:
-        click.echo(f"{out}: {counted(open_published(run, out), 'file')} decrypted; don't publish it")
+    if (to is None) == (out is None):
+        raise click.UsageError("give --to or -o")
+    if to is not None:
+        if opens:
+            raise click.UsageError("--open goes with -o")
+        made = publish_to(source, to, replace=replace)
+        click.echo(f"{made.address}: {counted(made.files, 'file')}, {made.sent} of them sent")
         return
-    count, encrypted = publish(run, out)
+    if out is None or not source.is_dir():
+        raise click.UsageError(f"{source}: -o writes a run, a directory")
+    if opens:
+        click.echo(f"{out}: {counted(open_published(source, out), 'file')} decrypted; don't publish it")
+        return
+    if replace:
+        raise click.UsageError("--replace goes with --to")
+    count, encrypted = publish(source, out)
     told = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
     click.echo(f"{out}: {counted(count, 'file')}{told}")

@@ -664,9 +664,14 @@ def _formula(element: Element, depth: int = 0) -> str:
         return f"root({parts[0]}, {parts[1]})"
     if name in ("mtable", "mtr", "mlabeledtr"):
         return ("; " if name == "mtable" else ", ").join(parts)
-    return "".join(parts)
+    out = ""
+    for part in parts:
+        apart = _SCRIPT.search(out) is not None and part[:1].isalnum()  # x^2 y, not x^2y
+        out += f" {part}" if apart else part
+    return out
 
 
+_SCRIPT = re.compile(r"[\^_][\w.−-]+\Z")
 DEEPEST_FORMULA = 100  # levels of MathML below which only the words are read
 _SPACED = frozenset("=<>≤≥≈≠±×·+−→∈")
 

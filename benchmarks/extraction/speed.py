@@ -1,6 +1,6 @@
 """Extraction at sealing on all cores beside trafilatura alone on one.
 
-    python -m benchmarks.extraction [pages]
+    python -m benchmarks.extraction.speed [pages]
 
 The pages are those of the distribution's documentation packages (benchmarks/corpus.py). Both work in turns on the same pages.
 Issue 5 asks for 1.8 times trafilatura's pages a second. Where the machine does other work, the wall clock tells little:
@@ -40,7 +40,7 @@ sys.exit(found == 0)
 """
 OURS = """
 import sys
-from benchmarks.extraction import freeze
+from benchmarks.extraction.speed import freeze
 sys.exit(freeze(sys.argv[1]) == 0)
 """
 
@@ -68,7 +68,7 @@ def freeze(path: str) -> int:
 def took(command: list[str], given: str = "") -> tuple[float, float]:
     """Wall and CPU seconds of a process and all that it started."""
     before, begin = os.times(), time.perf_counter()
-    subprocess.run(command, input=given, text=True, check=True, cwd=Path(__file__).parents[1])
+    subprocess.run(command, input=given, text=True, check=True, cwd=Path(__file__).parents[2])
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return time.perf_counter() - begin, used

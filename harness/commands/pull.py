@@ -1,0 +1,25 @@
+"""`stillweb pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillweb.snapshots.words import counted
+
+
+@click.command("pull")
+@click.argument("address")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new directory.")
+def command(address: str, out: Path) -> None:
+    """Copy what was published at ADDRESS to a new directory, and check every digest on arrival.
+
+    \b
+    stillweb pull hub:lab/penguins -o penguins
+    stillweb pull oci://registry.example/penguins:v1 -o penguins
+    stillweb certify penguins
+    """
+    from stillweb.harness.export.publication import pull
+
+    click.echo(f"{out}: {counted(len(pull(address, out)), 'file')}")

@@ -1,0 +1,236 @@
+"""Publications: a run or a sealed snapshot in a store, as files that a datapackage.json lists with their digests.
+
+The files are sent first and the list last, so that a publication is whole or not there. A pull checks every digest
+and puts its folder into place at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillweb.harness.export.published import publish as write_published
+from stillweb.harness.runs.moved import snapshots_now
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.snapshots._os.places import BytesPlace, Place, chunks
+from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.opening import PUBLISHED
+from stillweb.snapshots.operations import late
+from stillweb.snapshots.remote import BLOCK, RemoteFile, RemotePlace, Store, is_remote, open_store
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.warc.container import PACKAGE
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The outcome of a publishing: the address of this version, its files, and the number that was sent."""
+
+    address: str
+    files: int
+    sent: int
+
+
+def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
+    """Publish a finished run, with its sealed snapshots, or a sealed snapshot. Files that are there are not sent again.
+
+    Raises UsageError if something else is published there and `replace` is False; GateFailed as `late.refuse` does.
+    """
+    store = open_store(to)
+    with _staged(source) as (files, about):
+        listed = _list(_present(store), to)
+        digests = {name: _digest(path) for name, path in files.items()}
+        resources = [
+            {
+                "name": name,
+                "path": name if name == CARD else store.path_of(name, whole),
+                "hash": f"sha256:{whole}",
+                "bytes": files[name].stat().st_size,
+                "blocks": " ".join(blocks),
+            }
+            for name, (whole, blocks) in digests.items()
+        ]
+        value = {"profile": PUBLISHED, "resources": resources, "stillweb": about}
+        if listed is not None and listed != value and not replace:
+            other = (listed.get("stillweb") or {}).get("id", "unknown")
+            raise UsageError(
+                f"{to}: holds another publication ({str(other)[:12]}). Publish under another name, or with --replace."
+            )
+        known = {r["path"] for r in (listed or {}).get("resources", ()) if r in resources}
+        ready = [
+            (str(r["path"]), files[str(r["name"])], digests[str(r["name"])][0])
+            for r in resources
+            if r["name"] != CARD
+        ]
+        for path, file, whole in ready:
+            if path not in known:
+                store.put(path, file, whole)
+        with tempfile.TemporaryDirectory() as folder:
+            package = Path(folder) / PACKAGE
+            package.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            last = [(CARD, files[CARD], digests[CARD][0]), (PACKAGE, package, _digest(package)[0])]
+            address = to if listed == value else store.commit([*ready, *last], f"Publish {about['id'][:12]}")
+        return Publication(address, len(files), sum(path not in known for path, _, _ in ready))
+
+
+def pull(address: str, out: Path) -> list[str]:
+    """Copy a publication, or one remote file, to the new folder `out`; return the names of its files.
+
+    What an interrupted pull has read is in the cache and not read again. Raises UsageError if `out` is not empty,
+    DamagedInput for a file that is not what was published.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: is not empty. Name another directory with -o.")
+    files = open_store(address).files()
+    value = _list(files, address)
+    wanted: dict[str, tuple[Place, str]] = {}
+    if value is None:
+        sealed = [name for name in files if name.endswith(".wacz") or not name]
+        if len(sealed) != 1:
+            raise UsageError(
+                f"{address}: no publication: it has no {PACKAGE} of Stillweb and not one .wacz file"
+            )
+        name = sealed[0].rpartition("/")[2] or address.rstrip("/").rpartition("/")[2]
+        wanted[name] = (RemotePlace(files[sealed[0]], name=f"{address}/{name}"), files[sealed[0]].sha256)
+    else:
+        for resource in value["resources"]:
+            name, path = str(resource["name"]), str(resource["path"])
+            if path not in files:
+                raise DamagedInput(f"{address}: {path} is listed and not there. It was not published whole.")
+            place = RemotePlace(files[path], str(resource["blocks"]).split(), f"{address}/{path}")
+            wanted[name] = (place, str(resource["hash"]).removeprefix("sha256:"))
+        wanted[PACKAGE] = (BytesPlace((json.dumps(value, indent=1, sort_keys=True) + "\n").encode()), "")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+        for name, (source, expected) in wanted.items():
+            target = Path(folder) / "pulled" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            whole = hashlib.sha256()
+            with target.open("wb") as written:
+                for piece in chunks(source):
+                    whole.update(piece)
+                    written.write(piece)
+            if expected and whole.hexdigest() != expected:
+                raise DamagedInput(
+                    f"{address}: {name} is not what was published (another SHA-256). Don't use it."
+                )
+        if out.exists():
+            out.rmdir()
+        os.replace(Path(folder) / "pulled", out)
+    return list(wanted)
+
+
+def _present(store: Store) -> dict[str, RemoteFile]:
+    """Return the files at an address; none if nothing is there. Raises MissingCapability if the store fails."""
+    try:
+        return store.files()
+    except UsageError:
+        return {}
+
+
+def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | None:
+    """Return the datapackage.json of a publication; None if there is none. Raises DamagedInput."""
+    if PACKAGE not in files:
+        return None
+    place = RemotePlace(files[PACKAGE], name=f"{address}/{PACKAGE}")
+    try:
+        value = json.loads(place.read(0, place.size))
+        if value.get("profile") != PUBLISHED:
+            return None
+        for resource in value["resources"]:
+            parts = str(resource["name"]).split("/")
+            if not {"path", "hash", "bytes", "blocks"} <= resource.keys() or {"", ".", ".."} & {*parts}:
+                raise ValueError(f"resource {resource['name']}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: {error}") from error
+    return dict(value)
+
+
+def _digest(path: Path) -> tuple[str, list[str]]:
+    """Return the SHA-256 of a file and those of its blocks."""
+    whole, blocks = hashlib.sha256(), []
+    with path.open("rb") as data:
+        while piece := data.read(BLOCK):
+            whole.update(piece)
+            blocks.append(hashlib.sha256(piece).hexdigest())
+    return whole.hexdigest(), blocks
+
+
+@contextmanager
+def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
+    """Yield the files to publish by name, and what the list says of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        files: dict[str, Path] = {}
+        certificate: dict[str, Any] = {}
+        sealed = [source]
+        if (source / "run.json").is_file():
+            write_published(source, root / "run")
+            files = {
+                path.relative_to(root / "run").as_posix(): path
+                for path in sorted((root / "run").rglob("*"))
+                if path.is_file()
+            }
+            certificate = json.loads((root / "run" / "certificate.json").read_text(encoding="utf-8"))
+            settings, _ = RunFiles(source).manifest()
+            sealed = [Path(one) for one in snapshots_now(source, settings.snapshots) if not is_remote(one)]
+        ids = []
+        for path in sealed:
+            if not path.is_file():
+                raise UsageError(f"{path}: is not sealed. Run: stillweb seal {path}")
+            late.refuse(path)
+            with Snapshot.open(path) as snapshot:
+                ids.append(snapshot.id)
+            if path.name in files:
+                raise UsageError(f"{path}: the run has a file of this name. Rename the snapshot.")
+            files[path.name] = path
+        about = {
+            "kind": "run" if certificate else "snapshot",
+            "id": str(certificate.get("hash") or ids[0]),
+            "snapshots": ids,
+        }
+        card = root / CARD
+        card.write_text(_card(source.name, about, certificate, [p.name for p in sealed]), encoding="utf-8")
+        files[CARD] = card
+        yield dict(sorted(files.items())), about
+
+
+def _card(name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], sealed: list[str]) -> str:
+    """Return the data-set card: what it is, its hashes, its licence notes and how to run it."""
+    lines = ["---", "tags: [stillweb, web-archive]", "license: other", "---", f"# {name}", ""]
+    run = about["kind"] == "run"
+    lines += [
+        "A run of an agent on recorded web pages, with its certificate."
+        if run
+        else "Recorded web pages, frozen as a WACZ file.",
+        "",
+        *([f"- certificate: `{about['id']}`"] if run else []),
+        *[f"- snapshot `{file}`: id `{one}`" for file, one in zip(sealed, about["snapshots"], strict=True)],
+    ]
+    if tasks := certificate.get("tasks"):
+        count = len(tasks) if isinstance(tasks, list | dict) else tasks
+        lines.append(f"- tasks: {count}")
+    if canary := certificate.get("canary"):
+        lines.append(f"- canary, not to be trained on: `{canary}`")
+    lines += [
+        "",
+        "## Licence",
+        "The recorded pages belong to their authors; check the terms of each site before you pass them on.",
+        "",
+        "## How to run",
+        "```",
+        "pip install 'stillweb[all,share]'",
+        "stillweb pull ADDRESS -o here",
+        "stillweb certify here" if run else f"stillweb replay here/{sealed[0]} -- python agent.py",
+        "```",
+        "",
+    ]
+    return "\n".join(lines)

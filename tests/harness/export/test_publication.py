@@ -1,0 +1,185 @@
+"""Publishing to stores on loopback and pulling from them, with two state directories."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stillweb
+from stillweb.harness.export.publication import publish_to, pull
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
+from stillweb.snapshots.remote import BLOCK, FsspecStore, open_store
+from stillweb.snapshots.wacz import seal
+from tests.harness.commands.calling import call
+from tests.snapshots.making import small_snapshot
+from tests.support.stores import BUCKET, oci_registry, s3_server, use_s3
+
+PAGE = "http://example.test/"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as found:
+        yield found
+
+
+@pytest.fixture(params=["folder", "s3", "oci"])
+def address(
+    request: pytest.FixtureRequest, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    if request.param == "folder":
+        yield str(tmp_path / "published")
+    elif request.param == "s3":
+        use_s3(monkeypatch, endpoint)
+        yield f"s3://{BUCKET}/{tmp_path.name}"
+    else:
+        with oci_registry(tmp_path / "registry") as host:
+            yield f"oci://{host}/shelf/site:v1"
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    small_snapshot(tmp_path / "site")
+    return seal(tmp_path / "site").path
+
+
+def run_of(folder: Path, snapshot: Path) -> Path:
+    (folder / "tasks.jsonl").write_text(
+        json.dumps({"id": "a", "question": "?", "answer": "Hello there"}) + "\n"
+    )
+    script = {"agent": "script", "tasks": {"a": {"steps": [{"call": "fetch", "with": {"url": PAGE}}]}}}
+    (folder / "agent.yaml").write_text(json.dumps(script))
+    run = stillweb.run(
+        tasks=folder / "tasks.jsonl", agent=str(folder / "agent.yaml"), snapshot=snapshot, out=folder / "run"
+    )
+    return run.path
+
+
+def test_a_run_is_published_here_and_certified_there(
+    address: str,
+    sealed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "state-here"))
+    (tmp_path / "work").mkdir()
+    run = run_of(tmp_path / "work", sealed)
+    before = json.loads((run / "certificate.json").read_text())["hash"]
+    code, out = call(capsys, "publish", run, "--to", address)
+    assert (code, "0 of them sent" in out) == (0, False)
+    assert "0 of them sent" in call(capsys, "publish", run, "--to", address)[1]
+    monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "state-there"))
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache-there"))
+    with (
+        Snapshot.open(address if "://" in address else Path(address)) as there,
+        Snapshot.open(sealed) as here,
+    ):
+        assert there.id == here.id
+    sealed.unlink()
+    shutil.rmtree(run)
+    assert call(capsys, "pull", address, "-o", tmp_path / "there")[0] == 0
+    code, out = call(capsys, "certify", tmp_path / "there", "--times", "1")
+    assert (code, out.split()[0]) == (0, before)
+    card = (tmp_path / "there" / "README.md").read_text()
+    assert before in card
+    assert "stillweb pull" in card
+
+
+def test_another_publication_is_not_replaced_unasked(address: str, sealed: Path, tmp_path: Path) -> None:
+    publish_to(sealed, address)
+    small_snapshot(tmp_path / "site2")
+    with stillweb.record(tmp_path / "site2"):
+        pass
+    other = seal(tmp_path / "site2", tmp_path / "other.wacz").path
+    with pytest.raises(UsageError, match="holds another publication"):
+        publish_to(other, address)
+    publish_to(other, address, replace=True)
+    assert "other.wacz" in pull(address, tmp_path / "out")
+
+
+def test_a_tag_that_moved_is_told_where_it_was_pinned(sealed: Path, tmp_path: Path) -> None:
+    with oci_registry(tmp_path / "registry") as host:
+        pinned = publish_to(sealed, f"oci://{host}/site:v1").address.rpartition("@")[2]
+        assert pull(f"oci://{host}/site:v1@{pinned}", tmp_path / "one")
+        shutil.copy(sealed, tmp_path / "renamed.wacz")
+        publish_to(tmp_path / "renamed.wacz", f"oci://{host}/site:v1", replace=True)
+        with pytest.raises(UsageError, match="the tag was moved to sha256:"):
+            open_store(f"oci://{host}/site:v1@{pinned}").files()
+        assert "site.wacz" in pull(f"oci://{host}/site@{pinned}", tmp_path / "two")
+
+
+def test_a_registry_that_asks_for_credentials_says_so(sealed: Path, tmp_path: Path) -> None:
+    with (
+        oci_registry(tmp_path / "registry", "synthetic:$2y$05$" + "x" * 53 + "\n") as host,
+        pytest.raises(StillwebError, match=r"access denied.*credentials") as told,
+    ):
+        publish_to(sealed, f"oci://{host}/site:v1")
+    assert "\n" not in str(told.value)
+
+
+def test_a_tampered_file_is_neither_read_nor_pulled(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    publish_to(sealed, str(tmp_path / "published"))
+    (kept,) = (tmp_path / "published").glob("files/*/site.wacz")
+    data = bytearray(kept.read_bytes())
+    data[len(data) // 2] ^= 1
+    kept.write_bytes(data)
+    with pytest.raises(DamagedInput, match="not what was published"):
+        pull(str(tmp_path / "published"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_store_that_fails_in_the_middle_leaves_nothing_published(
+    sealed: Path, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3 = use_s3(monkeypatch, endpoint)
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    s3.create_bucket(Bucket="leaving")
+    put = FsspecStore.put
+
+    def vanish(self: FsspecStore, name: str, source: Path, sha256: str) -> None:
+        put(self, name, source, sha256)
+        for item in s3.list_objects_v2(Bucket="leaving")["Contents"]:
+            s3.delete_object(Bucket="leaving", Key=item["Key"])
+        s3.delete_bucket(Bucket="leaving")
+
+    monkeypatch.setattr(FsspecStore, "put", vanish)
+    with pytest.raises(StillwebError, match=r"^s3://leaving/site: ") as told:
+        publish_to(sealed, "s3://leaving/site")
+    assert "\n" not in str(told.value)
+    assert "leaving" not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
+
+
+def test_an_interrupted_pull_goes_on(sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    big = tmp_path / "published"
+    publish_to(sealed, str(big))
+    from stillweb.snapshots import remote
+
+    asked: list[Any] = []
+    fetched = remote.RemotePlace._fetched
+
+    def counted(self: remote.RemotePlace, first: int, stop: int) -> Any:
+        asked.append((self.name, first))
+        if len(asked) == 3:
+            raise DamagedInput("the line is cut")
+        return fetched(self, first, stop)
+
+    monkeypatch.setattr(remote.RemotePlace, "_fetched", counted)
+    with pytest.raises(DamagedInput, match="the line is cut"):
+        pull(str(big), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    pull(str(big), tmp_path / "out")
+    assert len(asked) == len(set(asked)) + 1  # the block that failed is asked for twice, no other one
+    assert BLOCK == 1 << 20

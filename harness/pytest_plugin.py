@@ -235,10 +235,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         report.stillweb_open = not isolated()  # workers of xdist send this attribute to the controller
     if case is not None and report.when == "call" and report.failed:
         if told := case.told():
+            report.stillweb_miss = True
             report.sections.append(("stillweb: not in the snapshot", told))
         if tried := case.tried():
             report.sections.append(("stillweb: the network is blocked in this test", tried))
     return report
+
+
+def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+    """Let the short summary say which failed tests had misses."""
+    if report.failed and getattr(report, "stillweb_miss", False):
+        return "failed", "F", "FAILED (stillweb miss)"
+    return None
 
 
 @pytest.fixture

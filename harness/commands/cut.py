@@ -16,9 +16,15 @@ from stillweb.harness.console import print_json, progress, say
     "--run",
     "runs",
     multiple=True,
-    required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A run's directory; may be given several times.",
+)
+@click.option(
+    "--ledger",
+    "ledgers",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A replay's ledger; may be given several times, also beside --run.",
 )
 @click.option(
     "-o",
@@ -34,23 +40,36 @@ from stillweb.harness.console import print_json, progress, say
     help="Keep the views of the pages that the run was at; its report shows them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(snapshot: Path | str, runs: tuple[Path, ...], out: Path, pictures: bool, as_json: bool) -> None:
-    """Cut the part out of SNAPSHOT that a run needs, to publish it with the run.
+def command(
+    snapshot: Path | str,
+    runs: tuple[Path, ...],
+    ledgers: tuple[Path, ...],
+    out: Path,
+    pictures: bool,
+    as_json: bool,
+) -> None:
+    """Cut the part out of SNAPSHOT that runs and replays need: what none of them used is left out.
 
-    The run repeats on it with the same tool results: records are copied byte for byte, with all captures that an
+    They repeat on it with the same results: records are copied byte for byte, with all captures that an
     answer is chosen from and all that a state is learnt from.
 
     \b
-    stillweb cut site.wacz --run run1 -o small.wacz
+    stillweb cut site.wacz --run run1 --run run2 -o small.wacz
+    stillweb cut site.wacz --ledger tests.jsonl -o small.wacz    what `stillweb replay --ledger` noted
     """
-    from stillweb.harness.curation.needs import needs_of_run
+    from stillweb.harness.curation.needs import needs_of_ledger, needs_of_run
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.operations import late
     from stillweb.snapshots.operations.cut import Needs, cut
 
+    if not runs and not ledgers:
+        raise click.UsageError(
+            "nothing says what is needed; name a run (--run DIR) or a ledger (--ledger FILE)"
+        )
     late.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened:
         found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]
+        found += [needs_of_ledger(ledger, opened) for ledger in ledgers]
     needs = Needs(
         frozenset[tuple[str, int]]().union(*(n.captures for n in found)),
         frozenset[str]().union(*(n.addresses for n in found)),

@@ -23,6 +23,10 @@ class Until:
         self._ended.get()
         return self._code
 
+    def end(self) -> None:
+        """End the wait, from another thread."""
+        self._ended.put(None)
+
     @contextmanager
     def signals(self) -> Iterator[None]:
         """Handle the signals while the context is open."""

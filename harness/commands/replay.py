@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +25,11 @@ from stillweb.harness.commands.ending import Until
 from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
 from stillweb.harness.console import say, say_damage
 from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from stillweb.proxy.replay.answering import Live
 
 
 @click.command("replay", cls=WithProgram)
@@ -56,6 +62,15 @@ from stillweb.snapshots.words import counted
 )
 @max_expected_wrong_option
 @click.option(
+    "--stop-at-miss", is_flag=True, help="End PROGRAM, or the server, at the first miss, with exit code 1."
+)
+@click.option(
+    "--record-misses",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay.",
+)
+@click.option(
     "--synthetic-search",
     is_flag=True,
     help="Answer searches at google.serper.dev that were never recorded from the frozen texts.",
@@ -77,6 +92,8 @@ def command(
     ledger: Path | None,
     max_misses: int | None,
     max_expected_wrong: float | None,
+    stop_at_miss: bool,
+    record_misses: Path | None,
     synthetic_search: bool,
     at: str,
     faults: str | None,
@@ -90,6 +107,8 @@ def command(
     stillweb replay site.wacz --isolate -- python agent.py       run a program against it
     stillweb replay site.wacz --max-misses 0 -- pytest           a gate: exit code 1 on a miss
     stillweb replay site.wacz --clock recorded -- python agent.py    as on the day of the recording
+    stillweb replay site.wacz --record-misses more -- python agent.py    ask live what is missing
+    stillweb replay site.wacz more -- python agent.py            with both
     """
     from stillweb.harness.drills import read_faults
     from stillweb.harness.servers.replaying import make_hosts
@@ -107,6 +126,7 @@ def command(
     read_pace(timing)
     past = direct_hosts(no_proxy)
     only_with_program(program, {"--no-proxy": past, "--clock": clock is not None})
+    _check_recording(record_misses, snapshots, isolate=isolate, stop_at_miss=stop_at_miss)
     if isolate:
         from stillweb.harness.commands.isolating import isolate_program
         from stillweb.proxy.net.isolation import canary
@@ -126,16 +146,29 @@ def command(
 
             make_search_ready(snapshot)
         until = Until()
-        with Gateway(
-            snapshot,
-            port=port,
-            accept=accept,
-            min_confidence=min_confidence,
-            ledger=book,
-            virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
-            faults=disturbed,
-            timing=timing,
-        ) as gateway:
+        programs: list[Popen[bytes]] = []
+
+        def stop() -> None:
+            until.end()
+            for one in programs:
+                one.terminate()
+
+        with ExitStack() as stack:
+            live = stack.enter_context(_recording(record_misses)) if record_misses is not None else None
+            gateway = stack.enter_context(
+                Gateway(
+                    snapshot,
+                    port=port,
+                    accept=accept,
+                    min_confidence=min_confidence,
+                    ledger=book,
+                    virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
+                    faults=disturbed,
+                    timing=timing,
+                    live=live,
+                    on_miss=stop if stop_at_miss else None,
+                )
+            )
             if program:
                 gateway.nameless_are(session)
                 environment = {
@@ -148,7 +181,7 @@ def command(
                 if moment is not None:
                     environment = with_clock(environment, moment)
                     say(f"the program's clock begins at {iso_date(moment)}")
-                code = run_command(program, environment)
+                code = run_command(program, environment, started=programs.append)
             else:
                 with until.signals():
                     say(
@@ -179,6 +212,11 @@ def command(
             f"{misses[0]['method']} {misses[0]['url']}"
             f"{'; --ledger FILE lists them with what came nearest' if ledger is None else ''}"
         )
+        if record_misses is not None:
+            layers = " ".join(map(str, (*snapshots, record_misses)))
+            say(f"they were asked live, and {record_misses} has the answers: stillweb replay {layers}")
+        elif stop_at_miss:
+            say("stopped at the first miss")
         if reason := _reason(misses[0]):
             say(f"  {reason}")
             if clock is None and any(day in reason for day in _today()):
@@ -192,9 +230,41 @@ def command(
         )
     if max_expected_wrong is not None and doubts.expected_wrong > max_expected_wrong:
         return 1
+    if stop_at_miss and misses:
+        return 1
     if max_misses is not None and (len(misses) > max_misses or (unasked and not isolate)):
         return 1  # requests that bypassed the proxy are in no ledger
     return code
+
+
+def _check_recording(
+    directory: Path | None, snapshots: tuple[Path | str, ...], *, isolate: bool, stop_at_miss: bool
+) -> None:
+    """Raise UsageError where misses can't be recorded into a directory."""
+    if directory is None:
+        return
+    if isolate or stop_at_miss:
+        other = "--isolate" if isolate else "--stop-at-miss"
+        raise click.UsageError(
+            f"--record-misses asks the web, which {other} rules out; leave one of them out"
+        )
+    if directory.exists():
+        layers = " ".join(map(str, (*snapshots, directory)))
+        raise click.UsageError(
+            f"--record-misses {directory}: exists; take it as a layer and another directory for what is still missed: "
+            f"stillweb replay {layers} --record-misses DIR"
+        )
+
+
+@contextmanager
+def _recording(directory: Path) -> Iterator[Live]:
+    """Yield a way to the real web that records into a new snapshot."""
+    from stillweb.proxy.record.live import LiveRequests
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.writer import Writer
+
+    with Writer.open(directory) as writer, Recorder(writer) as recorder, LiveRequests(recorder) as live:
+        yield live
 
 
 def _reason(miss: Mapping[str, Any]) -> str:

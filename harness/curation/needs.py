@@ -1,4 +1,4 @@
-"""Needs of a run from its snapshot, read from its traces."""
+"""Needs of runs and replays from their snapshot, read from traces and ledgers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.task import Task
 from stillweb.harness.tools.browser_text import full_url
 from stillweb.harness.trace import Trace, read_trace
+from stillweb.proxy.replay.ledger import read as read_ledger
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.operations.cut import Needs
+from stillweb.snapshots.snapshot import Snapshot
 
 _PRESET = (("gl", "us"), ("hl", "en"))  # default arguments of a search
 _SURE = ("exact", "canonical", "varies")  # verdicts that depend only on captures of the same request
@@ -54,6 +56,27 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
             paths |= {str(url) for url in (missed if isinstance(missed, list) else ())}
     paths |= {f"{u.scheme}://{u.netloc}/robots.txt" for url in paths if (u := urlsplit(url)).netloc}
     return Needs(frozenset(captures), frozenset(addresses), frozenset(paths), all_texts)
+
+
+def needs_of_ledger(path: Path, snapshot: Snapshot) -> Needs:
+    """Return the needs of a replay of this snapshot, by its ledger. Raise UsageError for a ledger of another one."""
+    captures: set[tuple[str, int]] = set()
+    paths: set[str] = set()
+    all_texts = False
+    for entry in read_ledger(path):
+        if (place := entry.get("capture")) is not None:
+            captures.add((place["file"], place["offset"]))
+        verdict = str(entry["verdict"])
+        all_texts = all_texts or (verdict == "synthetic" and entry.get("derived") == "virtual")
+        if verdict.partition(":")[0] not in _SURE:
+            paths |= {str(entry["url"]), *(str(near["url"]) for near in entry.get("nearest") or ())}
+    known = {capture.place for capture in snapshot.captures()} if captures else set()
+    if unknown := sorted(captures - known):
+        name, offset = unknown[0]
+        raise UsageError(
+            f"{path}: names a capture in {name} at {offset}, which this snapshot lacks; name the snapshot that was replayed"
+        )
+    return Needs(frozenset(captures), frozenset(), frozenset(paths), all_texts)
 
 
 def tasks_as_asked(path: Path) -> list[Task]:

@@ -24,6 +24,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.tools import Toolset
+    from stillweb.proxy.record.live import LiveRequests
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.replies import Reply
 
@@ -100,21 +101,34 @@ class Case:
         return self._ledger
 
     @property
+    def _completing(self) -> bool:
+        """True if requests are answered from the snapshot where it has them, and recorded where not."""
+        return self.recording and self.shelf.mode == "new_episodes" and self.shelf.target.exists()
+
+    @cached_property
+    def _live(self) -> LiveRequests:
+        from stillweb.proxy.record.live import LiveRequests
+
+        return self._stack.enter_context(LiveRequests(self.shelf.recorder))
+
+    @property
     def _server(self) -> Any:
         if self.recording:
             self.shelf.sessions.add(self.name)
-            return self.shelf.recorder
+            if not self._completing:
+                return self.shelf.recorder
+            self.shelf.replayed.add(self.name)
         if self._gateway is None:
             from stillweb.proxy.replay.gateway import Gateway
 
-            snapshot, hosts = self.shelf.snapshot, self._hosts
             gateway = Gateway(
-                snapshot,
+                self.shelf.snapshot,
                 accept=self.accept,
                 min_confidence=self.min_confidence,
                 ledger=self.ledger,
-                virtual_hosts=hosts,
+                virtual_hosts=None if self.recording else self._hosts,
                 faults=self.disturbed,
+                live=self._live if self.recording else None,
             )
             self._gateway = self._stack.enter_context(gateway)
             self.blocked.allowed.add(f"127.0.0.1:{self._gateway.port}")
@@ -164,6 +178,17 @@ class Case:
 
         return client_environment(self.proxy_url, self.ca_path)
 
+    def playwright_options(self) -> dict[str, Any]:
+        """Return keyword arguments for Playwright's `chromium.launch`: proxy, trust in its certificate, executable."""
+        from stillweb.proxy.browser.browser import find_browser, proxy_settings, spki_hash
+
+        trusted = spki_hash(self.ca_path.read_bytes())
+        return {
+            "proxy": proxy_settings(self.proxy_url),
+            "executable_path": str(find_browser()),
+            "args": [f"--ignore-certificate-errors-spki-list={trusted}"],
+        }
+
     def answer(self, request: Request) -> Reply:
         """Return the answer to a request, made in this process."""
         if self._answer is None:
@@ -188,7 +213,7 @@ class Case:
 
         if not self.recording:
             return SnapshotTransport(self.answer)
-        if self.shelf.mode == "new_episodes" and self.shelf.target.exists():
+        if self._completing:
             return SnapshotTransport(self._replay_or_record)
         return _Both(self.proxy_url, ssl.create_default_context(cafile=str(self.ca_path)))
 
@@ -196,7 +221,7 @@ class Case:
         """Make a requests.Session use the snapshot, or the recorder; return the session."""
         from stillweb.harness.testing.transports import requests_adapter
 
-        if self.recording and not (self.shelf.mode == "new_episodes" and self.shelf.target.exists()):
+        if self.recording and not self._completing:
             session.proxies.update({"http": self.proxy_url, "https": self.proxy_url})
             session.verify = str(self.ca_path)
             session.trust_env = False
@@ -208,28 +233,11 @@ class Case:
         return session
 
     def _replay_or_record(self, request: Request) -> Reply:
-        from stillweb.proxy.replay.replies import Reply
-
         reply = self.answer(request)
         if dict(reply.fields).get("Stillweb-Verdict") != "miss":
             self.shelf.replayed.add(self.name)
             return reply
-        import httpx
-
-        recorder = self.shelf.recorder
-        context = ssl.create_default_context(cafile=str(recorder.ca_path))
-        with httpx.Client(proxy=recorder.proxy_url(self.name), verify=context, timeout=60) as client:
-            asked = client.build_request(
-                request.method, request.url, headers=list(request.headers), content=request.body
-            )
-            answer = client.send(asked, stream=True)
-            body = b"".join(answer.iter_raw())
-        fields = [
-            (n, v)
-            for n, v in answer.headers.multi_items()
-            if n.lower() not in ("transfer-encoding", "connection")
-        ]
-        return Reply(answer.status_code, answer.reason_phrase, tuple(fields), body)
+        return self._live.ask(request, self.name)
 
     def tools(self, *contracts: str, **options: Any) -> Any:
         """Return a tool session over the snapshot (default contract: fetch). Raise UsageError while recording."""

@@ -14,7 +14,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -162,10 +162,16 @@ def _has_wget_settings(environment: Mapping[str, str], before: Path) -> bool:
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
-def run_command(command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()) -> int:
+def run_command(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    files: Sequence[int] = (),
+    *,
+    started: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+) -> int:
     """Run a command to its end and return its exit code (128 + n if signal n ended it).
 
-    It inherits the open `files`. Ctrl-C reaches the command by itself (same terminal); this process waits for
+    It inherits the open `files`. `started` is called with its process. Ctrl-C reaches the command by itself (same terminal); this process waits for
     it to finish. Raises UsageError if the command doesn't exist or can't be run, and MissingCapability if
     files, memory or processes are short.
     """
@@ -178,6 +184,7 @@ def run_command(command: Sequence[str], environment: Mapping[str, str], files: S
                 except OSError as e:
                     kind = MissingCapability if e.errno in _SHORT else UsageError
                     raise kind(f"{command[0]}: can't be run ({e.strerror})") from e
+            started(child)
             code = child.wait()
         except BaseException:
             if child is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.failing import fails
@@ -21,7 +21,15 @@ from stillweb.proxy.replay.kept import Kept
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.lines import Lines
 from stillweb.proxy.replay.long_polls import hanging, unanswered
-from stillweb.proxy.replay.misses import Missed, body_entry, masked_url_of, missed_of, near_entry, unsure
+from stillweb.proxy.replay.misses import (
+    Missed,
+    body_entry,
+    masked_url_of,
+    missed_of,
+    near_entry,
+    told_to,
+    unsure,
+)
 from stillweb.proxy.replay.own_ids import with_echoed, with_ids
 from stillweb.proxy.replay.permissions import is_preflight, permission
 from stillweb.proxy.replay.replies import Held, Hot, Line, Memo, Reply, failure, flagged
@@ -55,6 +63,7 @@ from stillweb.snapshots.identity.echoes import Echo, echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import opens_socket, request_key
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import mask
 from stillweb.snapshots.words import counted
@@ -76,6 +85,12 @@ TURN = 0.0002  # seconds for which the thread that prepares may keep the event l
 NEAREST = 3  # captures named in a miss
 
 
+class Live(Protocol):
+    """A way to the real web; `proxy.record.live.LiveRequests` is one."""
+
+    def submit(self, request: Request, session: str, /) -> Future[Reply]: ...
+
+
 class Answerer:
     """A source of replies from a snapshot. Not thread-safe: one event loop uses it."""
 
@@ -90,6 +105,8 @@ class Answerer:
         cache_bytes: int = CACHE_BYTES,
         faults: Faults | None = None,
         timing: str = "none",
+        live: Live | None = None,
+        on_miss: Callable[[], None] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.matcher: Matcher = snapshot.matcher()
@@ -108,6 +125,7 @@ class Answerer:
         self.faults = faults
         self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
+        self._live, self._on_miss = live, on_miss
         self._fault_sessions: dict[str, FaultSession] = {}
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
         self.line = self.lines.line
@@ -533,6 +551,8 @@ class Answerer:
             missed = missed_of(request, bool(lookup is not None and lookup.irrelevant))
             line.weight += len(missed.url) + 100
             line.missed.append(missed)
+        if self._on_miss is not None and not (lookup is not None and lookup.irrelevant):
+            self._on_miss()
 
     def tunnel(self, authority: str, line: Line) -> Reply | None:
         """Return the refusal of a CONNECT that failed while recording; None if the tunnel may be opened."""
@@ -573,16 +593,51 @@ class Answerer:
             entry["why"] = why
         entry["nearest"] = near
         entry |= body_entry(request)
+        if self._live is not None and not opens_socket(request):
+            return self._ask(self._live, request, line, lookup, entry)
         self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
-        body = (" ".join(text.split()) + "\n").encode("utf-8", "replace")
+        media, body = told_to(request, " ".join(text.split()), near, self._recorded_there(request))
         fields = (
-            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Type", media),
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
             ("Stillweb-Verdict", "miss"),
             ("x-should-retry", "false"),  # heeded by the SDKs of OpenAI and Anthropic: a miss stays one
         )
         return Reply(504, "Not In Snapshot", fields, b"" if request.method == "HEAD" else body)
+
+    def _recorded_there(self, request: Request) -> Iterator[str]:
+        """Yield the addresses of pages that were recorded on the site of a request."""
+        start = surt(f"{request.url.partition('://')[0]}://{site_of(request.url)}/").rpartition(")")[0]
+        for capture in self.snapshot.prefix(f"{start})"):
+            if capture.method == "GET" and capture.status == 200 and "html" in capture.mime:
+                yield capture.url
+
+    def _ask(
+        self, live: Live, request: Request, line: Line, lookup: Lookup | None, entry: dict[str, Any]
+    ) -> Reply:
+        """Return a reply that is held until the live server has answered a missed request."""
+        answers: list[Reply] = []
+        seq, session = line.seq, line.session
+
+        async def ask() -> None:
+            answers.append(await asyncio.wrap_future(live.submit(request, line.name)))
+
+        def tell(status: int) -> None:
+            self.note(line, self.tail(request, lookup, "miss", "", status, more={**entry, "live": True}))
+
+        def late() -> Reply:
+            reply = answers[0].with_fields((("Stillweb-Verdict", "miss"),))
+            if reply.pieces is None:
+                if line.seq != seq:  # the session's last note is of a later request: it must stay
+                    session.noted = None
+                session.happened(request, Response(reply.status, "", reply.fields, reply.body))
+            tell(reply.status)
+            return reply
+
+        held = Reply(504, "Asked Live", ())
+        held.held = Held(0, late, until=ask, left=lambda: tell(0))
+        return held
 
     def _damaged(self, request: Request, line: Line, lookup: Lookup | None, error: DamagedInput) -> Reply:
         """Reply with 502 to a request whose capture can't be read, and count a miss."""

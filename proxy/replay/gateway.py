@@ -1,6 +1,7 @@
 """The replay gateway: a forward proxy that answers from a snapshot and never connects to anything.
 
-Neither this module nor what it imports from `proxy` opens an outgoing connection; a test checks that.
+Neither this module nor what it imports from `proxy` opens an outgoing connection; a test checks that. Only an object
+given as `live` may ask the web for what is missed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stillweb.proxy.net.addresses import DEFAULT_SESSION, with_session
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied
-from stillweb.proxy.replay.answering import CACHE_BYTES, Answerer
+from stillweb.proxy.replay.answering import CACHE_BYTES, Answerer, Live
 from stillweb.proxy.replay.connection import Entrance
 from stillweb.proxy.replay.hosting import VirtualHost
 from stillweb.proxy.replay.hub import GatewayStats, Hub, sweep
@@ -42,7 +43,8 @@ class Gateway(Proxied):
     thread. Sessions are proxy user names; browsers send theirs only when asked, so `challenge` makes the
     gateway ask (407). None means: as soon as `proxy_url` has been called with a name other than "default".
     `cache_bytes` bounds the captures kept in memory. `faults` disturb answers on purpose, and `timing`
-    (none, recorded, xN) sends them at the recorded pace (docs/drills.md). Without `own_pages` the gateway hides its status and
+    (none, recorded, xN) sends them at the recorded pace (docs/drills.md). With `live`, what is missed is asked through that;
+    `on_miss` is called, on the event loop, for each miss that matters. Without `own_pages` the gateway hides its status and
     ledger, which tell of all sessions and of this machine.
 
     Raises MissingCapability (port in use, ledger not writable) and UsageError.
@@ -64,6 +66,8 @@ class Gateway(Proxied):
         own_pages: bool = True,
         faults: Faults | None = None,
         timing: str = "none",
+        live: Live | None = None,
+        on_miss: Callable[[], None] | None = None,
     ) -> None:
         check_accept(accept)
         super().__init__(authority, host, port, challenge)
@@ -79,6 +83,8 @@ class Gateway(Proxied):
             cache_bytes=cache_bytes,
             faults=faults,
             timing=timing,
+            live=live,
+            on_miss=on_miss,
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
         self._hub.own_pages = own_pages

@@ -234,7 +234,7 @@ class Ledger:
             yield carried
 
     def misses(self) -> list[Entry]:
-        """Return the misses, in written order. Those that don't matter have `irrelevant` true."""
+        """Return the misses, each once, in written order. Those that don't matter have `irrelevant` true."""
         return misses(self)
 
     def hash(self, *, ordered: bool = True) -> str:
@@ -290,9 +290,14 @@ def settled(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def misses(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries whose verdict is `miss`; see `settled`."""
+    """Return the entries whose verdict is `miss`; see `settled`. What a session asks again and again is one miss."""
     wanted = settled(entry for entry in entries if entry["verdict"] == "miss" or "again" in entry)
-    return [entry for entry in wanted if entry["verdict"] == "miss"]
+    found: dict[tuple[Any, ...], Entry] = {}
+    for entry in wanted:
+        if entry["verdict"] == "miss":
+            same = entry.get("key") or (entry["method"], entry["url"], entry["seq"])
+            found.setdefault((entry["session"], same, entry["status"]), entry)
+    return list(found.values())
 
 
 def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:

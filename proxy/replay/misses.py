@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stillweb.snapshots.dates import iso_date
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 # How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
+LINKS = 20  # to recorded pages, in the answer to a browser
 KEPT_BODY = 1 << 16  # bytes of a missed request's body that are kept, to record it later
 
 _KINDS = {  # Sec-Fetch-Dest (Fetch Metadata) -> the browser's name of the kind
@@ -100,6 +104,29 @@ def near_entry(near: Near) -> dict[str, Any]:
             else "the situation: the same request was recorded in another"
         ]
     return {"method": capture.method, "url": capture.url, "differs": differs, "rule": near.rule}
+
+
+def told_to(
+    request: Request, text: str, near: Iterable[Mapping[str, Any]], pages: Iterable[str]
+) -> tuple[str, bytes]:
+    """Return the media type and body of the answer to a missed request, as its client reads it.
+
+    A browser that opens a page gets one with links to the nearest captures and `pages` of the site, its scripts get
+    JSON, and any other client gets the text.
+    """
+    kind, accepts = request.header("sec-fetch-dest"), request.header("accept") or ""
+    if kind in ("document", "iframe", "frame") or (kind is None and accepts.startswith("text/html")):
+        links = dict.fromkeys(one["url"] for one in near if one["method"] == "GET")
+        links |= dict.fromkeys(islice(pages, LINKS))
+        items = "".join(
+            f'<li><a href="{html.escape(url)}">{html.escape(url)}</a>' for url in islice(links, LINKS)
+        )
+        listed = f"<p>Recorded there:<ul>{items}</ul>" if items else "<p>No page was recorded there."
+        page = f"<!doctype html><meta charset=utf-8><title>stillweb: miss</title><p>{html.escape(text)}{listed}\n"
+        return "text/html; charset=utf-8", page.encode("utf-8", "replace")
+    if kind == "empty":
+        return "application/json", json.dumps({"error": text}).encode() + b"\n"
+    return "text/plain; charset=utf-8", f"{text}\n".encode("utf-8", "replace")
 
 
 def unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:

@@ -22,6 +22,7 @@ from stillweb.snapshots.evidence.varying import Fields, asked_of, counted, other
 from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
 from stillweb.snapshots.identity.cookies import CREDENTIALS
 from stillweb.snapshots.identity.keys import Parsed, parse
+from stillweb.snapshots.identity.model_calls import TURNS, asks_a_model
 from stillweb.snapshots.identity.rules import builtin, joining
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Request
@@ -109,9 +110,10 @@ def nearest(lookup: Lookup) -> list[Near]:
         found.append((order, capture, differs))
     found.sort(key=lambda item: item[0])
     out: list[Near] = []
-    seen: set[tuple[str, tuple[str, ...]]] = set()
+    seen: set[tuple[str, str, tuple[str, ...]]] = set()
     for _, capture, differs in found:
-        if (capture.key, tuple(differs)) not in seen:
+        said = capture.method, capture.url, tuple(differs)
+        if said not in seen:
             rule = None
             named = _cut(differs)
             recorded = stored(capture)
@@ -119,7 +121,7 @@ def nearest(lookup: Lookup) -> list[Near]:
                 rule = joining(request, recorded, builtin().rules, matcher.issued(request), tries=TRIES)
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
-            seen.add((capture.key, tuple(differs)))
+            seen.add(said)
             out.append(Near(capture, named, rule or None))
         if len(out) == FEW:
             break
@@ -306,6 +308,8 @@ def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
     one, other = asked.body, stored.body
     if one.kind != other.kind or one.label != other.label:
         yield f"body: asked {_kind(one.kind, one.label)}, recorded {_kind(other.kind, other.label)}"
+    elif one.kind == JSON and (turns := _turns(asked, stored)) is not None:
+        yield from turns
     elif one.kind == JSON:
         found = list(_pairs("body member", _leaves(one.value), _leaves(other.value)))
         if not found and one.value != other.value:  # a text and a number, say, of the same spelling
@@ -325,6 +329,36 @@ def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
         mine = [(name, value) for place, name, value in named_values(asked) if place != "query"]
         theirs = [(name, value) for place, name, value in named_values(stored) if place != "query"]
         yield from _pairs("body field", mine, theirs)
+
+
+def _turns(asked: Parsed, stored: Parsed) -> list[str] | None:
+    """Return what differs between two conversations with a model, up to the first turn that does; None if they are none.
+
+    Later turns follow from that one, so they explain nothing.
+    """
+    mine, theirs = asked.body.value, stored.body.value
+    if not (asks_a_model(asked) and asks_a_model(stored)):
+        return None
+    name = next((n for n in TURNS if all(isinstance(v.get(n), list) for v in (mine, theirs))), None)
+    if name is None or mine[name] == theirs[name]:
+        return None
+    said, known = mine[name], theirs[name]
+    same = next((n for n, (a, b) in enumerate(zip(said, known, strict=False)) if a != b), None)
+    at = same if same is not None else min(len(said), len(known))
+    turn = said[at] if at < len(said) else known[at]
+    role = turn.get("role") or turn.get("type") if isinstance(turn, dict) else None
+    place = f"turn {at + 1}" + (f" ({role})" if role else "")
+    earlier = f"; the {_counted(at, 'turn')} before it {'is' if at == 1 else 'are'} as recorded" if at else ""
+    if same is None:
+        which = "not recorded" if len(said) > at else "not asked"
+        found = [f"conversation: {place} is {which}{earlier}"]
+    else:
+        found = [f"conversation: {place} is the first that differs{earlier}"]
+        found += _pairs(
+            "body member", _leaves(said[at], f"{name}[{at}]"), _leaves(known[at], f"{name}[{at}]")
+        )
+    rest = ({n: v for n, v in one.items() if n != name} for one in (mine, theirs))
+    return found + list(_pairs("body member", *(_leaves(one) for one in rest)))
 
 
 def _fields(body: Body) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.issued import named_values
 from stillweb.snapshots.evidence.varying import ANYTHING
-from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, logins_of
+from stillweb.snapshots.identity.cookies import CREDENTIALS, MADE_ANEW, cookies_of, logins_of
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
@@ -95,6 +95,12 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
     return plain, any(_TYPED.search(name) for name in plain)
 
 
+def _lasting(credentials: str) -> bool:
+    """Return True for credentials that are the same in each request, and not recognised yet."""
+    scheme, _, secret = credentials.strip().partition(" ")
+    return bool(secret) and scheme.lower() not in MADE_ANEW and PREFIX not in secret
+
+
 def guarded(capture: Capture) -> bool:
     """Whether a secret in a field of the request of a capture counts."""
     return any(
@@ -104,10 +110,13 @@ def guarded(capture: Capture) -> bool:
 
 
 def minds(request: Request, *, given: bool) -> bool:
-    """Whether a request bears a secret, not yet recognised, by which it matters whose it is: in a field of its own, or in
-    a login's cookie unless the site has `given` it one.
+    """Return True if a request bears a secret, not yet recognised, by which it matters whose it is.
+
+    It is one of Authorization, in a field of its own, or in a login's cookie unless the site has `given` it one.
     """
     headers = request.headers
+    if any(n.lower() == "authorization" and _lasting(v) for n, v in headers):
+        return True
     if not bearing(headers):
         return False
     names = [] if given else logins_of(headers)

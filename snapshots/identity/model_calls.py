@@ -23,7 +23,7 @@ _DRAWING = re.compile(
     r"|/model/[^/]+/(?:converse|invoke)[a-z-]*$|:(?:stream)?GenerateContent$",
     re.I,
 )
-_TURNS = frozenset(("messages", "input", "contents", "prompt"))
+TURNS = ("messages", "input", "contents", "prompt")  # members that hold the turns of a conversation
 # Members that refer to state on the server: the same request may then mean something else each time.
 _KEPT = re.compile(
     r"id|context|background|thread|conversation|(?:\w+_)?(?:chat|session|conversation|thread|message|parent|response|run)_?id",
@@ -50,7 +50,7 @@ def draws(parsed: Parsed) -> bool:
     if parsed.method != "POST" or not asks_a_model(parsed) or _DRAWING.search(parsed.url) is None:
         return False
     members = parsed.body.value
-    return not _TURNS.isdisjoint(members) and not any(
+    return any(name in members for name in TURNS) and not any(
         _KEPT.fullmatch(name) and members[name] not in (None, False) for name in members
     )
 

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from stillweb.api import replay
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import digest
 from tests.harness.commands.calling import call
@@ -82,3 +84,37 @@ def test_a_run_of_another_snapshot_is_refused(tmp_path: Path, capsys: pytest.Cap
     code, _ = call(capsys, "cut", tmp_path / "part", "--run", first.path, "-o", tmp_path / "x")
     assert code == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_ledgers_of_replays_say_what_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = site(tmp_path / "site")
+    ledgers = []
+    for number, url in enumerate((f"{SITE}/rows", f"{TWIN}/again")):
+        with (
+            replay(whole, ledger=tmp_path / f"{number}.jsonl") as served,
+            httpx.Client(**served.httpx()) as client,
+        ):
+            client.get(url)
+        ledgers += ["--ledger", tmp_path / f"{number}.jsonl"]
+    code, out = call(capsys, "cut", whole, *ledgers, "-o", tmp_path / "part", "--json")
+    assert code == 0
+    assert json.loads(out)["captures"][0] < json.loads(out)["captures"][1]
+    with replay(tmp_path / "part") as served, httpx.Client(**served.httpx()) as client:
+        verdicts = [client.get(url).headers["stillweb-verdict"] for url in (f"{SITE}/rows", f"{TWIN}/again")]
+    assert verdicts == ["exact", "exact"]
+
+
+def test_a_ledger_of_another_snapshot_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = site(tmp_path / "site")
+    line = {
+        "session": "s",
+        "seq": 0,
+        "method": "GET",
+        "url": f"{SITE}/rows",
+        "verdict": "exact",
+        "status": 200,
+    }
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text(json.dumps(line | {"capture": {"file": "other.warc.gz", "offset": 7}}) + "\n")
+    code, _ = call(capsys, "cut", whole, "--ledger", ledger, "-o", tmp_path / "part")
+    assert code == 2

@@ -35,4 +35,4 @@ def test_they_leave_at_once_or_have_missed_something(tmp_path: Path) -> None:
         assert {entry["verdict"] for entry in ledger.entries()} == {"failed:timeout"}
         for more in (client.get(URL, timeout=60), client.get(URL, timeout=None), session.get(URL)):
             assert more.status_code == 504
-        assert len(ledger.misses()) == 3
+        assert len(ledger.misses()) == 1  # however often it is tried

@@ -51,6 +51,7 @@ def test_what_a_test_posted_before_is_kept_beside_what_it_posts_anew(tmp_path, e
         with httpx.Client(transport=case.transport()) as client:
             assert client.post(echo.url, content=b"one", headers=PLAIN).text == "heard one"
         with httpx.Client(proxy=case.proxy_url) as client:
+            assert client.post(echo.url, content=b"one", headers=PLAIN).text == "heard one"
             assert client.post(echo.url, content=b"two", headers=PLAIN).text == "heard two"
     assert len(echo.asked) == 2
     assert bodies(path) == [b"one", b"two"]

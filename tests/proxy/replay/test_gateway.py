@@ -48,6 +48,31 @@ def test_a_miss_is_a_504_of_one_line_and_a_ledger_entry(gateway: Gateway) -> Non
     assert "nearest" in second
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Sec-Fetch-Dest": "document"},
+        {"Sec-Fetch-Dest": "iframe"},
+        {"Accept": "text/html,application/xhtml+xml"},
+    ],
+)
+def test_a_browser_that_opens_a_missing_page_gets_links_to_recorded_ones(
+    gateway: Gateway, fields: dict[str, str]
+) -> None:
+    with client(gateway, "visitor") as c:
+        answer = c.get("https://site.example/<nowhere>", headers=fields)
+    assert (answer.status_code, answer.headers["stillweb-verdict"]) == (504, "miss")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert '<a href="https://site.example/">' in answer.text
+    assert "<nowhere>" not in answer.text
+
+
+def test_a_script_whose_request_is_missing_gets_json(gateway: Gateway) -> None:
+    with client(gateway, "script") as c:
+        answer = c.get("https://site.example/nowhere", headers={"Sec-Fetch-Dest": "empty"})
+    assert answer.json()["error"].startswith("stillweb: miss: GET https://site.example/nowhere")
+
+
 def test_the_nearest_capture_is_named(gateway: Gateway) -> None:
     with client(gateway, "near") as c:
         text = c.post("https://forms.example/form", data={"a": "1", "b": "3"}).text

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
 from stillweb.snapshots.evidence.matcher import Matcher
+from stillweb.snapshots.evidence.nearest import differences
+from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.snapshots.evidence.test_stories import AS_RECORDED, FILTERED, IN_2020, IN_2021, LIST, A, over
@@ -62,3 +65,31 @@ def test_lookup_tells_confidence_and_grounds(tmp_path: Path) -> None:
     shown = CliRunner().invoke(command, words, standalone_mode=False).output
     assert "  confidence: 1.0\n" in shown
     assert "  ground: recorded once\n" in shown
+
+
+def _asked(*turns: str, **more: object) -> Request:
+    roles = ("system", "user", "assistant", "user", "assistant", "user")
+    messages = [{"role": r, "content": c} for r, c in zip(roles, turns, strict=False)]
+    body = json.dumps({"model": "m", "messages": messages, **more}).encode()
+    return Request("POST", f"{A}/v1/chat/completions", (("Content-Type", "application/json"),), body)
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        (("be kind", "hello", "hi", "bye"), "turn 4 (user) is the first that differs; the 3 turns before it are as recorded"),
+        (("be rude", "hello"), "turn 1 (system) is the first that differs"),
+        (("be kind", "hello", "hi", "good night", "well", "so"), "turn 5 (assistant) is not recorded; the 4 turns before it are as recorded"),
+        (("be kind", "hello", "hi"), "turn 4 (user) is not asked; the 3 turns before it are as recorded"),
+    ],
+)  # fmt: skip
+def test_a_conversation_is_told_by_the_first_turn_that_differs(turns: tuple[str, ...], said: str) -> None:
+    parsed = parse(_asked(*turns)), parse(_asked("be kind", "hello", "hi", "good night"))
+    told = list(differences(*parsed))
+    assert told[0] == f"conversation: {said}"
+    assert len(told) <= 2
+
+
+def test_settings_beside_a_conversation_are_told_too() -> None:
+    told = list(differences(parse(_asked("a", "b", top_p=1)), parse(_asked("a", "c", top_p=2))))
+    assert told[-1] == "body member top_p: asked '1', recorded '2'"

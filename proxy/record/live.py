@@ -1,0 +1,120 @@
+"""Requests that a snapshot lacks, asked live through a recorder that keeps their answers."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import httpx
+
+from stillweb.proxy.record.recorder import Recorder
+from stillweb.proxy.replay.http1 import field_bytes
+from stillweb.proxy.replay.replies import Reply, failure
+from stillweb.proxy.replay.response import BODILESS
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import mask
+
+AT_ONCE = 64  # requests under way
+STREAMED = (
+    1 << 20
+)  # bytes; a larger answer, or one of unknown length that is a stream, is passed on as it comes
+CONNECT_SECONDS = 60.0
+ANSWER_SECONDS = 600.0  # a model may think for minutes
+# Fields of one connection (RFC 9110, 7.6.1); those to the origin are the recorder's.
+_HOP = frozenset(
+    [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+    ]
+) | {"transfer-encoding", "upgrade"}
+
+
+class LiveRequests:
+    """Asks origins through a recorder. Thread-safe; a context manager, to be left before the recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._context = ssl.create_default_context(cafile=str(recorder.ca_path))
+        self._clients: dict[str, httpx.Client] = {}
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._pool = ThreadPoolExecutor(AT_ONCE, "stillweb-live")
+
+    def __enter__(self) -> LiveRequests:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._stack.close()
+
+    def submit(self, request: Request, session: str) -> Future[Reply]:
+        """Ask for a session on a thread."""
+        return self._pool.submit(self.ask, request, session)
+
+    def ask(self, request: Request, session: str) -> Reply:
+        """Return the origin's answer to a session's request; a status of 502 if there is none."""
+        parts = urlsplit(request.url)
+        target = (parts.path or "/") + ("?" + parts.query if "?" in request.url else "")
+        asked = httpx.Request(
+            request.method,
+            request.url,
+            headers=[(field_bytes(n), field_bytes(v)) for n, v in request.headers if n.lower() not in _HOP],
+            content=request.body or None,
+            extensions={
+                "target": target.encode(),  # as it came: httpx would write some characters in another way
+                "timeout": httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS).as_dict(),
+            },
+        )
+        try:
+            answer = self._client(session).send(asked, stream=True)
+            length = answer.headers.get("content-length")
+            size = int(length) if length is not None and length.isdigit() else None
+            fields = [
+                (n.decode("latin-1"), v.decode("latin-1"))
+                for n, v in answer.headers.raw
+                if n.lower().decode("latin-1") not in _HOP
+            ]
+            bodiless = request.method == "HEAD" or answer.status_code in BODILESS
+            streams = answer.headers.get("content-type", "").startswith("text/event-stream")
+            if not bodiless and (streams or (size or 0) > STREAMED):
+                return Reply(
+                    answer.status_code,
+                    answer.reason_phrase,
+                    tuple(fields),
+                    pieces=lambda: _pieces(answer),
+                    length=size,
+                )
+            body = b"".join(_pieces(answer))
+        except httpx.HTTPError as error:
+            where = mask(request).url
+            return failure(
+                request, 502, "Not Answered", f"{where}: asked live: {type(error).__name__}: {error}"
+            )
+        if size is None and not bodiless:
+            fields.append(("Content-Length", str(len(body))))
+        return Reply(answer.status_code, answer.reason_phrase, tuple(fields), b"" if bodiless else body)
+
+    def _client(self, session: str) -> httpx.Client:
+        with self._lock:
+            client = self._clients.get(session)
+            if client is None:
+                proxy = self._recorder.proxy_url(session)
+                made = httpx.Client(proxy=proxy, verify=self._context, trust_env=False)
+                client = self._clients[session] = self._stack.enter_context(made)
+            return client
+
+
+def _pieces(answer: httpx.Response) -> Iterator[bytes]:
+    try:
+        yield from answer.iter_raw()
+    finally:
+        answer.close()

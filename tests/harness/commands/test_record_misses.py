@@ -1,0 +1,142 @@
+"""`stillweb replay --record-misses` and `--stop-at-miss`: a recording is completed in one pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stillweb.snapshots.writer import Writer
+from tests.proxy.origin import Answer, Asked, Origin
+from tests.snapshots.making import exchange
+from tests.support.command_line import stillweb
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("own_state")]
+
+CLIENTS = {
+    "urllib": """
+import sys, urllib.request
+for url in sys.argv[1:]:
+    print(urllib.request.urlopen(url).read().decode())
+""",
+    "httpx": """
+import sys, httpx
+with httpx.Client() as client:
+    for url in sys.argv[1:]:
+        with client.stream("GET", url) as answer:
+            print("".join(answer.iter_text()))
+""",
+}
+
+
+async def _events() -> object:
+    for number in range(3):
+        yield b"data: %d\n\n" % number
+
+
+def _answer(asked: Asked) -> Answer:
+    if asked.path == "/stream":
+        return Answer(headers=[("Content-Type", "text/event-stream")], body=_events())  # type: ignore[arg-type]
+    if asked.path == "/post":
+        return Answer(headers=[("Content-Type", "text/plain")], body=b"posted " + asked.body)
+    return Answer(headers=[("Content-Type", "text/plain")], body=b"live " + asked.path.encode())
+
+
+@pytest.fixture
+def origin() -> Iterator[Origin]:
+    with Origin(_answer) as running:
+        yield running
+
+
+def _site(path: Path, origin: Origin) -> Path:
+    with Writer.open(path) as writer:
+        writer.exchange(exchange(f"{origin.url}/known", b"recorded"))
+    return path
+
+
+def _program(kind: str, *urls: str) -> list[str]:
+    if kind == "curl":
+        return ["curl", "-sSf", "-w", "\n", *urls]
+    return [sys.executable, "-c", CLIENTS[kind], *urls]
+
+
+@pytest.mark.parametrize("kind", ["urllib", "httpx", "curl"])
+def test_what_is_missing_is_asked_live_and_is_a_layer_then(tmp_path: Path, origin: Origin, kind: str) -> None:
+    if kind == "curl" and shutil.which("curl") is None:
+        pytest.skip("no curl")
+    site, more = _site(tmp_path / "site", origin), tmp_path / "more"
+    program = _program(kind, f"{origin.url}/known", f"{origin.url}/a(b)?q=1&x=[2]", f"{origin.url}/stream")
+    if kind == "curl":
+        program.insert(1, "-g")
+    first = stillweb("replay", site, "--record-misses", more, "--", *program)
+    assert first.code == 0, first.err
+    assert "recorded" in first.out
+    assert "live /a(b)?q=1&x=[2]" in first.out
+    assert "data: 2" in first.out
+    assert f"stillweb replay {site} {more}" in first.err
+    assert [one.path for one in origin.asked] == ["/a(b)?q=1&x=[2]", "/stream"]
+    again = stillweb("replay", site, more, "--isolate", "--max-misses", "0", "--", *program)
+    assert (again.code, again.out) == (0, first.out)
+
+
+def test_a_layer_is_never_written_over(tmp_path: Path, origin: Origin) -> None:
+    site = _site(tmp_path / "site", origin)
+    done = stillweb("replay", site, "--record-misses", site, "--", "true")
+    assert done.code == 2
+    assert "take it as a layer" in done.err
+
+
+@pytest.mark.parametrize("other", ["--isolate", "--stop-at-miss"])
+def test_options_that_rule_out_the_web_are_refused(tmp_path: Path, origin: Origin, other: str) -> None:
+    done = stillweb(
+        "replay", _site(tmp_path / "s", origin), "--record-misses", tmp_path / "m", other, "--", "true"
+    )
+    assert done.code == 2
+    assert other in done.err
+
+
+def test_a_server_that_is_gone_is_a_failure_of_the_recording(tmp_path: Path, origin: Origin) -> None:
+    site = _site(tmp_path / "site", origin)
+    done = stillweb(
+        "replay", site, "--record-misses", tmp_path / "more", "--",
+        "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:9/gone",
+    )  # fmt: skip
+    assert done.out == "502"
+
+
+def test_the_program_ends_at_the_first_miss(tmp_path: Path, origin: Origin) -> None:
+    loop = f"""
+import time, urllib.request, urllib.error
+print(urllib.request.urlopen("{origin.url}/known").read().decode(), flush=True)
+try:
+    urllib.request.urlopen("{origin.url}/other")
+except urllib.error.HTTPError:
+    pass
+time.sleep(60)
+print("went on", flush=True)
+"""
+    ledger = tmp_path / "ledger.jsonl"
+    site = _site(tmp_path / "site", origin)
+    done = stillweb("replay", site, "--stop-at-miss", "--ledger", ledger, "--", sys.executable, "-c", loop)
+    assert done.code == 1
+    assert done.out.strip() == "recorded"
+    assert [json.loads(line)["verdict"] for line in ledger.read_text().splitlines()] == ["exact", "miss"]
+
+
+def test_a_miss_that_a_client_tries_again_is_one(tmp_path: Path, origin: Origin) -> None:
+    retries = f"""
+import urllib.request, urllib.error
+for _ in range(4):
+    try:
+        urllib.request.urlopen("{origin.url}/other")
+    except urllib.error.HTTPError as error:
+        error.read()
+"""
+    site = _site(tmp_path / "site", origin)
+    done = stillweb("replay", site, "--max-misses", "1", "--", sys.executable, "-c", retries)
+    assert done.code == 0, done.err
+    assert "1 request was not in the snapshot" in done.err

@@ -23,7 +23,17 @@ _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # number of faults at the end of the test, before teardown
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
 _NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
-_MEMBERS = {"accept", "max_misses", "mode", "allow", "upstream_ca", "faults", "rules"}
+_MEMBERS = {
+    "accept",
+    "min_confidence",
+    "max_misses",
+    "max_expected_wrong",
+    "mode",
+    "allow",
+    "upstream_ca",
+    "faults",
+    "rules",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker for `--strict-markers`."""
     config.addinivalue_line(
         "markers",
-        'snapshot(*paths, accept="rule", max_misses=0, mode=None, allow=(), upstream_ca=None, faults=None, rules=None): answer this test '
+        'snapshot(*paths, accept="rule", min_confidence=0.65, max_misses=0, max_expected_wrong=None, mode=None, allow=(), upstream_ca=None, faults=None, rules=None): answer this test '
         "from a snapshot, and block the network; paths are beside the test's file",
     )
     config.stash[_SHELVES] = {}
@@ -105,6 +115,7 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
     from stillweb.harness.testing.pytest_case import Case
     from stillweb.harness.testing.shelf import Shelf, read_mode
     from stillweb.snapshots.errors import StillwebError, UsageError
+    from stillweb.snapshots.evidence.confidence import SERVED
     from stillweb.snapshots.opening import local_copy
     from stillweb.snapshots.remote import is_remote, local
 
@@ -141,7 +152,9 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
             item.nodeid,
             shelf,
             accept=marker.kwargs.get("accept", "rule"),
+            min_confidence=marker.kwargs.get("min_confidence", SERVED),
             max_misses=marker.kwargs.get("max_misses", 0),
+            max_expected_wrong=marker.kwargs.get("max_expected_wrong"),
             allow=marker.kwargs.get("allow", ()),
             faults=_faults(item, marker),
         )

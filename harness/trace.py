@@ -6,8 +6,8 @@
         trace.finish()                          # renames it to `path`
     trace = read_trace(path)                    # strict: DamagedInput says file:line: problem
 
-Hashes leave out the member `aside` (times, retries, tape or endpoint) and `review` events, which people add
-afterwards.
+Hashes leave out the member `aside` (times, retries, tape or endpoint), how sure answers were (`UNHASHED`), and `review`
+events, which people add afterwards.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from stillweb.snapshots.warc.appending import FULL_DISK, full_disk, write_whole
 SCHEMA = "stillweb-trace"
 VERSION = 1
 Event = dict[str, Any]
+# Of a call: how sure its answer is depends on what was asked before, and browsers and programs ask several things at once.
+UNHASHED = frozenset(["aside", "confidence", "doubt", "presumed"])
 
 
 def canonical(value: Any) -> bytes:
@@ -50,8 +52,8 @@ def digest(value: Any) -> str:
 
 
 def hashed_part(event: Event) -> Event:
-    """Return the event without its `aside`."""
-    return {name: member for name, member in event.items() if name != "aside"}
+    """Return the event without what may differ from run to run."""
+    return {name: member for name, member in event.items() if name not in UNHASHED}
 
 
 def _line(event: Event) -> bytes:

@@ -44,6 +44,7 @@ def call_members(
         "nearest": meta.pop("nearest", None) or [],
         "output": describe(result.content),
         "error": result.is_error,
+        **{name: meta.pop(name) for name in ("confidence", "doubt", "presumed") if name in meta},
         "meta": meta,
     }
 

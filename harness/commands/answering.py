@@ -24,7 +24,13 @@ min_confidence_option = click.option(
     default=SERVED,
     show_default=True,
     metavar="X|sure",
-    help="Lowest confidence served, from 0 to 1; 'sure' is 0.99. Needs the model of evidence.",
+    help="Lowest confidence served, from 0 to 1; 'sure' is 0.99.",
+)
+max_expected_wrong_option = click.option(
+    "--max-expected-wrong",
+    type=FiniteRange(0),
+    metavar="X",
+    help="A gate: exit code 1 if more than X answers are expected to be wrong (the sum of 1 - confidence).",
 )
 accept_option = click.option(
     "--accept",

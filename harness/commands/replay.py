@@ -16,12 +16,12 @@ from stillweb.harness.commands.answering import (
     accept_option,
     at_option,
     faults_option,
+    max_expected_wrong_option,
     min_confidence_option,
     timing_option,
 )
 from stillweb.harness.commands.driving import ADVICE, drives
 from stillweb.harness.commands.ending import Until
-from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
 from stillweb.harness.console import say, say_damage
 from stillweb.snapshots.words import counted
@@ -60,12 +60,7 @@ if TYPE_CHECKING:
     help="A gate: exit code 1 if more than N requests were not in the snapshot, or if PROGRAM (without --isolate) "
     "asked for nothing.",
 )
-@click.option(
-    "--max-expected-wrong",
-    type=FiniteRange(0),
-    metavar="X",
-    help="A gate: exit code 1 if more than X answers are expected to be wrong (the sum of 1 - confidence).",
-)
+@max_expected_wrong_option
 @click.option(
     "--rules",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -16,6 +16,8 @@ from stillweb.harness.commands.answering import (
     accept_option,
     at_option,
     faults_option,
+    max_expected_wrong_option,
+    min_confidence_option,
     synthetic_search_option,
     timing_option,
 )
@@ -98,6 +100,8 @@ if TYPE_CHECKING:
     "--parallel", type=click.IntRange(1), help="Attempts at once. [default: two for each core, at most 16]"
 )
 @accept_option
+@min_confidence_option
+@max_expected_wrong_option
 @synthetic_search_option
 @click.option(
     "--tape",
@@ -192,6 +196,8 @@ def command(
     epochs: int,
     parallel: int | None,
     accept: str,
+    min_confidence: float,
+    max_expected_wrong: float | None,
     synthetic_search: bool,
     tape: str,
     tape_path: Path | None,
@@ -296,6 +302,7 @@ def command(
         snapshots=tuple(map(absolute, snapshots)),
         contracts=() if not snapshots or contracts == ("none",) else contracts,
         accept=check_accept(accept),
+        min_confidence=min_confidence,
         epochs=epochs,
         limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_cost),
         synthetic_search=synthetic_search,
@@ -352,6 +359,11 @@ def command(
         raise GateFailed(
             f"{out}: {failed}; "
             f"'stillweb report {out}' shows all of it, the same command with --retry-failed makes them again"
+        )
+    if max_expected_wrong is not None and summary.expected_wrong > max_expected_wrong:
+        raise GateFailed(
+            f"{out}: {summary.expected_wrong:.2f} answers are expected to be wrong, more than "
+            f"--max-expected-wrong {max_expected_wrong:g}; record what was presumed, or raise --min-confidence"
         )
     if unread := unread_records(files):
         raise GateFailed(f"{out}: {unread}; correct the set, and run it into another directory")

@@ -57,6 +57,11 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
             else ""
         )
     )
+    if summary.expected_wrong:
+        click.echo(
+            f"{counted(summary.presumed, 'answer')} presumed; "
+            f"expected number of wrong answers: {summary.expected_wrong:.2f}"
+        )
     for sentence in left_out(RunFiles(run), summary):
         click.echo(sentence)
     for name, mean in summary.measured.items():

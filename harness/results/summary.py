@@ -68,6 +68,8 @@ class Summary:
     unjudged: tuple[tuple[str, str], ...] = ()
     failures: int = 0
     cut_off: int = 0  # answers of the model that its limit of tokens cut off
+    presumed: int = 0  # answers of tools that are less than sure
+    expected_wrong: float = 0.0  # the sum of 1 - confidence
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """Return a JSON object; without the `measured` members it is part of the certificate."""
@@ -84,6 +86,11 @@ class Summary:
             "misses": self.misses,
             **({"failures": self.failures} if self.failures else {}),
             **({"cut_off": self.cut_off} if self.cut_off else {}),
+            **(
+                {"expected_wrong": self.expected_wrong, "presumed": self.presumed}
+                if self.expected_wrong
+                else {}
+            ),
             "tokens": self.tokens,
             "cost": self.cost,
             **(
@@ -101,7 +108,8 @@ class Summary:
 
 def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) -> Summary:
     """Read every trace of a run once (one at a time); `on_trace` gets each."""
-    owed = misses = failures = calls = tokens = cut_off = 0
+    owed = misses = failures = calls = tokens = cut_off = presumed = 0
+    doubts: list[float] = []  # of each tool call, the expected number of wrong answers
     cost: float | None = 0.0
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
@@ -143,6 +151,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 calls += 1
                 misses += event["verdict"] == "miss"
                 failures += str(event["verdict"]).startswith("failed:")
+                doubts.append(event.get("doubt", 0.0))
+                presumed += event.get("presumed", 0)
             elif event["event"] == "model":
                 tokens += event["usage"]["input"] + event["usage"]["output"]
                 cut_off += is_cut_off(event)
@@ -172,6 +182,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         tuple(unread),
         failures,
         cut_off,
+        presumed,
+        round(fsum(doubts), 6),
     )
 
 

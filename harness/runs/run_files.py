@@ -32,6 +32,7 @@ from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.keystore import Learned, snapshot_key, state_dir
@@ -62,6 +63,7 @@ class Settings:
     snapshots: tuple[str, ...] = ()
     contracts: tuple[str, ...] = ("fetch",)
     accept: str = "rule"
+    min_confidence: float = SERVED
     epochs: int = 1
     limits: Limits = field(default_factory=Limits)
     synthetic_search: bool = False
@@ -134,6 +136,8 @@ class Settings:
         ):  # keeps the hash of runs from before these existed
             if not value[later]:
                 del value[later]
+        if self.min_confidence == SERVED:
+            del value["min_confidence"]
         return {name: mask_value(member) for name, member in value.items()}
 
 
@@ -160,6 +164,7 @@ _KINDS: dict[str, Any] = {
     ),
     **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),
     "epochs": int,
+    "min_confidence": float,
     "tape_path": str | None,
     "directory": str | None,
     "source": str | None,

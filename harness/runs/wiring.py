@@ -21,6 +21,7 @@ def make_toolset(snapshot: Any, settings: Settings) -> Any:
         snapshot,
         settings.contracts,
         accept=settings.accept,
+        min_confidence=settings.min_confidence,
         synthetic_search=settings.synthetic_search,
         faults=Faults(settings.faults) if settings.faults else None,
         timing=settings.timing or "none",
@@ -56,6 +57,7 @@ async def program_access(
         gateway = Gateway(
             snapshot,
             accept=settings.accept,
+            min_confidence=settings.min_confidence,
             ledger=ledger,
             virtual_hosts=hosts,
             own_pages=False,
@@ -122,6 +124,7 @@ def _request_event(entry: Mapping[str, Any], text: str, capture: Mapping[str, An
         "output": {"digest": str((capture or {}).get("digest") or ""), "text": text},
         "error": entry["verdict"].partition(":")[0] in ("miss", "failed")
         or entry.get("fault", {}).get("kind") == "reset",
+        **{name: entry[name] for name in ("confidence", "doubt", "presumed") if name in entry},
         "meta": {
             "status": entry["status"],
             "irrelevant": False,

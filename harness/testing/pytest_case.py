@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
+from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stillweb.harness._parsing import session_of
 from stillweb.harness.testing.blocking import Blocked
 from stillweb.harness.testing.guard import guarded
 from stillweb.harness.testing.shelf import Shelf
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.evidence.confidence import SERVED, read_confidence
 from stillweb.snapshots.identity.accepting import check_accept
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.words import counted
@@ -47,12 +49,24 @@ class Case:
         shelf: Shelf,
         *,
         accept: str = "rule",
+        min_confidence: float | Literal["sure"] = SERVED,
         max_misses: int = 0,
+        max_expected_wrong: float | None = None,
         allow: Sequence[str] = (),
         faults: Faults | None = None,
     ) -> None:
         if isinstance(max_misses, bool) or not isinstance(max_misses, int) or max_misses < 0:
             raise UsageError(f"mark snapshot: max_misses={max_misses!r}: must be a whole number from 0 on")
+        if max_expected_wrong is not None and (
+            isinstance(max_expected_wrong, bool)
+            or not isinstance(max_expected_wrong, int | float)
+            or not max_expected_wrong >= 0
+        ):
+            raise UsageError(
+                f"mark snapshot: max_expected_wrong={max_expected_wrong!r}: must be a number from 0 on"
+            )
+        self.max_expected_wrong = max_expected_wrong
+        self.min_confidence = read_confidence(min_confidence)
         self.name = session_of(name)
         self.shelf, self.accept, self.max_misses = shelf, check_accept(accept), max_misses
         self.blocked = Blocked([allow] if isinstance(allow, str) else allow)
@@ -110,6 +124,7 @@ class Case:
             gateway = Gateway(
                 self.shelf.snapshot,
                 accept=self.accept,
+                min_confidence=self.min_confidence,
                 ledger=self.ledger,
                 virtual_hosts=None if self.recording else self._hosts,
                 faults=self.disturbed,
@@ -124,7 +139,16 @@ class Case:
         """Virtual hosts of search and reader services, for the gateway and for in-process clients."""
         from stillweb.harness.tools import Toolset, http_hosts
 
-        return http_hosts(self._kept(Toolset(self.shelf.snapshot, ("serper-mcp",), accept=self.accept)))
+        return http_hosts(
+            self._kept(
+                Toolset(
+                    self.shelf.snapshot,
+                    ("serper-mcp",),
+                    accept=self.accept,
+                    min_confidence=self.min_confidence,
+                )
+            )
+        )
 
     def _kept(self, toolset: Toolset) -> Toolset:
         """Close the toolset, its browser and its gateway at the end of the test; return the toolset."""
@@ -173,7 +197,13 @@ class Case:
             # while recording, the real services answer
             hosts = None if self.recording else self._hosts
             self._answer = in_process(
-                self.shelf.snapshot, self.ledger, self.name, self.accept, hosts, self.disturbed
+                self.shelf.snapshot,
+                self.ledger,
+                self.name,
+                self.accept,
+                hosts,
+                self.disturbed,
+                self.min_confidence,
             )
         return self._answer(request)
 
@@ -222,7 +252,14 @@ class Case:
             # the test's gateway writes the pages' misses into its ledger, and has the same session
             options.setdefault("gateway", self._server)
         toolset = self._kept(
-            Toolset(self.shelf.snapshot, chosen, accept=self.accept, faults=self.disturbed, **options)
+            Toolset(
+                self.shelf.snapshot,
+                chosen,
+                accept=self.accept,
+                min_confidence=self.min_confidence,
+                faults=self.disturbed,
+                **options,
+            )
         )
         return _Watched(toolset.session(self.name), self)
 
@@ -231,6 +268,12 @@ class Case:
         if self._ledger is None or self.recording:
             return []
         return [entry for entry in self.ledger.misses() if not entry.get("irrelevant")]
+
+    def expected_wrong(self) -> float:
+        """Return the expected number of wrong answers: the sum of 1 - confidence."""
+        if self._ledger is None or self.recording:
+            return 0.0
+        return fsum(entry.get("doubt", 0.0) for entry in self.ledger.entries())
 
     @property
     def faults(self) -> int:
@@ -243,6 +286,11 @@ class Case:
         if len(misses) > self.max_misses:
             many = f"{counted(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
             return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
+        if self.max_expected_wrong is not None and self.expected_wrong() > self.max_expected_wrong:
+            return (
+                f"{self.expected_wrong():.2f} answers are expected to be wrong "
+                f"({self.max_expected_wrong:g} allowed); record what was presumed, or raise min_confidence"
+            )
         if self.blocked.attempts:
             return f"the network is blocked in this test; it tried\n{self.tried()}"
         return None

@@ -22,6 +22,7 @@ from stillweb.proxy.replay.hosting import VirtualHost
 from stillweb.proxy.replay.hub import broken_host
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.replies import Held, Reply
+from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
@@ -39,9 +40,17 @@ def in_process(
     accept: str,
     hosts: Mapping[str, VirtualHost] | None = None,
     faults: Faults | None = None,
+    min_confidence: float = SERVED,
 ) -> Answer:
     """Return a thread-safe function that answers one session's requests; `hosts` as in `Gateway(virtual_hosts=…)`."""
-    answerer = Answerer(snapshot, ledger, accept=accept, virtual_hosts=hosts, faults=faults)
+    answerer = Answerer(
+        snapshot,
+        ledger,
+        accept=accept,
+        min_confidence=min_confidence,
+        virtual_hosts=hosts,
+        faults=faults,
+    )
     line = answerer.line(session)
     lock = threading.Lock()
 

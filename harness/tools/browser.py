@@ -218,6 +218,7 @@ class BrowserTool:
             gateway = Gateway(
                 snapshot,
                 accept=accept,
+                min_confidence=self._toolset.store.min_confidence,
                 virtual_hosts=hosts,
                 own_pages=False,
                 faults=faults,

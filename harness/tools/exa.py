@@ -14,6 +14,7 @@ from stillweb.harness.tools.finding import hits, missed, names, page, recorded, 
 from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, whole
 from stillweb.harness.tools.store import Visit, worse
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.evidence.confidence import both
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.text.search import SNIPPET, plain, snippet, tokens
 from stillweb.snapshots.text.text import FrozenText
@@ -86,10 +87,11 @@ def _contents(request: Request, body: dict[str, Any], visit: Visit) -> Response:
     words = load("exa").strings
     results: list[dict[str, Any]] = []
     statuses: list[dict[str, Any]] = []
-    verdict, doubted = "exact", False
+    verdict, doubted, confidence = "exact", False, None
     for url in urls[:MOST_RESULTS]:
         text, found = page(url, visit)
         verdict, doubted = worse(verdict, found.verdict), doubted or found.ambiguous
+        confidence = both(confidence, found.confidence)
         if text is not None and text.markdown:
             told = _asked_for(text, body, "")
             results.append({"id": url, "title": text.title or None, "url": url, **told})
@@ -104,4 +106,4 @@ def _contents(request: Request, body: dict[str, Any], visit: Visit) -> Response:
         error = {"tag": words[tag], "httpStatusCode": code}
         statuses.append({"id": url, "status": "error", "error": error})
     value = {"requestId": request_number(request), "results": results, "statuses": statuses}
-    return with_verdict(json_response({**value, "costDollars": {"total": 0}}), verdict, doubted)
+    return with_verdict(json_response({**value, "costDollars": {"total": 0}}), verdict, doubted, confidence)

@@ -11,6 +11,7 @@ from stillweb.harness.tools import jina
 from stillweb.harness.tools.contract import Contract, ToolResult, checker, load, said
 from stillweb.harness.tools.httpx_text import httpx_text
 from stillweb.harness.tools.store import Found, Visit
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.text.text import BROKEN, PDF, extract_html
@@ -195,6 +196,8 @@ class FetchTool:
             return None
         if response.header("stillweb-ambiguous") is not None:
             meta["ambiguous"] = True
+        if (confidence := Confidence.parse(response.header("stillweb-confidence"))) is not None:
+            meta |= confidence.members()
         if response.status >= 400:
             return said(self.contract.say("status", url=url, status=response.status), error=True, **meta)
         content_type = response.header("content-type") or ""

@@ -10,15 +10,20 @@ from urllib.parse import urlsplit
 
 from stillweb.harness.tools.store import Found, Visit
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.text.search import Hit
 from stillweb.snapshots.text.text import FrozenText
 from stillweb.snapshots.view import id_in
 
 
-def with_verdict(response: Response, verdict: str, doubted: bool = False) -> Response:
-    """Return the response with `Stillweb-Verdict`, and with `Stillweb-Ambiguous` if `doubted`."""
+def with_verdict(
+    response: Response, verdict: str, doubted: bool = False, confidence: Confidence | None = None
+) -> Response:
+    """Return the response with `Stillweb-Verdict`, `Stillweb-Confidence` if there is one, and `Stillweb-Ambiguous` if `doubted`."""
     told = (("Stillweb-Verdict", verdict), *((("Stillweb-Ambiguous", "true"),) if doubted else ()))
+    if confidence is not None:
+        told = (*told, ("Stillweb-Confidence", confidence.header()))
     return Response(response.status, response.reason, (*response.headers, *told), response.body)
 
 
@@ -43,7 +48,7 @@ def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
     found = visit.look(request)
     if found.capture is None:
         return None, found
-    return with_verdict(visit.read(found), found.verdict, found.ambiguous), found
+    return with_verdict(visit.read(found), found.verdict, found.ambiguous, found.confidence), found
 
 
 def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:

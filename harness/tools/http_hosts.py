@@ -43,7 +43,7 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
         response, found = toolset.searcher.ask(request, visit)
         if response is None:
             return missed(request, found)
-        return with_verdict(response, found.verdict, found.ambiguous)
+        return with_verdict(response, found.verdict, found.ambiguous, found.confidence)
 
     served = partial(_Host, visits)
     return {

@@ -53,16 +53,19 @@ def answer(request: Request, visit: Visit) -> Response:
             ),
             verdict,
             doubted,
+            found.confidence,
         )
     if as_json:
         data = {"title": text.title, "description": "", "url": url, "content": text.markdown}
-        return with_verdict(json_response({"code": 200, "status": 20000, "data": data}), verdict, doubted)
+        return with_verdict(
+            json_response({"code": 200, "status": 20000, "data": data}), verdict, doubted, found.confidence
+        )
     pages = contract.say("pages", pages=len(text.pages)) if text.pages is not None else ""
     body = contract.say("page", title=text.title, url=url, more=pages, content=text.markdown).encode(
         "utf-8", "replace"
     )
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))))
-    return with_verdict(Response(200, "OK", fields, body), verdict, doubted)
+    return with_verdict(Response(200, "OK", fields, body), verdict, doubted, found.confidence)
 
 
 def _plainly_asked(request: Request) -> bool:

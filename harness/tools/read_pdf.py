@@ -14,6 +14,7 @@ from stillweb.harness.tools.serper import script_json
 from stillweb.harness.tools.store import Found, Visit, worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.evidence.confidence import Confidence, both
 from stillweb.snapshots.text.pdf_text import ordered_info, page_image
 from stillweb.snapshots.text.text import PDF, FrozenText, extract, sniff, unpacked
 
@@ -62,6 +63,8 @@ class PdfTool:
             meta["captures"] += found.meta()["captures"]
             if found.ambiguous:
                 meta["ambiguous"] = True
+            if (confidence := both(Confidence.read(meta), found.confidence)) is not None:
+                meta |= confidence.members()
             if found.uploads:
                 meta.setdefault("uploads", []).extend(found.uploads)
             if found.nearest:

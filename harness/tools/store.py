@@ -16,6 +16,7 @@ from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.replay.faults import older, read_pace
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.evidence.confidence import SERVED, Confidence, both, doubted
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request, signed_in
@@ -58,6 +59,7 @@ class Found:
     redirects: bool = False  # True if there are more redirects than a client follows
     view: str | None = None
     ambiguous: bool = False
+    confidence: Confidence | None = None  # None where there is no doubt
     uploads: list[dict[str, Any]] = field(default_factory=list)  # files that were read: name and digest
     error: str | None = None  # the HTTP client's error message
     made: Response | None = None  # the response of a fault, which is in no capture
@@ -74,6 +76,8 @@ class Found:
             out["nearest"] = self.nearest
         if self.ambiguous:
             out["ambiguous"] = True
+        if self.confidence is not None:
+            out |= self.confidence.members()
         if self.fault:
             out["fault"] = self.fault
         out.update(more)
@@ -103,12 +107,14 @@ class Store:
         snapshot: Snapshot,
         *,
         accept: str = "rule",
+        min_confidence: float = SERVED,
         matcher: Any = None,
         faults: Faults | None = None,
         timing: str = "none",
     ) -> None:
         self.snapshot = snapshot
         self.accept = accept
+        self.min_confidence = min_confidence
         self.faults = faults
         self.timing = timing
         self.slowness = read_pace(timing)
@@ -252,7 +258,9 @@ class Visit:
 
     def _look(self, request: Request) -> Found:
         with self.store.asking:
-            lookup = self.store.matcher.lookup(request, self._session, accept=self.store.accept)
+            lookup = self.store.matcher.lookup(
+                request, self._session, accept=self.store.accept, min_confidence=self.store.min_confidence
+            )
             found = Found(request.url, lookup.verdict, lookup.capture)
             if lookup.failed is not None:
                 return found
@@ -272,6 +280,7 @@ class Visit:
         if (mutation := self.store.snapshot.mutated.get(lookup.capture.place)) is not None:
             found.verdict = f"mutated:{mutation}"
         found.ambiguous = bool(lookup.ambiguous)
+        found.confidence = doubted(lookup)
         if self.store.slowness and (recorded := self.store.snapshot.timing(lookup.capture)) is not None:
             self.delay += sum(recorded) * self.store.slowness
         return found
@@ -296,6 +305,7 @@ class Visit:
                 whole.nearest, whole.error = here.nearest, here.error
                 whole.made, whole.fault = here.made, here.fault or whole.fault
                 whole.ambiguous = whole.ambiguous or here.ambiguous
+                whole.confidence = both(whole.confidence, here.confidence)
             if here.capture is None or here.capture.status not in REDIRECTS:
                 return whole
             answer = self.read(here)

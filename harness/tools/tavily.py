@@ -16,6 +16,7 @@ from stillweb.harness.tools.finding import hits, missed, names, page, recorded, 
 from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, text_only, whole
 from stillweb.harness.tools.store import Visit, worse
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.evidence.confidence import both
 from stillweb.snapshots.request import Request
 
 HOST = "api.tavily.com"
@@ -96,14 +97,15 @@ def _extract(request: Request, body: dict[str, Any], visit: Visit) -> Response:
         return _refused("no_urls")
     results: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
-    verdict, doubted = "exact", False
+    verdict, doubted, confidence = "exact", False, None
     for url in urls[:MOST_RESULTS]:
         text, found = page(url, visit)
         verdict, doubted = worse(verdict, found.verdict), doubted or found.ambiguous
+        confidence = both(confidence, found.confidence)
         if text is None or not text.markdown:
             failed.append({"url": url, "error": load("tavily").strings["failed"]})
             continue
         raw = text_only(text.markdown) if body.get("format") == "text" else text.markdown
         results.append({"url": url, "title": text.title or None, "raw_content": raw, "images": []})
     value = {"results": results, "failed_results": failed, "response_time": 0.0, "request_id": _id(request)}
-    return with_verdict(json_response(value), verdict, doubted)
+    return with_verdict(json_response(value), verdict, doubted, confidence)

@@ -7,13 +7,14 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from stillweb.harness._parsing import load_module
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.evidence.confidence import SERVED, read_confidence
 from stillweb.snapshots.identity.accepting import check_accept
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Toolset:
     """Tools of some contracts over a snapshot. Make a session for each client.
 
     `contracts` are names with or without version ("fetch", "mcp-fetch@0.6.3"), or `module:object`, a custom tool
-    (`OwnTool`). `accept` is the lowest verdict served. `matcher` and `store` replace those of the snapshot.
+    (`OwnTool`). `accept` is the lowest verdict served, `min_confidence` the lowest confidence. `matcher` and `store` replace those of the snapshot.
     `uploads` is a folder that sessions without a folder of their own may read; by default they may read no files.
     `faults` disturb answers on purpose (docs/drills.md). `options` are for tools that need more (a gateway, a browser).
     """
@@ -116,6 +117,7 @@ class Toolset:
         limits: Limits | Mapping[str, Any] | None = None,
         synthetic_search: bool = False,
         accept: str = "rule",
+        min_confidence: float | Literal["sure"] = SERVED,
         matcher: Any = None,
         store: Store | None = None,
         uploads: Path | None = None,
@@ -130,7 +132,14 @@ class Toolset:
         self.snapshot = snapshot
         self.options = options
         self.uploads = uploads
-        self.store = store or Store(snapshot, accept=accept, matcher=matcher, faults=faults, timing=timing)
+        self.store = store or Store(
+            snapshot,
+            accept=accept,
+            min_confidence=read_confidence(min_confidence),
+            matcher=matcher,
+            faults=faults,
+            timing=timing,
+        )
         self.searcher = Searcher(
             synthetic=synthetic_search, most_pages=self.limits.pages, most_records=self.limits.records
         )

@@ -164,7 +164,7 @@ def _row(trace: Trace, name: str) -> Row:
             if isinstance(sure, int | float):
                 rated += 1
                 presumed += sure < SURE
-                doubt += 1.0 - sure
+                doubt += event.get("doubt", 1.0 - sure)
         elif event["event"] == "model":
             models += 1
             tokens += event["usage"]["input"] + event["usage"]["output"]

@@ -56,6 +56,7 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
+from stillweb.snapshots.evidence.confidence import doubted as doubt_of
 from stillweb.snapshots.evidence.lookup import HANGS
 from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
@@ -393,7 +394,7 @@ class Answerer:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
                 named = None if memo_key[0] else line
-                made = Memo(reply.wire(), tail, named, lookup.capture, site, request, _doubted(lookup))
+                made = Memo(reply.wire(), tail, named, lookup.capture, site, request, doubt_of(lookup))
                 self.kept.remember(memo_key, made, hot)
         return reply
 
@@ -713,7 +714,7 @@ class Answerer:
 
     def note(self, line: Line, tail: str, lookup: Lookup | None = None) -> None:
         """Write a ledger line and count the request, and the doubt in the answer of its lookup."""
-        if lookup is not None and (doubted := _doubted(lookup)) is not None:
+        if lookup is not None and (doubted := doubt_of(lookup)) is not None:
             self.doubts += doubted
         seq = line.seq
         line.seq = seq + 1
@@ -755,12 +756,6 @@ def large(request: Request) -> bool:
     """Return True if a request should be prepared before it is answered."""
     size = len(request.url) + len(request.body)
     return size > LARGE or size + sum([len(value) for _, value in request.headers]) > LARGE
-
-
-def _doubted(lookup: Lookup) -> Confidence | None:
-    """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
-    told = lookup.told
-    return told if told is not None and told.millionths and not lookup.irrelevant else None
 
 
 def _joined(derived: str, aged: bool, own: bool = False) -> str:

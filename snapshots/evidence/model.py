@@ -125,6 +125,7 @@ class Model:
         )
         self._kind_decides: dict[Related, float] = {}
         self._decides: dict[Related, float] = {}
+        self._depends = self._learn_depends()
         self._learn_priors()
 
     # Priors
@@ -162,6 +163,18 @@ class Model:
             )
         self._posteriors.clear()
         self._candidates.clear()
+
+    def _learn_depends(self) -> float:
+        """Return the chance that a request's answer depends on events at all: the share of repeated requests whose answers varied."""
+        varied = repeated = 0
+        for target in self.targets.values():
+            if (
+                target.event.kind != "asset"
+                and len({(id(o.history), o.place) for o in target.observations}) > 1
+            ):
+                repeated += 1
+                varied += len(target.answers) > 1
+        return (priors.DEPENDS * priors.DEPENDS_STRENGTH + varied) / (priors.DEPENDS_STRENGTH + repeated)
 
     def _related(self, t: str, target: str) -> Related:
         return t, None if t.startswith(PART) else self._words.related(t, target)
@@ -393,7 +406,7 @@ class Model:
             return {very[1]: very[0]}
         found = self.candidates(key)
         recorded = target.answers
-        known = self._unsearched(target, history, parts)
+        free, bound = self._unsearched(target, history, parts)
         others: dict[str, dict[int, float]] = {}
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
@@ -401,6 +414,7 @@ class Model:
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
                 events, named = _parted(chosen)
+                known = bound if events else free
                 states = fold(history, target.event, events, h.reduction, h.slot)[1] if events else [0]
                 state = _with_parts(states[-1], named, parts)
                 given = self.answers(key, chosen, h.reduction, h.slot).get(state)
@@ -471,13 +485,33 @@ class Model:
             for h in self.posterior(key)
         )
 
-    def _unsearched(self, target: Target, history: History, parts: Parts) -> dict[int, float]:
-        """Return for each answer the chance that no type decides which was not searched and which was never so when it was given."""
-        known = dict.fromkeys((o.answer for o in target.observations), 1.0)
-        for chances in self.untried(target.event.key, (history, len(history)), parts).values():
+    def _unsearched(
+        self, target: Target, history: History, parts: Parts
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
+
+        The first is of an answer that depends on no event that was searched, the second of one that does. Events are no
+        independent doubts: an answer that depends on none of those that were searched may depend on none at all.
+        """
+        bound = dict.fromkeys((o.answer for o in target.observations), 1.0)
+        by_parts, by_events = dict(bound), dict(bound)
+        depends = self._depends
+        for t, chances in self.untried(target.event.key, (history, len(history)), parts).items():
             for answer, kept in chances.items():
-                known[answer] *= kept
-        return known
+                bound[answer] *= kept
+                if t.startswith(PART):
+                    by_parts[answer] *= kept
+                else:
+                    by_events[answer] *= 1 - min(priors.SURELY, (1 - kept) / depends)
+        searched = self.candidates(target.event.key).chances
+        silent = math.prod(
+            1 - min(priors.SURELY, chance / depends)
+            for t, chance in searched.items()
+            if not t.startswith(PART)
+        )
+        own = depends * silent / (depends * silent + 1 - depends)
+        free = {answer: by_parts[answer] * (1 - own + own * by_events[answer]) for answer in bound}
+        return free, bound
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""

@@ -26,6 +26,10 @@ KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a ki
 PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a write that is answered by a redirect; of others
 ANSWERS = {"file": 0.03, "confirmed": 0.3, "page": 1.0}
+# That the answer to a request depends on events at all, how many requests that is worth, and the most that one event counts where it does
+DEPENDS = 0.6
+DEPENDS_STRENGTH = 4.0
+SURELY = 0.97
 REDUCTIONS = {
     "last": 0.6,
     "last of each": 0.15,

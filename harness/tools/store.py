@@ -16,7 +16,8 @@ from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.replay.faults import older, read_pace
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.evidence.confidence import SERVED, Confidence, both, doubted
+from stillweb.snapshots.evidence.confidence import SERVED, Confidence, both
+from stillweb.snapshots.evidence.lookup import doubted
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request, signed_in

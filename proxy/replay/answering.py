@@ -56,8 +56,8 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.confidence import doubted as doubt_of
 from stillweb.snapshots.evidence.lookup import HANGS
+from stillweb.snapshots.evidence.lookup import doubted as doubt_of
 from stillweb.snapshots.evidence.polling import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.echoes import Echo, echoes

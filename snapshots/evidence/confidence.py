@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillweb.snapshots.errors import UsageError
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.lookup import Lookup
 
 SURE = 0.99  # from here on an answer is sure, below it presumed
 SERVED = 0.5  # the least confidence served by default
@@ -110,9 +107,3 @@ class Confidence:
 def both(one: Confidence | None, other: Confidence | None) -> Confidence | None:
     """Return the confidence in two answers; None stands for an answer without doubt."""
     return one + other if one is not None and other is not None else one or other
-
-
-def doubted(lookup: Lookup) -> Confidence | None:
-    """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
-    told = lookup.told
-    return told if told is not None and told.millionths and not lookup.irrelevant else None

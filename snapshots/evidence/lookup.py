@@ -129,3 +129,9 @@ def remedy(request: Request) -> str:
         except UnicodeDecodeError:
             words += ["--data-binary", "@BODY"]
     return f"stillweb record -o LAYER -- {shlex.join([*words, request.url])}"
+
+
+def doubted(lookup: Lookup) -> Confidence | None:
+    """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
+    told = lookup.told
+    return told if told is not None and told.millionths and not lookup.irrelevant else None

@@ -2,7 +2,7 @@
 
 The face that tests and benchmarks use:
 
-    over = Matcher(store, evidence=True)              # or STILLWEB_EVIDENCE=1 in the environment
+    over = Matcher(store)
     session = over.session("replay")
     lookup = over.lookup(request, session, min_confidence=0.0)
     lookup.capture, lookup.confidence                 # the likeliest capture, and the chance that its answer is right

@@ -86,11 +86,6 @@ class Summary:
             "misses": self.misses,
             **({"failures": self.failures} if self.failures else {}),
             **({"cut_off": self.cut_off} if self.cut_off else {}),
-            **(
-                {"expected_wrong": self.expected_wrong, "presumed": self.presumed}
-                if self.expected_wrong
-                else {}
-            ),
             "tokens": self.tokens,
             "cost": self.cost,
             **(
@@ -98,6 +93,8 @@ class Summary:
                     "measured": {name: asdict(mean) for name, mean in self.measured.items()},
                     "supposed": dict(sorted(self.supposed.items())),
                     "part_of": self.part_of,
+                    "presumed": self.presumed,
+                    "expected_wrong": self.expected_wrong,
                     "unjudged": [list(one) for one in self.unjudged],
                 }
                 if measured

@@ -31,17 +31,17 @@ _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 class BrowserOptions:
     """The browser that a recording uses: its profile's `settings`, and what no snapshot keeps.
 
-    `launch` holds arguments of a BrowserHost: a window, a running browser, cookies and storage, headers with
+    `host` holds arguments of a BrowserHost: a window, a running browser, cookies and storage, headers with
     secrets.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    launch: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
 
     def under(self, other: BrowserOptions) -> BrowserOptions:
         """Return these options with those of `other` before them."""
-        begin = {**self.launch.get("begin", {}), **other.launch.get("begin", {})}
-        launch = {**self.launch, **other.launch, **({"begin": begin} if begin else {})}
+        begin = {**self.host.get("begin", {}), **other.host.get("begin", {})}
+        launch = {**self.host, **other.host, **({"begin": begin} if begin else {})}
         return BrowserOptions({**self.settings, **other.settings}, launch)
 
     def profile(self, continued: Profile | None, where: Path) -> Profile:
@@ -67,7 +67,7 @@ class BrowserOptions:
 
         So a replay sends what the recording sent.
         """
-        begin = self.launch.get("begin", {})
+        begin = self.host.get("begin", {})
         headers = dict(profile.headers) | begin.get("extra_http_headers", {})
         origins = begin.get("storage_state", {}).get("origins", [])
         storage = [

@@ -94,7 +94,12 @@ def test_an_unknown_command_is_wrong_usage() -> None:
         (["record", "-o", "x", "ftp://example.com/"], 2, "no http(s) URL"),
         (["record", "-o", "x", "https://a.example", "--resolve", "a.example"], 2, "HOST=ADDRESS:PORT"),
         (["lookup", "only-one"], 2, "then a URL"),
-        (["run", "--tasks", "none.jsonl", "--agent", "a", "--snapshot", "s", "-o", "r"], 2, "none.jsonl"),
+        (["run", "--tasks", "none.jsonl", "--agent", "a", "--snapshot", ".", "-o", "r"], 2, "none.jsonl"),
+        (
+            ["run", "--tasks", "none.jsonl", "--agent", "a", "--snapshot", "s", "-o", "r"],
+            2,
+            "s: no such file",
+        ),
     ],
 )
 def test_wrong_usage_is_one_clear_line(tmp_path: Path, words: list[str], code: int, says: str) -> None:

@@ -9,7 +9,7 @@ TEXT = (Path(__file__).parents[2] / "docs/views.md").read_text(encoding="utf-8")
 
 
 def test_the_example_is_a_steps_file() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    example, _ = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     flows = parse_flows(example)
     assert [len(flow.steps) for flow in flows] == [6, 5]
     assert flows[1].steps[2] == {"wait": {"text": "results"}}

@@ -88,7 +88,7 @@ def test_what_can_not_be_asked_again_is_told(origin: Origin, closed: int, tmp_pa
     asks = ["/ok", "/s?api_key=9d8f7a6s5d4f3a2s1d0f9a8s7d6f5a4s", "/long|" + "x" * 70_000]
     assert stillweb("replay", base, "--ledger", ledger, *asking(origin, *asks)).code == 0
     lines = ledger.read_text().splitlines()
-    away = {**json.loads(lines[0]), "url": f"http://127.0.0.1:{closed}/"}
+    away = {**json.loads(lines[0]), "url": f"http://127.0.0.1:{closed}/", "key": "0" * 64}
     ledger.write_text("\n".join([*lines, json.dumps(away)]) + "\n")
     done = stillweb("record", "-o", tmp_path / "more", "--misses", ledger)
     assert done.code == 1

@@ -42,7 +42,7 @@ class ScorerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What a benchmark adds. Places are `module:function`; "" for nothing.
+    """Parts that a benchmark adds. Places are `module:function`; "" for nothing.
 
     `kinds` maps a kind of task set to its module, which has FIELDS, `recognise(data) -> bool` and `build(record,
     **options) -> Task`. `variables` is the prefix of the benchmark's documented variables, which count as settings

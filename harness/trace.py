@@ -33,8 +33,10 @@ from stillweb.snapshots.warc.appending import FULL_DISK, full_disk, write_whole
 SCHEMA = "stillweb-trace"
 VERSION = 1
 Event = dict[str, Any]
-# Of a call: how sure its answer is depends on what was asked before, and browsers and programs ask several things at once.
-UNHASHED = frozenset(["aside", "confidence", "doubt", "presumed"])
+# Members of a call that say how sure its answer is. That depends on what was asked before, and browsers and programs ask
+# several things at once.
+SURENESS = ("confidence", "doubt", "presumed")
+UNHASHED = frozenset(["aside", *SURENESS])
 
 
 def canonical(value: Any) -> bytes:

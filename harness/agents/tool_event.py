@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 
-from stillweb.harness.trace import canonical
+from stillweb.harness.trace import SURENESS, canonical
 
 Part = dict[str, Any]  # an MCP content part
 
@@ -44,7 +44,7 @@ def call_members(
         "nearest": meta.pop("nearest", None) or [],
         "output": describe(result.content),
         "error": result.is_error,
-        **{name: meta.pop(name) for name in ("confidence", "doubt", "presumed") if name in meta},
+        **{name: meta.pop(name) for name in SURENESS if name in meta},
         "meta": meta,
     }
 

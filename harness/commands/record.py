@@ -267,9 +267,10 @@ def command(
         choices = Choices(values=read_lines(values) if values else [], links=links)
     profile: Profile | None = None
     options = None
+    launch: Mapping[str, Any] = {}
     if not (program or misses):
         options = _options(steps, task_set or (), given)
-        profile = options.profile(_continued(out), out)
+        profile, launch = options.profile(_continued(out), out), options.host
     again = (out / "archive").is_dir()
     with Writer.open(out, profile=profile) as writer:
         since = writer.place
@@ -301,7 +302,7 @@ def command(
                         recorder,
                         writer,
                         profile,
-                        options.host if options else {},
+                        launch,
                         wanted,
                         limits,
                         choices,
@@ -313,7 +314,7 @@ def command(
                         recorder,
                         writer,
                         profile,
-                        options.host if options else {},
+                        launch,
                         wanted,
                         flows,
                         pdfs,

@@ -75,7 +75,7 @@ def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
                 store.put(path, file, whole)
         with tempfile.TemporaryDirectory() as folder:
             package = Path(folder) / PACKAGE
-            package.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            package.write_bytes(_written(value))
             last = [(CARD, files[CARD], digests[CARD][0]), (PACKAGE, package, _digest(package)[0])]
             address = to if listed == value else store.commit([*ready, *last], f"Publish {about['id'][:12]}")
         return Publication(address, len(files), sum(path not in known for path, _, _ in ready))
@@ -107,7 +107,7 @@ def pull(address: str, out: Path) -> list[str]:
                 raise DamagedInput(f"{address}: {path} is listed and not there. It was not published whole.")
             place = RemotePlace(files[path], str(resource["blocks"]).split(), f"{address}/{path}")
             wanted[name] = (place, str(resource["hash"]).removeprefix("sha256:"))
-        wanted[PACKAGE] = (BytesPlace((json.dumps(value, indent=1, sort_keys=True) + "\n").encode()), "")
+        wanted[PACKAGE] = (BytesPlace(_written(value)), "")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
         for name, (source, expected) in wanted.items():
@@ -152,6 +152,11 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: {error}") from error
     return dict(value)
+
+
+def _written(value: Mapping[str, Any]) -> bytes:
+    """Return the datapackage.json of a publication."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _digest(path: Path) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.trace import SURENESS
 
 Access = tuple[Mapping[str, str], Callable[[], list[dict[str, Any]]]]  # environment, requests so far
 
@@ -124,7 +125,7 @@ def _request_event(entry: Mapping[str, Any], text: str, capture: Mapping[str, An
         "output": {"digest": str((capture or {}).get("digest") or ""), "text": text},
         "error": entry["verdict"].partition(":")[0] in ("miss", "failed")
         or entry.get("fault", {}).get("kind") == "reset",
-        **{name: entry[name] for name in ("confidence", "doubt", "presumed") if name in entry},
+        **{name: entry[name] for name in SURENESS if name in entry},
         "meta": {
             "status": entry["status"],
             "irrelevant": False,

@@ -26,7 +26,7 @@ PATIENCE = 3  # signals that only hasten; the next one ends the loop wherever it
 def pages_at_once() -> int:
     """Return how many pages or attempts this machine carries at once.
 
-    Two for each core: half of a page's time is waiting. docs/speed.md has the measurement.
+    Two for each core: half of a page's time is waiting.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # the cores that this process may use, on Linux
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1

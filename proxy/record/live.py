@@ -14,28 +14,15 @@ import httpx
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.http1 import field_bytes
 from stillweb.proxy.replay.replies import Reply, failure
-from stillweb.proxy.replay.response import BODILESS
+from stillweb.proxy.replay.response import BODILESS, HOP_BY_HOP
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
+from stillweb.snapshots.words import whole_number
 
 AT_ONCE = 64  # requests under way
-STREAMED = (
-    1 << 20
-)  # bytes; a larger answer, or one of unknown length that is a stream, is passed on as it comes
+STREAMED = 1 << 20  # bytes; a larger answer, or an event stream, is passed on as it comes
 CONNECT_SECONDS = 60.0
 ANSWER_SECONDS = 600.0  # a model may think for minutes
-# Fields of one connection (RFC 9110, 7.6.1); those to the origin are the recorder's.
-_HOP = frozenset(
-    [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authorization",
-        "proxy-authenticate",
-        "te",
-        "trailer",
-    ]
-) | {"transfer-encoding", "upgrade"}
 
 
 class LiveRequests:
@@ -67,7 +54,9 @@ class LiveRequests:
         asked = httpx.Request(
             request.method,
             request.url,
-            headers=[(field_bytes(n), field_bytes(v)) for n, v in request.headers if n.lower() not in _HOP],
+            headers=[
+                (field_bytes(n), field_bytes(v)) for n, v in request.headers if n.lower() not in HOP_BY_HOP
+            ],
             content=request.body or None,
             extensions={
                 "target": target.encode(),  # as it came: httpx would write some characters in another way
@@ -76,12 +65,11 @@ class LiveRequests:
         )
         try:
             answer = self._client(session).send(asked, stream=True)
-            length = answer.headers.get("content-length")
-            size = int(length) if length is not None and length.isdigit() else None
+            size = whole_number(answer.headers.get("content-length", ""))
             fields = [
                 (n.decode("latin-1"), v.decode("latin-1"))
                 for n, v in answer.headers.raw
-                if n.lower().decode("latin-1") not in _HOP
+                if n.lower().decode("latin-1") not in HOP_BY_HOP
             ]
             bodiless = request.method == "HEAD" or answer.status_code in BODILESS
             streams = answer.headers.get("content-type", "").startswith("text/event-stream")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from stillweb.proxy.net.addresses import OWN_HOST
-from stillweb.proxy.net.own_pages import NOTHING, page_fields
-from stillweb.proxy.replay.replies import Reply
+from stillweb.proxy.replay.replies import Reply, own_reply
 from stillweb.snapshots.capture import PARTIAL
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.identity.keys import request_key
@@ -65,25 +63,25 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
     found = captures_of(snapshot, Request("GET", url))
     if not found:
         text = f"stillweb: no capture of {url}\n".encode("utf-8", "replace")
-        return _page(request, 404, "text/plain; charset=utf-8", text)
+        return own_reply(request, 404, "text/plain; charset=utf-8", text)
     links = _links(base, url)
     if kind == "timemap":
         links += [
             f'<{base}/memento/{c.timestamp}/{url}>; rel="memento"; datetime="{http_date(c)}"' for c in found
         ]
-        return _page(request, 200, "application/link-format", (",\n".join(links) + "\n").encode())
+        return own_reply(request, 200, "application/link-format", (",\n".join(links) + "\n").encode())
     told = ("Link", ", ".join(links))
     if kind == "timegate":
         wanted = request.header("accept-datetime")
         moment = moment_of(wanted) if wanted is not None else "9"
         if moment is None:
-            return _page(request, 400, "text/plain", b"stillweb: Accept-Datetime is no HTTP date\n")
+            return own_reply(request, 400, "text/plain", b"stillweb: Accept-Datetime is no HTTP date\n")
         chosen = as_of(found, moment)
         to = ("Location", f"{base}/memento/{chosen.timestamp}/{url}")
-        return _page(request, 302, "text/plain", b"", ("Vary", "accept-datetime"), to, told)
+        return own_reply(request, 302, "text/plain", b"", ("Vary", "accept-datetime"), to, told)
     capture = next((c for c in found if c.timestamp == asked), None)
     if capture is None:
-        return _page(request, 404, "text/plain", b"stillweb: no capture has this timestamp\n")
+        return own_reply(request, 404, "text/plain", b"stillweb: no capture has this timestamp\n")
     stored = snapshot.read(capture)
     kept = [(n, v) for n, v in stored.headers if n.lower() in ("content-type", "content-encoding")]
     head = (
@@ -107,8 +105,3 @@ def moment_of(text: str) -> str | None:
         return f"{parsedate_to_datetime(text).astimezone(UTC):%Y%m%d%H%M%S}999"
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
-    found = (("Content-Type", media), ("Content-Length", str(len(body))), *page_fields(NOTHING), *more)
-    return Reply(status, HTTPStatus(status).phrase, found, b"" if request.method == "HEAD" else body)

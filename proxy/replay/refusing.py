@@ -8,6 +8,7 @@ from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_of, is_
 from stillweb.proxy.replay.http1 import BadRequest, Message
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.answering import Answerer
@@ -95,5 +96,5 @@ def address(message: Message, base: str) -> str | None:
 
 
 def _size(message: Message) -> int:
-    said = message.named.get("content-length", "")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 19 else len(message.body)
+    said = whole_number(message.named.get("content-length", ""))
+    return len(message.body) if said is None else said

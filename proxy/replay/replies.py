@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stillweb.proxy.net.own_pages import NOTHING, page_fields
 from stillweb.proxy.replay.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
@@ -171,6 +173,19 @@ class Reply:
     def last_chunk(self) -> bytes:
         """Return the end of a chunked body: the last chunk and the trailers."""
         return b"0\r\n%b\r\n" % field_lines(self.trailers)
+
+
+def own_reply(
+    request: Request,
+    status: int,
+    media: str,
+    body: bytes,
+    *more: tuple[str, str],
+    policy: str = NOTHING,
+) -> Reply:
+    """Return a page of the gateway's own, under a content security policy; without its body for a HEAD."""
+    fields = (("Content-Type", media), ("Content-Length", str(len(body))), *page_fields(policy), *more)
+    return Reply(status, HTTPStatus(status).phrase, fields, b"" if request.method == "HEAD" else body)
 
 
 def failure(request: Request, status: int, reason: str, why: str) -> Reply:

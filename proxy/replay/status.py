@@ -7,14 +7,13 @@ import json
 from base64 import b64encode
 from collections.abc import Collection
 from hashlib import sha256
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.net.own_pages import NOTHING, page_fields, refused
+from stillweb.proxy.net.own_pages import NOTHING, refused
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.memento import page
-from stillweb.proxy.replay.replies import Reply
+from stillweb.proxy.replay.replies import Reply, own_reply
 from stillweb.snapshots.errors import StillwebError
 
 if TYPE_CHECKING:
@@ -75,13 +74,8 @@ def own_page(hub: Known, request: Request, names: Collection[str]) -> Reply:
 
 
 def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
-    fields = (
-        ("Content-Type", media),
-        ("Content-Length", str(len(body))),
-        *page_fields(_POLICY if media.startswith("text/html") else NOTHING),
-        *more,
-    )
-    return Reply(status, HTTPStatus(status).phrase, fields, b"" if request.method == "HEAD" else body)
+    policy = _POLICY if media.startswith("text/html") else NOTHING
+    return own_reply(request, status, media, body, *more, policy=policy)
 
 
 def _wants_html(accept: str) -> bool:

@@ -118,7 +118,7 @@ class Learnt(NamedTuple):
 
 
 class SiteEvidence:
-    """What the recording of one site shows. Its requests are read when the model is first asked."""
+    """Evidence of one site's recording. Its requests are read when the model is first asked."""
 
     def __init__(self, matcher: Matcher, site: str) -> None:
         self._matcher = matcher
@@ -176,7 +176,7 @@ class SiteEvidence:
 
     @property
     def learnt(self) -> Learnt:
-        """What is learnt from the requests and answers themselves."""
+        """The model, and the captures that it was learnt from; made when first asked for."""
         if self._learnt is None:
             with self._matcher.lock:
                 if self._learnt is None:

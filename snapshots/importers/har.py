@@ -464,7 +464,7 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     if text is None or len(sent) == told:
         return sent
     bare = _byte_by_byte(str(text))
-    return bare if len(bare) == int(told) else "the body of its request has another length than was sent"
+    return bare if len(bare) == told else "the body of its request has another length than was sent"
 
 
 def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:

@@ -132,7 +132,7 @@ def test_all_new_episodes_and_rewrite_record_what_they_say(project, origin):
 
 @pytest.mark.slow
 def test_what_one_test_replayed_and_recorded_is_kept_together(project, origin):
-    """One client answered in this process, another through the proxy: what is kept of the second must not lose the first."""
+    """A client that is answered in this process keeps its answers beside those of a client of the proxy."""
     address = f"http://127.0.0.1:{origin.server_port}"
     code = f"""
     import httpx, pytest

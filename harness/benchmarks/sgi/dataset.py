@@ -97,7 +97,7 @@ _IDEA_TEXTS = (
 def _idea(record: Record) -> dict[str, Any]:
     fields: dict[str, Any] = {name: record.value(name, (dict, list), {}) for name in _IDEA_OBJECTS}
     fields |= {name: record.text(name, required=False) for name in _IDEA_TEXTS}
-    # The raw value is kept, too: the official scorer splits texts into characters (see scoring/sgi/idea.py).
+    # The raw value is kept, too: the official scorer splits texts into characters (see idea.py).
     for name in ("keywords", "implementation_order"):
         fields[name] = record.value(name, (list, tuple), [])
         fields[f"{name}_raw"] = record.data.get(name, [])

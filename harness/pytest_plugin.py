@@ -128,6 +128,7 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
     try:
         mode = read_mode(str(mode))
         paths = tuple(p if is_remote(p) else str(item.path.parent / p) for p in map(str, marker.args))
+        rules = item.path.parent / str(given) if (given := marker.kwargs.get("rules")) is not None else None
         shelves = config.stash[_SHELVES]
         if paths not in shelves:
             upstream = marker.kwargs.get("upstream_ca")
@@ -135,12 +136,14 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
                 local(paths[-1])
             # copied now: the test itself may reach no store
             places = [Path(local_copy(path) if is_remote(path) else path) for path in paths]
-            shelves[paths] = Shelf(places, mode, Path(upstream) if upstream else None)
+            shelves[paths] = Shelf(places, mode, Path(upstream) if upstream else None, rules)
         shelf = shelves[paths]
         if shelf.mode != mode:  # a process writes a snapshot only once
             raise UsageError(
                 f"mark snapshot: mode {mode!r}, but another test here has the same snapshot in {shelf.mode!r}"
             )
+        if shelf.rules != rules:  # the snapshot is open with those of the other test
+            raise UsageError("mark snapshot: rules: another test here has the same snapshot with other rules")
         if not shelf.recording:
             _ = shelf.snapshot  # a missing snapshot must fail the test before it runs
         elif _isolates(config):

@@ -37,7 +37,7 @@ class Shelf:
         self.sessions: set[str] = set()  # sessions that are recorded anew
         self.replayed: set[str] = set()  # sessions with an answer from the old snapshot
         self._upstream_ca = upstream_ca
-        self._rules = rules
+        self.rules = rules
         self._stack = ExitStack()
         self._snapshot: Any = None
         self._recorder: Any = None
@@ -54,8 +54,8 @@ class Shelf:
             if missing:
                 raise UsageError(f"{missing[0]}: there is no snapshot; record it with --stillweb-mode=once")
             self._snapshot = Snapshot.open(*self.paths)
-            if self._rules is not None:
-                self._snapshot.add_rules(self._rules)
+            if self.rules is not None:
+                self._snapshot.add_rules(self.rules)
         return self._snapshot
 
     @property

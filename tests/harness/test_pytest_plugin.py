@@ -342,3 +342,41 @@ def test_loading_the_plugin_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+RULES = """
+[[rule]]
+id = "shelf-trace"
+about = "The id that the page draws for each visit."
+blank = [{ in = "query", name = 'trace', value = '[0-9a-f]{8}' }]
+join = [["GET http://a.test/s?trace=0123abcd", "GET http://a.test/s?trace=4567ef01"]]
+apart = [["GET http://a.test/s?q=x&trace=0123abcd", "GET http://a.test/s?q=y&trace=0123abcd"]]
+"""
+
+
+def test_rules_of_ones_own_are_applied_to_every_client(project):
+    (project.path / "rules.toml").write_text(RULES)
+    with Writer.open(project.path / "site") as writer:
+        asked = Request("GET", f"{URL}?trace=0123abcd", (("Host", "shelf.example"),))
+        writer.exchange(
+            Exchange(asked, 200, "OK", (), b"a heron", datetime(2025, 1, 1, tzinfo=UTC), begin=3, end=4)
+        )
+    code = f"""
+    import httpx, pytest
+    URL = "{URL}?trace=89abcdef"
+    @pytest.mark.snapshot("site", rules="rules.toml")
+    def test_transport(stillweb):
+        with httpx.Client(transport=stillweb.transport()) as client:
+            answer = client.get(URL)
+        assert (answer.text, answer.headers["stillweb-verdict"]) == ("a heron", "rule:shelf-trace")
+    @pytest.mark.snapshot("site", rules="rules.toml")
+    def test_proxy(stillweb):
+        with httpx.Client(proxy=stillweb.proxy_url) as client:
+            assert client.get(URL).text == "a heron"
+    @pytest.mark.snapshot("site")
+    def test_without():
+        pass
+    """
+    done = run(project, code)
+    done.assert_outcomes(passed=2, errors=1)
+    done.stdout.fnmatch_lines(["*another test here has the same snapshot with other rules*"])

@@ -111,6 +111,9 @@ class BrowserSession(Browsing):
         if self.doubted:
             meta["ambiguous"] = True
             self.doubted = False
+        if self.unsure is not None:
+            meta |= self.unsure.members()
+            self.unsure = None
         if missed:
             meta["missed"] = missed
         if reply.files:

@@ -27,6 +27,7 @@ from stillweb.proxy.browser.freeze import settle
 from stillweb.proxy.browser.settle import Patience, Traffic
 from stillweb.proxy.browser.uploads import contents_of
 from stillweb.proxy.replay.misses import Missed, masked_url, one_name, unseen
+from stillweb.snapshots.evidence.confidence import Confidence, both
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import id_in
 
@@ -78,6 +79,9 @@ class Browsing:
     told: int = 0  # number of answers that calls have reported
     told_missed: int = 0  # number of the gateway's misses that calls have reported
     doubted: bool = False  # True if an answer was ambiguous and no call has reported it
+    unsure: Confidence | None = (
+        None  # in the answers that are less than certain and that no call has reported
+    )
     ahead: Counter[str] = field(default_factory=Counter)  # reported misses that the browser has not seen yet
     workspace: Workspace = field(default_factory=Workspace)  # its files may be given to pages
     copied: str = ""  # text on the session's clipboard
@@ -101,7 +105,7 @@ class Browsing:
     async def _close(self) -> None:
         context, self.context = self.context, None
         self.tabs, self.current, self.told = [], 0, 0
-        self.doubted = False
+        self.doubted, self.unsure = False, None
         self.ahead.clear()
         if context is not None:
             await context.close()
@@ -169,6 +173,7 @@ class Browsing:
 
     def _answered(self, response: Response) -> None:
         self.doubted = self.doubted or "stillweb-ambiguous" in response.headers
+        self.unsure = both(self.unsure, Confidence.parse(response.headers.get("stillweb-confidence")))
 
     def _opened(self, page: Page) -> None:
         tab = Tab(page)

@@ -110,6 +110,8 @@ def test_what_the_recording_does_not_decide_is_told_beside_the_page(call: Call) 
         assert not shown.is_error
         assert shown.meta.get("ambiguous") is doubted
         assert "ambiguous" not in shown.text
+        assert shown.meta.get("presumed", 0) == int(bool(doubted))  # counted, as of every tool
+        assert (shown.meta.get("doubt", 0.0) > 0.01) is bool(doubted)
 
 
 @pytest.mark.parametrize(

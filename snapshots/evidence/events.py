@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
+from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
 from stillweb.snapshots.identity.operations import operations_of
@@ -22,6 +24,7 @@ _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
 ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
+ACKNOWLEDGED = 1 << 16  # bytes of the answer to a write that are looked at
 _words = re.compile(r"[a-z]+")
 # Words in the path of a write, though it is answered by data.
 WRITING = frozenset(
@@ -191,6 +194,27 @@ def event_of(
     shown = frozenset(v for _, v in values)
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)
+
+
+def told_status(response: Response) -> int:
+    """Return the status of an answer to a write; where its JSON says otherwise than its head, what that says.
+
+    Many applications answer all calls by 200 OK and say in the body that they refused, or where they lead.
+    """
+    media = response.header("content-type") or ""
+    if response.status != 200 or "json" not in media:
+        return response.status
+    try:
+        said = json.loads(decode(response.body, response.header("content-encoding"), limit=ACKNOWLEDGED))
+    except (ValueError, EncodingProblem, RecursionError):  # no JSON, or more than was read of it
+        return response.status
+    if not isinstance(said, dict):
+        return response.status
+    status = next((said[n] for n in ("status", "statusCode", "code") if n in said), None)
+    if type(status) is int and 300 <= status < 600:
+        return status
+    refused = any(said.get(n) is False for n in ("ok", "success")) or any(said.get(n) for n in ("error", "errors"))
+    return 400 if refused else response.status
 
 
 def field_names(parsed: Parsed) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from stillweb.snapshots.evidence import SERVED, SURE, drawing
 from stillweb.snapshots.evidence.conditional import same_conditions, same_preconditions, whole_or_asked
 from stillweb.snapshots.evidence.doubts import worth
 from stillweb.snapshots.evidence.equality import LIMIT, Equality, label_of
-from stillweb.snapshots.evidence.events import Event, History, event_of
+from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, told_status
 from stillweb.snapshots.evidence.explain import grounds
 from stillweb.snapshots.evidence.failing import Failing
 from stillweb.snapshots.evidence.group import Group, drawn_anew
@@ -202,7 +202,7 @@ class SiteEvidence:
             if request is None:
                 damaged[capture.key].append(capture)
                 continue
-            head, label = store.head(capture), self.equality.label(capture)
+            head, label = _told(store, capture), self.equality.label(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
             asked = self.asked(
                 request,
@@ -321,8 +321,19 @@ class SiteEvidence:
             media, location = response.header("content-type") or "", response.header("location") or ""
             told = whole_number(response.header("content-length") or "")
             size = len(response.body) if told is None else told
-            event = event_of(request, normal, response.status, media, location, said, size, own=own)
+            status = told_status(response) if request.method not in SAFE_METHODS else response.status
+            event = event_of(request, normal, status, media, location, said, size, own=own)
         return Asked(replace(event, fields=made_up(parts)), parts, normal)
+
+
+def _told(store: Store, capture: Capture) -> Response:
+    """Return the answer of a capture as far as it tells what the request did: its head, and of a write's JSON the start of the body."""
+    if capture.method in SAFE_METHODS or "json" not in capture.mime:
+        return store.head(capture)
+    try:
+        return store.read_start(capture, ACKNOWLEDGED)
+    except (DamagedInput, TooLarge):
+        return store.head(capture)
 
 
 def _tells(capture: Capture) -> bool:
@@ -844,7 +855,7 @@ class Matcher:
         """Note that a session was answered by a capture."""
         site = site_of(request.url)
         evidence = self.evidence(site)
-        head = self.snapshot.head(capture)
+        head = _told(self.snapshot, capture)
         if set_cookies(head.headers):
             session.given.add(site)
         elif evidence.still(capture) or (evidence.quiet and site not in session.past):

@@ -560,7 +560,12 @@ class Model:
                 if o.mark(t) == here:
                     differs[o.answer] = 0.0
                 else:
-                    apart = 1.0 if part else _apart(t, target.event, past, (o.history, o.place))
+                    there = o.parts.get(t, "") if part else ""
+                    apart = (
+                        (priors.RENEWED if here and there and t.startswith(_PROOFS) else 1.0)
+                        if part
+                        else _apart(t, target.event, past, (o.history, o.place))
+                    )
                     differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)

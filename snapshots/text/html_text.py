@@ -20,6 +20,8 @@ from urllib.parse import urljoin
 from lxml import etree
 from lxml import html as lxml_html
 
+from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
+
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
 VERSION = "6"
@@ -311,11 +313,7 @@ _NAMES = frozenset(
     {"nav", "navbar", "navigation", "menu", "sidebar", "breadcrumb", "breadcrumbs", "footer", "toolbar"}
 )
 _NAME_PARTS = re.compile(r"[a-z]+")
-# not e and o, which are endings of ordinals (XIX<sup>e</sup>, n<sup>o</sup>)
-_RAISED = re.compile(r"[-+\u2212\u2013]?(?:\d+(?:[.,/]\d+)*|[a-df-np-z])[-+\u2212]?|T")
-_TERM = r"(?:\d+[a-z]?|[a-zA-Z])"
-_SUM = re.compile(rf"[-+\u2212\u2013]?{_TERM}(?:[-+\u2212\u2013*/\u00b7]{_TERM})+|[-+\u2212\u2013]?\d+[a-z]")
-_SCRIPTS = {"sup": "^", "sub": "_"}
+_SCRIPTS = frozenset({"sup", "sub"})
 _NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image", "range", "color"})
 
 
@@ -353,18 +351,16 @@ def _is_boilerplate(element: Element, tag: str) -> bool:
 
 
 def _script_mark(element: Element) -> str:
-    """Return the mark of a raised or lowered part that would read as another word without it, else "".
-
-    Raised numbers, letters and sums have one (`10^6`, `x^(n+1)`), endings of words none (1st); lowered digits have one
-    beside other digits (`log_2 8`, but H2O).
-    """
+    """Return the mark before a raised or lowered element (`snapshots/text/scripts.py`)."""
     text = "".join("".join(element.itertext()).split())
-    if element.tag == "sub":
-        beside = _text_before(element)[-1:].isdigit() or (element.tail or "")[:1].isdigit()
-        return "_" if text.isdigit() and beside else ""
-    if _RAISED.fullmatch(text):
-        return "^"
-    return "^(" if _SUM.fullmatch(text) else ""
+    if element.tag == "sup":
+        return raised_mark(text)
+    before = element.getprevious()
+    if before is None:
+        beside = element.getparent().text or ""
+    else:
+        beside = before.tail or "".join(before.itertext())
+    return lowered_mark(text, beside, element.tail or "")
 
 
 def _touches(first: Element | None, second: Element | None) -> bool:

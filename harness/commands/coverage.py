@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT
 from stillweb.harness.console import print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -66,15 +66,15 @@ def command(
     stillweb coverage site.wacz --tasks goal.jsonl --fail-on leak,gold-missing       a gate before a set is published
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
-    from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.console import make_search_ready
     from stillweb.harness.curation.audit import audit, cookie_dates
     from stillweb.harness.curation.coverage import coverage
     from stillweb.harness.curation.needs import tasks_as_asked
     from stillweb.harness.rubric import compile_rubrics
     from stillweb.harness.task import TaskSet
     from stillweb.harness.tools import Toolset
-    from stillweb.harness.tools.queries import query_verdict
+    from stillweb.harness.tools.serper import query_verdict
     from stillweb.proxy.net.ca import CERTIFICATE_FILE
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.secrets.keystore import state_dir

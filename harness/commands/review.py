@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from stillweb.harness.commands.ending import Until
-from stillweb.harness.console import say
+from stillweb.harness.console import Until, say
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.snapshots.words import counted
 

@@ -51,7 +51,7 @@ def command(
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, keep_secrets=keep_secrets, sign=sign, progress=advance, rules=rules)
     if search_index:
-        from stillweb.harness.commands.search_ready import make_search_ready
+        from stillweb.harness.console import make_search_ready
         from stillweb.snapshots import Snapshot
 
         with Snapshot.open(report.path) as sealed:

@@ -12,8 +12,8 @@ from threading import Event
 import httpx
 import pytest
 
+from stillweb.proxy.replay.answering import Desk, hanging
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.long_polls import Desk, hanging
 from stillweb.proxy.replay.replies import Line, Reply
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import Failure

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from mimetypes import guess_type
 from typing import Any, NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ from stillweb.snapshots.evidence.group import Group, drawn_anew
 from stillweb.snapshots.evidence.hanging import Hanging, hangs
 from stillweb.snapshots.evidence.issued import find_issued, shown_in, text_of
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Rival
-from stillweb.snapshots.evidence.model import Model, Observation, Parts
+from stillweb.snapshots.evidence.model import Model, Observation, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
     WHO,
@@ -221,7 +221,21 @@ class SiteEvidence:
                 beside[asked.normal].append(asked.event.key)
             recorded.append((session, asked.event, label, asked.parts))
             keep_cookies(given[session], head, asked)
-        return Learnt(Model(recorded, self.forgets), captures, damaged, beside)
+        return Learnt(
+            Model(recorded, self.forgets, lru_cache(maxsize=GROUPS)(partial(self._words, captures))),
+            captures,
+            damaged,
+            beside,
+        )
+
+    def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
+        """Return the words that an answer shows a client; none of one that can't be read."""
+        try:
+            return frozenset(
+                words_of(text_of(self._matcher.snapshot.read_start(captures[number], LIMIT + 1)))
+            )
+        except (DamagedInput, TooLarge):
+            return frozenset()
 
     def known_issued(self, request: Request) -> Issued:
         """Return the places in which the recording shows values that the site gave out to be sent back once."""

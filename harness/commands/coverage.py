@@ -73,7 +73,7 @@ def command(
     from stillweb.harness.rubric import compile_rubrics
     from stillweb.harness.task import TaskSet
     from stillweb.harness.tools import Toolset
-    from stillweb.harness.tools.serper import query_verdict
+    from stillweb.harness.tools.toolset import query_verdict
     from stillweb.proxy.net.ca import CERTIFICATE_FILE
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.secrets.keystore import state_dir

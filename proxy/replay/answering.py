@@ -58,7 +58,7 @@ from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.lookup import HANGS
 from stillweb.snapshots.evidence.lookup import doubted as doubt_of
-from stillweb.snapshots.evidence.polling import TRANSPORT
+from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.identity.echoes import Echo, echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url

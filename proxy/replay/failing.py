@@ -17,7 +17,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.replies import Line
-    from stillweb.snapshots.evidence.failing import Failed
+    from stillweb.snapshots.contents.failing import Failed
     from stillweb.snapshots.evidence.lookup import Lookup
     from stillweb.snapshots.request import Request
 

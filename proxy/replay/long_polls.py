@@ -1,6 +1,6 @@
 """Long polls in replay: they hang until there is news, as they did while recording.
 
-See `stillweb.snapshots.evidence.hanging`.
+See `stillweb.snapshots.evidence.polls`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replacement of recorded ids in an answer by the ids that the client generated itself.
 
-See `stillweb.snapshots.evidence.drawing`.
+See `stillweb.snapshots.identity.drawing`.
 """
 
 from __future__ import annotations

@@ -219,8 +219,12 @@ class Answerer:
         finally:
             request.forgetting()  # the session may keep the request itself
 
+    def slow(self, request: Request) -> bool:
+        """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
+        return large(request) or not self.matcher.learnt(site_of(request.url))
+
     async def prepare(self, request: Request) -> None:
-        """Let a thread compute what the answer to a large request needs, while others are answered."""
+        """Let a thread compute what the answer to a slow request needs, while others are answered."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
                 1, "stillweb-prepare"
@@ -240,6 +244,8 @@ class Answerer:
             if (masked := mask(request)) is not request:
                 request_key(masked)
             evidence = self.matcher.evidence(site_of(request.url))
+            if not evidence.ready:
+                _ = evidence.learnt
             evidence.asked(request, request_key(request).canonical, {})
             self.matcher.twins(request)
         except DamagedInput:

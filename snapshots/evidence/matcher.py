@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from mimetypes import guess_type
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
@@ -57,11 +58,12 @@ from stillweb.snapshots.identity.recognising import (
 )
 from stillweb.snapshots.identity.rules import Issued, RuleSet, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
+from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, site_prefix
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
+LIGHT = 300  # captures, or KB of their requests, from which on it takes time to learn a site
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
@@ -138,6 +140,8 @@ class Matcher:
         self.lock = threading.RLock()
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._sites: dict[str, SiteEvidence] = {}
+        self._light: dict[str, bool] = {}  # by site, that its model is learnt in no time
+        self._reading: dict[str, threading.Lock] = {}  # by site
         self.peek = Peek(snapshot.read_request, snapshot.head)
         self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
@@ -151,11 +155,25 @@ class Matcher:
 
     def evidence(self, site: str) -> SiteEvidence:
         """Return the model of a site, learnt when first asked for."""
-        with self.lock:
-            found = self._sites.get(site)
-            if found is None:
-                found = self._sites[site] = SiteEvidence(self, site)
-            return found
+        found = self._sites.get(site)
+        if found is None:
+            with self.lock:
+                reading = self._reading.setdefault(site, threading.Lock())
+            with reading:  # not under `lock`: other sites are answered meanwhile
+                found = self._sites.get(site)
+                if found is None:
+                    found = self._sites[site] = SiteEvidence(self, site)
+        return found
+
+    def learnt(self, site: str) -> bool:
+        """Return True if a request to a site need not wait for seconds while the site's model is learnt."""
+        found = self._sites.get(site)
+        if found is not None and found.ready:
+            return True
+        if site not in self._light:
+            own = islice(self.snapshot.prefix(site_prefix(site)), LIGHT)
+            self._light[site] = sum(1 + max(0, c.request_length) // 1024 for c in own) < LIGHT
+        return self._light[site]
 
     # Lookup
 

@@ -42,7 +42,7 @@ from stillweb.snapshots.identity.recognising import (
 )
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.words import whole_number
@@ -67,8 +67,6 @@ class Store(Protocol):
 
 class Reader(Protocol):
     """The part of a matcher that a site's evidence needs."""
-
-    lock: threading.RLock
 
     @property
     def snapshot(self) -> Store: ...
@@ -105,8 +103,11 @@ class SiteEvidence:
     def __init__(self, matcher: Reader, site: str) -> None:
         self._matcher = matcher
         store = matcher.snapshot
-        start = surt(f"http://{site}/").rpartition(")")[0]
-        found = [c for c in store.prefix(start) if site_of(c.url) == site and not c.truncated.startswith("!")]
+        found = [
+            c
+            for c in store.prefix(site_prefix(site))
+            if site_of(c.url) == site and not c.truncated.startswith("!")
+        ]
         found.sort(
             key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
         )
@@ -155,15 +156,21 @@ class SiteEvidence:
                 self.partial.add((c.key, request.conditional()))
         self._site, self._found = site, found
         self._learnt: Learnt | None = None
+        self._learning = threading.RLock()
 
     @property
     def learnt(self) -> Learnt:
         """The model, and the captures that it was learnt from; made when first asked for."""
         if self._learnt is None:
-            with self._matcher.lock:
+            with self._learning:
                 if self._learnt is None:
                     self._learnt = self._learn()
         return self._learnt
+
+    @property
+    def ready(self) -> bool:
+        """Return True if the model was learnt, or no answer of the site depends on one."""
+        return self.quiet or self._learnt is not None
 
     @property
     def model(self) -> Model:

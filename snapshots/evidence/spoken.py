@@ -16,7 +16,7 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS
 
 STRAYED = "?"  # said by a client that nobody recorded saying it
@@ -83,8 +83,11 @@ class Spoken:
         site = site_of(url)
         found = self._written.get((site, session))
         if found is None:
-            start = surt(f"http://{site}/").rpartition(")")[0]
-            own = (c for c in self._source.prefix(start) if c.session == session and site_of(c.url) == site)
+            own = (
+                c
+                for c in self._source.prefix(site_prefix(site))
+                if c.session == session and site_of(c.url) == site
+            )
             found = self._written[site, session] = sorted(
                 (
                     c

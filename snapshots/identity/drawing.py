@@ -17,7 +17,7 @@ from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.issued import text_of
 from stillweb.snapshots.identity.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import Request
 
 RULE = "visit-id"
@@ -82,7 +82,7 @@ class Drawing:
     def _before(self, capture: Capture) -> Iterator[Capture]:
         """Yield the captures of the recorded session at its site before `capture`, but for plain files."""
         site = site_of(capture.url)
-        for one in self._prefix(surt(f"http://{site}/").rpartition(")")[0]):
+        for one in self._prefix(site_prefix(site)):
             if one.session == capture.session and one.end <= capture.begin and not static_mime(one.mime):
                 yield one
 

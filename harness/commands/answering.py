@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from stillweb.harness.commands.address import LocalPath
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.snapshots.evidence import SERVED, SURE
 
@@ -54,7 +55,7 @@ timing_option = click.option(
 )
 faults_option = click.option(
     "--faults",
-    type=click.Path(exists=True, dir_okay=False),
+    type=LocalPath(exists=True, dir_okay=False),
     metavar="FILE",
     help="Disturb answers on purpose, as a YAML file says (docs/drills.md).",
 )

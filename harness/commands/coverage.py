@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.address import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -25,7 +25,7 @@ CHECKS = {
 @click.option(
     "--run",
     "run",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A run, or one trace of it: look up what it asked its tools for.",
 )
 @click.option(

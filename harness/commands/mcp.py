@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT_TO_BE
+from stillweb.harness.commands.address import SNAPSHOT_TO_BE, LocalPath
 from stillweb.harness.commands.answering import accept_option, at_option, synthetic_search_option
 from stillweb.harness.console import say, say_damage, say_failures
 
@@ -34,7 +34,7 @@ from stillweb.harness.console import say, say_damage, say_failures
 )
 @click.option(
     "--uploads",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=LocalPath(exists=True, file_okay=False, path_type=Path),
     help="A folder of files that clients may give to pages, or read; by default there are none.",
 )
 @at_option

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillweb.harness._parsing import read_lines
+from stillweb.harness.commands.address import LocalPath
 from stillweb.harness.commands.driving import ADVICE, drove
 from stillweb.harness.commands.finite import FiniteRange
 from stillweb.harness.commands.mistrust import advice
@@ -35,20 +36,20 @@ MOST_LATE = 10  # records with late secrets named in the output
 @click.command("record", cls=WithProgram)
 @click.argument("urls", nargs=-1)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The snapshot directory to write."
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot directory to write."
 )
 @click.option(
-    "--urls", "url_file", type=click.Path(exists=True, path_type=Path), help="A file with one URL a line."
+    "--urls", "url_file", type=LocalPath(exists=True, path_type=Path), help="A file with one URL a line."
 )
-@click.option("--tasks", type=click.Path(exists=True), help="A task set: record every address that it names.")
+@click.option("--tasks", type=LocalPath(exists=True), help="A task set: record every address that it names.")
 @click.option(
     "--steps",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A YAML file of steps (select, fill, click, …), each of which gives a view (docs/views.md).",
 )
 @click.option(
     "--misses",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="The ledger of a replay: record just what it lacked.",
 )
 @click.option(
@@ -79,7 +80,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--values",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="With --explore: words for search fields, one a line.",
 )
 @click.option(
@@ -140,7 +141,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--ca-file",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A PEM file of authorities to trust besides the usual ones.",
 )
 @click.option(
@@ -151,7 +152,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--client-cert",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A PEM file of a certificate and its key for origins that ask for one, or a directory of files HOST.pem.",
 )
 @click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")

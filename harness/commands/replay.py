@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT_TO_BE, brought_here
+from stillweb.harness.commands.address import SNAPSHOT_TO_BE, LocalPath, brought_here
 from stillweb.harness.commands.answering import (
     accept_option,
     at_option,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     help="PROGRAM's clock begins at MOMENT: 'recorded' (the first capture), or a time as 2026-11-24T10:00:00Z.",
 )
 @click.option(
-    "--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
+    "--ledger", type=LocalPath(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
 )
 @click.option(
     "--max-misses",
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @max_expected_wrong_option
 @click.option(
     "--rules",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="Apply rules of your own, too (docs/identity.md); `seal --rules` keeps them in the snapshot.",
 )
 @click.option(
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 @click.option(
     "--record-misses",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay.",
 )
 @click.option(

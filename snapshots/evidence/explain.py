@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -70,11 +71,16 @@ def grounds(model: Model, key: int, answer: int, past: tuple[History, int], part
                 said += f"; after {_event(now[-1])} now"
         else:
             said = f"recorded before any {_type(t)}" + (", which has happened now" if now else "")
-        found.append(f"{said}; decides ({chance:.2f})")
+        found.append(f"{said}; decides ({_down(chance)})")
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
-    found += [f"whether {_type(t)} matters was never seen ({chance:.2f})" for chance, t in doubts[:NAMED]]
+    found += [f"whether {_type(t)} matters was never seen ({_down(chance)})" for chance, t in doubts[:NAMED]]
     return found
+
+
+def _down(chance: float) -> str:
+    """Return a chance with two decimals, rounded down: only what is certain is 1.00."""
+    return f"{math.floor(chance * 100) / 100:.2f}"
 
 
 def _likeliest(pair: tuple[float, str]) -> tuple[float, str]:

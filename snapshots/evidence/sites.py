@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
@@ -14,7 +14,7 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import Event, event_of
-from stillweb.snapshots.evidence.model import Model, Parts
+from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
     cookie_parts,
@@ -30,7 +30,7 @@ from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.static import static
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
 from stillweb.snapshots.identity.group import Group, drawn_anew
-from stillweb.snapshots.identity.issued import find_issued
+from stillweb.snapshots.identity.issued import find_issued, text_of
 from stillweb.snapshots.identity.keys import (
     Parsed,
     parse,
@@ -46,6 +46,8 @@ from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.words import whole_number
+
+WORDS = 1 << 11  # answers whose words are remembered
 
 
 class Store(Protocol):
@@ -210,7 +212,17 @@ class SiteEvidence:
                 beside[asked.normal].append(asked.event.key)
             recorded.append((session, asked.event, label, asked.parts))
             keep_cookies(given[session], head, asked)
-        return Learnt(Model(recorded, self.forgets), captures, damaged, beside)
+        shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
+        return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside)
+
+    def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
+        """Return the words that an answer shows a client; none of one that can't be read."""
+        try:
+            return frozenset(
+                words_of(text_of(self._matcher.snapshot.read_start(captures[number], LIMIT + 1)))
+            )
+        except (DamagedInput, TooLarge):
+            return frozenset()
 
     def known_issued(self, request: Request) -> Issued:
         """Return the places in which the recording shows values that the site gave out to be sent back once."""

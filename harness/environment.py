@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-from stillweb.harness.runs.final_page import final_page
+from stillweb.harness.runs.playing import final_page
 from stillweb.harness.scoring import METRICS, Context, Score, scale_of, score
 from stillweb.harness.task import Task
 from stillweb.harness.tools.toolset import ToolSession, Toolset

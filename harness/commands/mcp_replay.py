@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
-from stillweb.harness.commands.answering import accept_option, min_confidence_option
+from stillweb.harness.commands.options import SNAPSHOT, accept_option, min_confidence_option
 from stillweb.harness.console import say, say_damage
 from stillweb.snapshots.words import counted
 

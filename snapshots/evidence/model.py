@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History, mix
+from stillweb.snapshots.evidence.events import Event, History
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+from stillweb.snapshots.identity.keys import mix
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]
@@ -560,12 +561,12 @@ class Model:
                 if o.mark(t) == here:
                     differs[o.answer] = 0.0
                 else:
-                    there = o.parts.get(t, "") if part else ""
-                    apart = (
-                        (priors.RENEWED if here and there and t.startswith(_PROOFS) else 1.0)
-                        if part
-                        else _apart(t, target.event, past, (o.history, o.place))
-                    )
+                    if not part:
+                        apart = _apart(t, target.event, past, (o.history, o.place))
+                    elif here and t in o.parts and t.startswith(_PROOFS):
+                        apart = priors.RENEWED
+                    else:
+                        apart = 1.0
                     differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)

@@ -156,6 +156,17 @@ def test_a_refused_login_opens_nothing() -> None:
     assert likely(matcher, wrong, account)[0] == ""
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [{"type": "failure", "status": 401}, {"ok": False}, {"errors": ["sign in"]}, {"success": False}],
+)
+def test_a_write_that_is_refused_by_its_json_is_told_from_one_that_is_not(refusal: object) -> None:
+    done = data({"type": "success", "status": 200})
+    added = (LIST, html("none")), (ADD, done), (LIST, html("one")), (ADD_2, done), (LIST, html("two"))
+    matcher = over((ADD, data(refusal)), *added)
+    assert told(matcher, LIST) in (["none?"], ["none"])
+
+
 def test_a_step_that_is_left_out_costs_no_miss() -> None:
     """A beacon, a second look at a page: the answer recorded after it is served without it."""
     about = get(f"{A}/about")

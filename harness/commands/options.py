@@ -69,15 +69,6 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def local_only(command: click.Command) -> None:
-    """Make each path of a command, and of its subcommands, one on this machine."""
-    for option in command.params:
-        if type(option.type) is click.Path:
-            option.type.__class__ = LocalPath
-    for inner in getattr(command, "commands", {}).values():
-        local_only(inner)
-
-
 def brought_here(snapshots: Iterable[Path | str]) -> tuple[Path | str, ...]:
     """Return the snapshots, with a local copy in place of each remote one: an isolated process reaches no store.
 
@@ -172,7 +163,7 @@ timing_option = click.option(
 )
 faults_option = click.option(
     "--faults",
-    type=click.Path(exists=True, dir_okay=False),
+    type=LocalPath(exists=True, dir_okay=False),
     metavar="FILE",
     help="Disturb answers on purpose, as a YAML file says (docs/drills.md).",
 )

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from stillweb.harness._parsing import read_lines
-from stillweb.harness.commands.options import FiniteRange
+from stillweb.harness.commands.options import FiniteRange, LocalPath
 from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
@@ -37,20 +37,20 @@ MOST_LATE = 10  # records with late secrets named in the output
 @click.command("record", cls=WithProgram)
 @click.argument("urls", nargs=-1)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The snapshot directory to write."
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot directory to write."
 )
 @click.option(
-    "--urls", "url_file", type=click.Path(exists=True, path_type=Path), help="A file with one URL a line."
+    "--urls", "url_file", type=LocalPath(exists=True, path_type=Path), help="A file with one URL a line."
 )
-@click.option("--tasks", type=click.Path(exists=True), help="A task set: record every address that it names.")
+@click.option("--tasks", type=LocalPath(exists=True), help="A task set: record every address that it names.")
 @click.option(
     "--steps",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A YAML file of steps (select, fill, click, …), each of which gives a view (docs/views.md).",
 )
 @click.option(
     "--misses",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="The ledger of a replay: record just what it lacked.",
 )
 @click.option(
@@ -81,7 +81,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--values",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="With --explore: words for search fields, one a line.",
 )
 @click.option(
@@ -142,7 +142,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--ca-file",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A PEM file of authorities to trust besides the usual ones.",
 )
 @click.option(
@@ -153,7 +153,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--client-cert",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A PEM file of a certificate and its key for origins that ask for one, or a directory of files HOST.pem.",
 )
 @click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")

@@ -28,7 +28,7 @@ from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.response import Answer
-    from stillweb.proxy.replay.websocket import Socket
+    from stillweb.proxy.replay.websocket_player import Socket
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.evidence.confidence import Confidence
     from stillweb.snapshots.evidence.sessions import Session

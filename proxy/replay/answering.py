@@ -64,7 +64,7 @@ from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup
 from stillweb.snapshots.evidence.lookup import doubted as doubt_of
-from stillweb.snapshots.evidence.polling import TRANSPORT
+from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.echoes import Echo, echoes, with_echoes
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
     from stillweb.proxy.replay.faults import Faults, FaultSession, Met
     from stillweb.proxy.replay.replies import Line
-    from stillweb.snapshots.evidence.failing import Failed
+    from stillweb.snapshots.contents.failing import Failed
     from stillweb.snapshots.evidence.lookup import Lookup
     from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.request import Request
@@ -233,8 +233,12 @@ class Answerer:
         finally:
             request.forgetting()  # the session may keep the request itself
 
+    def slow(self, request: Request) -> bool:
+        """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
+        return large(request) or not self.matcher.learnt(site_of(request.url))
+
     async def prepare(self, request: Request) -> None:
-        """Let a thread compute what the answer to a large request needs, while others are answered."""
+        """Let a thread compute what the answer to a slow request needs, while others are answered."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
                 1, "stillweb-prepare"
@@ -254,6 +258,8 @@ class Answerer:
             if (masked := mask(request)) is not request:
                 request_key(masked)
             evidence = self.matcher.evidence(site_of(request.url))
+            if not evidence.ready:
+                _ = evidence.learnt
             evidence.asked(request, request_key(request).canonical, {})
             self.matcher.twins(request)
         except DamagedInput:

@@ -20,7 +20,6 @@ from stillweb.proxy.net.addresses import (
     site_named,
 )
 from stillweb.proxy.replay import refusing
-from stillweb.proxy.replay.answering import large
 from stillweb.proxy.replay.http1 import (
     CHUNKED,
     PATIENCE,
@@ -547,7 +546,7 @@ class Connection(Arrivals):
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
             return
-        if large(request) or hub.answerer.waits(request, line):
+        if hub.answerer.slow(request) or hub.answerer.waits(request, line):
             self._work(self._later(request, line, message))
             return
         if "upgrade" in message.named and self._converse(request, line, message):
@@ -643,7 +642,7 @@ class Connection(Arrivals):
         act()
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:
-        if large(request):
+        if self.hub.answerer.slow(request):
             await self.hub.answerer.prepare(request)
         if self.hub.answerer.waits(request, line):
             self._holding = True

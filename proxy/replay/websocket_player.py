@@ -24,10 +24,10 @@ from urllib.parse import unquote, urlsplit
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
-from stillweb.snapshots.evidence.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
+from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask

@@ -76,9 +76,6 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"stillweb.harness.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
-        from stillweb.harness.commands.address import local_only
-
-        local_only(command)
         for option in command.params:  # click shows a range's limits by itself
             if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
                 option.metavar = option.metavar or "N"

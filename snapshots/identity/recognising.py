@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.evidence.issued import named_values
-from stillweb.snapshots.evidence.varying import ANYTHING
 from stillweb.snapshots.identity.cookies import CREDENTIALS, MADE_ANEW, cookies_of, logins_of
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
+from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
@@ -46,14 +45,14 @@ class Recogniser(Redactor):
             self.remember(secret, name)
 
     def know(self, pseudonyms: Mapping[str, int]) -> None:
-        """Pseudonyms that the secrets of the next request may turn out to be, with the layers they are in."""
+        """Learn the pseudonyms that secrets of the next request may prove to be, with their layers."""
         self._near = dict(pseudonyms)
         for name in pseudonyms:
             if (found := keystore.split(name)) is not None:
                 self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
 
     def learn(self, secret: str) -> str:
-        """The pseudonym of a secret, `MASK` for one that was not recorded."""
+        """Return the pseudonym of a secret, `MASK` for one that was not recorded."""
         best: list[tuple[int, str]] = []
         for salt, by_proof in self._known.items():
             found = by_proof.get(keystore.proof_of(secret, salt), set())
@@ -69,7 +68,7 @@ class Recogniser(Redactor):
 
 
 def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
-    """The pseudonyms in a stored request that can be proven."""
+    """Return the pseudonyms in a stored request that can be proven."""
     found = {m[0] for m in PSEUDONYM_TEXT.finditer(request.url)}
     if request.body:
         found |= {m[0].decode() for m in PSEUDONYM.finditer(request.body)}
@@ -80,7 +79,7 @@ def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
 
 
 def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
-    """The names under which a recognised request has another secret than a stored one; whether one is typed.
+    """Return the names under which a recognised request has another secret than a stored one, and whether one is typed.
 
     Empty where nothing proves it, as with pseudonyms of older snapshots: then any secret may be the recorded one.
     """
@@ -102,9 +101,9 @@ def _lasting(credentials: str) -> bool:
 
 
 def guarded(capture: Capture) -> bool:
-    """Whether a secret in a field of the request of a capture counts."""
+    """Return True if a secret in a header field of a capture's request counts."""
     return any(
-        n == ANYTHING or (v and (n == CREDENTIALS or v == PRESENT or PSEUDONYM_TEXT.search(v)))
+        n == "*" or (v and (n == CREDENTIALS or v == PRESENT or PSEUDONYM_TEXT.search(v)))
         for n, v in capture.vary
     )
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from stillweb.snapshots.evidence.preconditions import (
+from stillweb.snapshots.http.preconditions import (
     FAILS,
     FITS,
     UNSURE,

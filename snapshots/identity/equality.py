@@ -1,4 +1,4 @@
-"""Whether two answers are the same to a client: status, body and fields, but for time, and for what is drawn for each answer."""
+"""Equality of answers to a client: of status, body and fields, but for time and for values drawn for each answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from itertools import pairwise
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.evidence.events import ASSET, mix
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
-from stillweb.snapshots.http.static import static_mime
+from stillweb.snapshots.http.static import ASSET, static_mime
+from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import TEXTUAL
 
 # Fields that tell when an answer was made, or how it was carried.
@@ -114,30 +114,12 @@ _TOKEN_FIELDS = tuple(
 
 
 def by_head(capture: Capture) -> bool:
-    """Whether what an answer says is in its head: where a redirect leads, of which bytes a HEAD or 304 speaks."""
+    """Return True if the head of an answer says it all: of a redirect, a 304, or to HEAD."""
     return 300 <= capture.status < 400 or capture.method == "HEAD"
 
 
-def spoken_of(capture: Capture, response: Response) -> str:
-    """The bytes that an answer speaks of without sending them (HEAD, 304): their tag or date, and length."""
-    if capture.method != "HEAD" and capture.status != 304:
-        return ""
-    tag = response.header("etag")
-    if tag is None and (date := response.header("last-modified")) != response.header("date"):
-        tag = date  # if both are the same, it was made as it was asked for, which says nothing
-    length = response.header("content-length") if capture.status != 304 else None
-    return f"{(tag or '').strip().removeprefix('W/')} {length or ''}"
-
-
-def said_by(capture: Capture, response: Response, issued: Iterable[str] = ()) -> str:
-    """As `said`, of the answer of a capture, which may be one without a body."""
-    told = said(response, issued)
-    of = spoken_of(capture, response)
-    return f"{told} {of}" if of else told
-
-
 def said(response: Response, issued: Iterable[str] = ()) -> str:
-    """A hex digest of what an answer says; `issued` are values of the session to be left out."""
+    """Return a hex digest of what an answer says; values of the session, `issued`, are left out."""
     media = (response.header("content-type") or "").partition(";")[0].strip().lower()
     location = _plain(response.header("location") or "", issued)
     body: bytes = response.body
@@ -154,7 +136,7 @@ def said(response: Response, issued: Iterable[str] = ()) -> str:
 
 
 def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> bytes:
-    """What of a text is compared."""
+    """Return the text of a body without what is drawn for each answer."""
     try:
         text = decode(body, encoding, limit=LIMIT).decode("utf-8", "surrogateescape")
     except EncodingProblem:
@@ -176,7 +158,7 @@ def _plain(text: str, issued: Iterable[str]) -> str:
 
 
 def _hinted(text: str) -> bool:
-    """Whether a text may have a field of a token's name; looking for words is quicker than for a pattern."""
+    """Return True if a text may have a field of a token's name; words are found quicker than a pattern."""
     low = text.lower()
     return any(word in low for word in _HINT_WORDS) or (
         not text.isascii() and any(letter in text for letter in _ODD_CASES) and bool(_HINTED.search(text))

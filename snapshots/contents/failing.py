@@ -1,4 +1,4 @@
-"""What the recording says of a request that no capture answers: that it came to no answer then, too."""
+"""Requests that failed while recording, found again for those that fail the same way in replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PORTS = {"http:": 80, "ws:": 80, "https:": 443, "wss:": 443}
 
 
 class Store(Protocol):
-    """What is needed of a snapshot."""
+    """The part of a snapshot that is needed here."""
 
     def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
     def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
@@ -37,7 +37,7 @@ class Failed(NamedTuple):
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The failure in words."""
         told = f"{self.failure.reason}: {self.failure.told}"
         if waited := self.failure.waited:
             told += f", after {counted(waited, 'second')}"
@@ -56,13 +56,13 @@ class Failing:
         self._captured: dict[str, bool] = {}
 
     def find(self, request: Request, key: Key, level: int) -> Failed | None:
-        """The failure of a request of which nothing was captured; `level`: that of the lowest verdict accepted."""
+        """Return the failure of a request without captures; `level` is that of the lowest verdict accepted."""
         found = self._of(split_url(request.url)[0])
         failure = self._same(request, key, level, found) if found else None
         return Failed(failure) if failure is not None else self.tunnel(request.url)
 
     def tunnel(self, url: str) -> Failed | None:
-        """The failure of a tunnel to where a URL is asked for, if nothing whatever was captured from there."""
+        """Return the failure of a tunnel to the host of a URL, if nothing was captured from that host."""
         place = _place(url)
         if place is None:
             return None
@@ -95,7 +95,7 @@ class Failing:
         return found
 
     def _answered(self, host: str, port: int) -> bool:
-        """Whether anything was captured from there, or said over a web socket."""
+        """Return True if anything was captured from a host, or said to it over a web socket."""
         name = f"{host}:{port}"
         known = self._captured.get(name)
         if known is None:
@@ -108,12 +108,12 @@ class Failing:
 
 
 def _plainest(found: Iterable[Failure]) -> Failure | None:
-    """One of which the client was told, if there is one; else the one for which it waited longest."""
+    """Return a failure of which the client was told, or else the one for which it waited longest."""
     return min(found, key=lambda failure: (failure.waited > 0, -failure.waited), default=None)
 
 
 def _place(url: str) -> tuple[str, int] | None:
-    """Host and port of a URL, "" and 0 where it has none; None for text that is none."""
+    """Return host and port of a URL, "" and 0 where it has none; None for text that is no URL."""
     try:
         parsed = ada_url.URL(url)
     except ValueError:

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.evidence.group import Group
-from stillweb.snapshots.evidence.issued import text_of
 from stillweb.snapshots.http.static import static_mime
+from stillweb.snapshots.identity.group import Group
+from stillweb.snapshots.identity.issued import text_of
 from stillweb.snapshots.identity.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import Request
 
 RULE = "visit-id"
@@ -26,7 +26,7 @@ NONE: Mapping[str, str] = {}
 
 
 class Drawer(Protocol):
-    """What is needed of a session: the recorded ids for which it has its own, and its last answers."""
+    """The part of a session that is needed here: its own ids by the recorded ones, and its last answers."""
 
     @property
     def drawn(self) -> Mapping[str, str]: ...
@@ -35,7 +35,7 @@ class Drawer(Protocol):
 
 
 class Drawing:
-    """What tells drawn ids from chosen ones. `prefix` gives the captures of keys, `read` their answers, `group` those of a path."""
+    """The finder of drawn ids, as opposed to chosen ones. `prefix` gives the captures of keys, `read` their answers, `group` those of a path."""
 
     def __init__(
         self,
@@ -49,15 +49,13 @@ class Drawing:
         self._named: dict[tuple[str, int], set[str]] = {}
 
     def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
-        """A request with the ids that were recorded where a session has its own, itself where it has none; and those that are new."""
+        """Return a request with recorded ids in place of the session's own, and the ids that are new."""
         known = as_recorded(request, session.drawn) if session.drawn else request
         new = self._apart(known, session) if known.body and known.method in ("POST", "PUT") else NONE
         return as_recorded(known, new) if new else known, new
 
     def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
-        """The recorded ids, and a client's own in their places, of the first capture that a request differs from in them
-        alone; none where there is none.
-        """
+        """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
         if request.body[:1] not in (b"{", b"[") or not ids_in(request.body):
             return NONE
         ids, served = session.drawn, list(session.served)
@@ -82,14 +80,14 @@ class Drawing:
         return NONE
 
     def _before(self, capture: Capture) -> Iterator[Capture]:
-        """What the recorded session was answered by its site before it asked for a capture, but for plain files."""
+        """Yield the captures of the recorded session at its site before `capture`, but for plain files."""
         site = site_of(capture.url)
-        for one in self._prefix(surt(f"http://{site}/").rpartition(")")[0]):
+        for one in self._prefix(site_prefix(site)):
             if one.session == capture.session and one.end <= capture.begin and not static_mime(one.mime):
                 yield one
 
     def _names(self, capture: Capture) -> set[str]:
-        """The ids that an answer, or the address that it was asked for at, names."""
+        """Return the ids that an answer or its address names."""
         found = self._named.get(capture.place)
         if found is None:
             found = self._named[capture.place] = named(capture.url + "\n" + text_of(self._read(capture)))
@@ -97,7 +95,7 @@ class Drawing:
 
 
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
-    """A request with the recorded ids in the places of a client's own."""
+    """Return a request with recorded ids in place of a client's own."""
     own = {mine: recorded for recorded, mine in ids.items()}
     url = DRAWN.sub(lambda match: own.get(match[0], match[0]), request.url)
     body = renumbered(request.body, own) if request.body else request.body
@@ -111,6 +109,6 @@ def _made(capture: Capture) -> bool:
 
 
 def _says(request: Request, value: str) -> bool:
-    """Whether a request names an id elsewhere than in its body: what it is about, or the page that it is asked by."""
+    """Return True if the address of a request, or its Referer, names an id."""
     wanted = plain(value)
     return wanted in named(request.url) or wanted in named(request.header("referer") or "")

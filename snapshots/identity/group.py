@@ -16,7 +16,7 @@ _FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
 
 
 def drawn_anew(capture: Capture, early: float) -> bool:
-    """Whether a query names the moment in milliseconds at which it was asked for, or `early` seconds before; or a random fraction."""
+    """Return True if a query holds the time of its request in milliseconds, up to `early` seconds before, or a random fraction."""
     if _FRACTION.search(capture.url):
         return True
     asked = seconds_of(capture.timestamp)

@@ -34,7 +34,7 @@ NONE = Preconditions()
 
 @lru_cache(maxsize=1024)
 def preconditions_of(headers: Headers) -> Preconditions:
-    """Those of a request's fields; a date beside `If-Match` is ignored, as servers do (RFC 9110, 13.1.4)."""
+    """Return the conditions of header fields; a date beside `If-Match` is ignored (RFC 9110, 13.1.4)."""
     found: dict[str, str] = {}
     for name, value in headers:
         if (lower := name.lower()) in FIELDS:
@@ -46,7 +46,7 @@ def preconditions_of(headers: Headers) -> Preconditions:
 
 
 def judge(asked: Preconditions, recorded: Preconditions, status: int) -> int:
-    """What a capture of a write, answered with `status`, is for one with other conditions: FITS, UNSURE or FAILS."""
+    """Return FITS, UNSURE or FAILS: what a recorded write, answered with `status`, is for one with conditions `asked`."""
     if asked == recorded:
         return FITS
     if status in REFUSED:
@@ -67,7 +67,7 @@ def judge(asked: Preconditions, recorded: Preconditions, status: int) -> int:
 
 
 def _fails_too(asked: Preconditions, recorded: Preconditions) -> bool:
-    """Whether the one condition that was recorded not to be met isn't met in the other request either."""
+    """Return True if the condition that failed while recording fails for the other request, too."""
     if recorded.match is not None:
         wanted = _tags(asked.match)
         return bool(wanted) and (recorded.match == "*" or wanted <= _tags(recorded.match))
@@ -101,7 +101,7 @@ def _still_unmodified(asked: str | None, held: str | None) -> int:
 
 
 def _tags(field: str | None) -> frozenset[str]:
-    """The entity tags of a field; what holds none is taken as one."""
+    """Return the entity tags of a field; a text without any is taken as one."""
     return frozenset(_TAG.findall(field) or [field]) if field else frozenset()
 
 

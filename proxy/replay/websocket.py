@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
 from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, found_at
-from stillweb.snapshots.evidence.equality import LIMIT
-from stillweb.snapshots.evidence.issued import shown_in, text_of
 from stillweb.snapshots.evidence.spoken import STRAYED
+from stillweb.snapshots.identity.equality import LIMIT
+from stillweb.snapshots.identity.issued import shown_in, text_of
 from stillweb.snapshots.identity.numbering import named, plain
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request

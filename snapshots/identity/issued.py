@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import quote, unquote_plus
 
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.evidence.equality import LIMIT, said
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.identity.equality import LIMIT, said
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.rules import DECIDING, path_of
 from stillweb.snapshots.secrets.detect import looks_random
@@ -45,21 +45,21 @@ class Value:
 
 
 def token_like(name: str, value: str) -> bool:
-    """Whether a value can be one that the site made up."""
+    """Return True if a value can be one that the site made up."""
     if len(value) < SHORTEST or len(value) > 8192 or DECIDING.fullmatch(name):
         return False
     return looks_random(value) or (_HINT.search(name) is not None and not value.isalpha())
 
 
 def values_of(parsed: Parsed) -> Iterator[Value]:
-    """The token-like values of a request."""
+    """Yield the token-like values of a request."""
     for place, name, value in named_values(parsed):
         if token_like(name, value):
             yield Value(f"{place}:{name}", value)
 
 
 def named_values(parsed: Parsed) -> Iterator[tuple[str, str, str]]:
-    """Every named value of a request: place, name, text."""
+    """Yield place, name and text of each named value of a request."""
     for pair in parsed.query or ():
         name, equals, value = pair.partition("=")
         if equals:
@@ -91,7 +91,7 @@ def _members(value: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def text_of(response: Response) -> str:
-    """What an answer shows a client, headers and decoded body, for looking up a value in it."""
+    """Return the text of an answer, header fields and decoded body, in which values are looked up."""
     head = "\n".join(
         v for n, v in response.headers if n.lower() in ("set-cookie", "location") or n[:2] in "Xx-"
     )
@@ -106,12 +106,12 @@ def text_of(response: Response) -> str:
 
 
 def forms_of(value: str) -> set[str]:
-    """How a value can be written in a page, a script or a header."""
+    """Return the spellings of a value in a page, a script or a header."""
     return {value, escape(value), quote(value, safe=""), value.replace("/", "\\/")}
 
 
 def shown_in(value: str, text: str) -> bool:
-    """Whether a text shows a value."""
+    """Return True if a text shows a value."""
     return any(form in text for form in forms_of(value))
 
 

@@ -1,15 +1,18 @@
-"""The layers of a snapshot: opening one path, and merging captures when one layer lies over another."""
+"""The layers of a snapshot: opening one path, merging captures of several, and the captures seen as of a date."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.capture import PARTIAL, Capture
 from stillweb.snapshots.contents.package import page_list_faults
+from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.index.build import join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, to_capture
 from stillweb.snapshots.index.indexing import Progress
@@ -65,36 +68,54 @@ def open_layer(
         known.notes += page_list_faults(container)
     known.notes += container.left_out
     if at:
-        index = _as_of(index, at)
+        index = _index_as_of(index, at)
     if aside is not None:
         aside.add(index.lines())
     return Layer(container, index, known, prefix)
 
 
-def _as_of(index: Index, at: str) -> Index:
-    """Return an index without what is later than `at` (17 digits, or "latest"), and with one answer for each request.
+VISIT = timedelta(days=1)  # the longest visit of one session, as far as a date is concerned
 
-    Of several answers to one request the newest stays.
+
+def seen(timestamp: str, at: str) -> bool:
+    """Return True if a timestamp is not later than `at`: 17 digits, "latest", or "" for as recorded."""
+    return at in ("", "latest") or timestamp.ljust(17, "0") <= at
+
+
+def as_of(captures: Iterable[Capture], at: str) -> list[Capture]:
+    """Return the captures that are seen at `at`: none later, and of each request those of its newest visit.
+
+    A visit is one session's captures of at most a day: what a site answered before and after a login or a
+    post stays, as both belong to it. Every date that a user or a client names is applied here.
     """
-    newest: dict[tuple[Any, ...], tuple[str, int]] = {}
-    lines: list[tuple[bytes, tuple[Any, ...] | None]] = []
-    for number, line in enumerate(index.lines()):
-        timestamp = line.split(b" ", 2)[1].decode()
-        if at != "latest" and timestamp.ljust(17, "0") > at:
-            lines.append((b"", None))
-            continue
-        name = None
-        if not line.startswith(b"urn:"):
-            capture = to_capture(*parse_line(line))
-            name = asked(capture)
-            newest[name] = max(newest.get(name, ("", -1)), (timestamp.ljust(17, "0"), number))
-        lines.append((line, name))
-    kept = [
-        line
-        for number, (line, name) in enumerate(lines)
-        if line and (name is None or newest[name][1] == number)
-    ]
-    return Index(BytesPlace(join_lines(kept)))
+    known = [c for c in captures if seen(c.timestamp, at)]
+    newest: dict[tuple[Any, ...], Capture] = {}
+    for capture in known:
+        last = newest.get(asked(capture))
+        if last is None or (capture.timestamp.ljust(17, "0"), capture.begin) >= (
+            last.timestamp.ljust(17, "0"),
+            last.begin,
+        ):
+            newest[asked(capture)] = capture
+    return [c for c in known if _of_visit(c, newest[asked(c)])]
+
+
+def _of_visit(capture: Capture, newest: Capture) -> bool:
+    if capture is newest:
+        return True
+    if not newest.session or capture.session != newest.session:
+        return False
+    moments = [parse_timestamp(c.timestamp) or EPOCH for c in (capture, newest)]
+    return moments[1] - moments[0] < VISIT
+
+
+def _index_as_of(index: Index, at: str) -> Index:
+    """Return an index of what is seen at `at`."""
+    lines = [line for line in index.lines() if seen(line.split(b" ", 2)[1].decode(), at)]
+    captures = {n: to_capture(*parse_line(x)) for n, x in enumerate(lines) if not x.startswith(b"urn:")}
+    kept = {id(capture) for capture in as_of(captures.values(), at)}
+    shown = [x for n, x in enumerate(lines) if n not in captures or id(captures[n]) in kept]
+    return Index(BytesPlace(join_lines(shown)))
 
 
 def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:

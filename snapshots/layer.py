@@ -1,18 +1,15 @@
-"""The layers of a snapshot: opening one path, merging captures of several, and the captures seen as of a date."""
+"""The layers of a snapshot: opening one path, and merging captures when one layer lies over another."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots._os.places import BytesPlace
-from stillweb.snapshots.capture import PARTIAL, Capture
+from stillweb.snapshots.capture import Capture, as_of, asked, seen
 from stillweb.snapshots.contents.package import page_list_faults
-from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.index.build import join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, to_capture
 from stillweb.snapshots.index.indexing import Progress
@@ -74,41 +71,6 @@ def open_layer(
     return Layer(container, index, known, prefix)
 
 
-VISIT = timedelta(days=1)  # the longest visit of one session, as far as a date is concerned
-
-
-def seen(timestamp: str, at: str) -> bool:
-    """Return True if a timestamp is not later than `at`: 17 digits, "latest", or "" for as recorded."""
-    return at in ("", "latest") or timestamp.ljust(17, "0") <= at
-
-
-def as_of(captures: Iterable[Capture], at: str) -> list[Capture]:
-    """Return the captures that are seen at `at`: none later, and of each request those of its newest visit.
-
-    A visit is one session's captures of at most a day: what a site answered before and after a login or a
-    post stays, as both belong to it. Every date that a user or a client names is applied here.
-    """
-    known = [c for c in captures if seen(c.timestamp, at)]
-    newest: dict[tuple[Any, ...], Capture] = {}
-    for capture in known:
-        last = newest.get(asked(capture))
-        if last is None or (capture.timestamp.ljust(17, "0"), capture.begin) >= (
-            last.timestamp.ljust(17, "0"),
-            last.begin,
-        ):
-            newest[asked(capture)] = capture
-    return [c for c in known if _of_visit(c, newest[asked(c)])]
-
-
-def _of_visit(capture: Capture, newest: Capture) -> bool:
-    if capture is newest:
-        return True
-    if not newest.session or capture.session != newest.session:
-        return False
-    moments = [parse_timestamp(c.timestamp) or EPOCH for c in (capture, newest)]
-    return moments[1] - moments[0] < VISIT
-
-
 def _index_as_of(index: Index, at: str) -> Index:
     """Return an index of what is seen at `at`."""
     lines = [line for line in index.lines() if seen(line.split(b" ", 2)[1].decode(), at)]
@@ -126,11 +88,6 @@ def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
         kept += [c for c in captures if asked(c) not in seen]
         seen.update(one for c in captures for one in answered(c))
     return tuple(sorted(kept, key=lambda c: (c.urlkey, c.timestamp)))
-
-
-def asked(capture: Capture) -> tuple[Any, ...]:
-    """Return what a capture answers: key, Vary values, and True for a partial response."""
-    return capture.key, capture.vary, capture.status in PARTIAL
 
 
 def answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:

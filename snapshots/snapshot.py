@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots.capture import TIMING, Capture, Response, read_timing
+from stillweb.snapshots.capture import TIMING, Capture, Response, asked, read_timing, seen
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.conversions import conversions
 from stillweb.snapshots.contents.conversions import frozen_text as frozen_text
@@ -31,7 +31,7 @@ from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.build import fits
 from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.index.indexing import Progress, other_key
-from stillweb.snapshots.layer import Layer, answered, asked, open_layer, overlaid, seen
+from stillweb.snapshots.layer import Layer, answered, open_layer, overlaid
 from stillweb.snapshots.notes import note
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request

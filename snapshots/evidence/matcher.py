@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from mimetypes import guess_type
 
-from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
+from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
 from stillweb.snapshots.contents.failing import Failing
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.conditions import (
@@ -59,7 +59,6 @@ from stillweb.snapshots.identity.recognising import (
 from stillweb.snapshots.identity.rules import Issued, RuleSet, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, site_prefix
-from stillweb.snapshots.layer import as_of
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies

@@ -181,8 +181,8 @@ async def _by_addresses(
 
 def _asked(event: Event) -> int:
     """Return the place of a call among the attempt's: a program's requests are traced by address, not in order."""
-    order: int = (event.get("aside") or {}).get("order", event["n"])
-    return order
+    aside = event.get("aside") or {}
+    return int(aside["order"] if "order" in aside else event["n"])
 
 
 def _trusting(ca: Path) -> Any:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History, mix
+from stillweb.snapshots.evidence.events import Event, History
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+from stillweb.snapshots.identity.keys import mix
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.evidence.nearest import differences
+from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site

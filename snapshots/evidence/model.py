@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.events import Event, History, replacing
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
+from stillweb.snapshots.request import SAFE_METHODS
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]
@@ -27,7 +28,7 @@ NO_PARTS: Parts = {}
 PART = "~"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
-Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
+Related = tuple[str, str]  # a type or kind, and how its path is related to that of a request (priors.RELATED)
 _WORD = re.compile(r"[a-z]{2,}")
 _TOLD = re.compile(r"[^\W_]+")
 
@@ -88,21 +89,31 @@ class Model:
 
     def __init__(
         self,
-        recorded: Iterable[tuple[str, Event, int, Parts]],
+        recorded: Iterable[tuple[str, Event, int, Parts, int]],
         forgets: Collection[str] = (),
         words: Callable[[int], Set[str]] = lambda capture: frozenset(),
     ) -> None:
-        """Learn from `recorded`: session, event, answer and parts of each request, in order.
+        """Learn from `recorded`: session, event, answer, parts and moment of each request, in order.
 
+        Requests of one moment were under way at once: those that only read don't come before each other, and are put in one order.
         `forgets`: kinds of events that decide nothing. `words` returns those of an answer by its number.
         """
         self._shown = words
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
+        self.mates: dict[int, set[int]] = defaultdict(
+            set
+        )  # keys of what was under way at once with a request
         before: dict[tuple[str, int], int] = {}
-        for number, (session, event, answer, parts) in enumerate(recorded):
+        moments: dict[str, tuple[int, list[Event]]] = {}
+        for number, (session, event, answer, parts, moment) in enumerate(recorded):
             history = self.histories[session]
+            last, reads = moments.get(session, (moment, []))
+            if last != moment or not event.safe:
+                self._happen(history, reads)
+                reads = []
+            moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
             target.observations.append(
                 Observation(
@@ -114,8 +125,14 @@ class Model:
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
-            if event.kind not in forgets:
+            if event.kind in forgets:
+                continue
+            if event.safe:
+                reads.append(event)
+            else:
                 history.add(event)
+        for session, (_, reads) in moments.items():
+            self._happen(self.histories[session], reads)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
@@ -136,6 +153,13 @@ class Model:
         self._decides: dict[Related, float] = {}
         self._depends = self._learn_depends()
         self._learn_priors()
+
+    def _happen(self, history: History, reads: list[Event]) -> None:
+        """Append requests that were under way at once, in the order of their keys."""
+        for event in sorted(reads, key=lambda e: e.key):
+            history.add(event)
+            if len(reads) > 1:
+                self.mates[event.key].update(e.key for e in reads if e is not event)
 
     # Priors
 
@@ -186,9 +210,9 @@ class Model:
         return (priors.DEPENDS * priors.DEPENDS_STRENGTH + varied) / (priors.DEPENDS_STRENGTH + repeated)
 
     def _related(self, t: str, target: str) -> Related:
-        return t, None if t.startswith(PART) else self._words.related(t, target)
+        return t, "unknown" if t.startswith(PART) else self._words.related(t, target)
 
-    def _of_kind(self, kind: str, related: bool | None) -> float:
+    def _of_kind(self, kind: str, related: str) -> float:
         """Return the chance that a type of a kind, or a part, decides."""
         if kind.startswith(PART):
             return priors.of_part(kind)
@@ -421,20 +445,19 @@ class Model:
     # Prediction
 
     def predict(
-        self, key: int, history: History, before: int | None = None, parts: Parts = NO_PARTS
+        self, key: int, past: tuple[History, int], before: int | None = None, parts: Parts = NO_PARTS
     ) -> dict[int, float]:
-        """Return the chance of each recorded answer to a request after `history`."""
-        target = self.targets[key]
-        place = len(history)
+        """Return the chance of each recorded answer to a request after what happened before a place of a history."""
+        target, (history, place) = self.targets[key], past
         very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
         for o in target.observations:
             if o.place == place and o.history.marks[place] == history.marks[place]:
-                very = max(very, (priors.AS_RECORDED * self._alike(key, o.parts, parts), o.answer))
-        if very[0] == priors.AS_RECORDED:
+                very = max(very, (self._alike(key, o.parts, parts), o.answer))
+        if very[0] == 1:
             return {very[1]: very[0]}
         found = self.candidates(key)
         recorded = target.answers
-        free, bound = self._unsearched(target, history, parts)
+        free, bound = self._unsearched(target, past, parts)
         others: dict[str, dict[int, float]] = {}
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
@@ -443,8 +466,11 @@ class Model:
                 weight = h.probability * share
                 events, named = _parted(chosen)
                 known = bound if events else free
-                states = fold(history, target.event, events, h.reduction, h.slot)[1] if events else [0]
-                state = _with_parts(states[-1], named, parts)
+                state = 0
+                if events:
+                    places, states = fold(history, target.event, events, h.reduction, h.slot)
+                    state = states[bisect_left(places, place)]
+                state = _with_parts(state, named, parts)
                 given = self.answers(key, chosen, h.reduction, h.slot).get(state)
                 left = weight
                 if given is not None:
@@ -459,7 +485,7 @@ class Model:
                         sure = weight * known[answer] * times / count
                         for t in beside:
                             if t not in others:
-                                others[t] = self._kept(t, target, (history, place), parts)
+                                others[t] = self._kept(t, target, past, parts)
                             sure *= others[t][answer]
                         chances[answer] += sure
                         left -= sure
@@ -514,7 +540,7 @@ class Model:
         )
 
     def _unsearched(
-        self, target: Target, history: History, parts: Parts
+        self, target: Target, past: tuple[History, int], parts: Parts
     ) -> tuple[dict[int, float], dict[int, float]]:
         """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
 
@@ -524,7 +550,7 @@ class Model:
         bound = dict.fromkeys((o.answer for o in target.observations), 1.0)
         by_parts, by_events = dict(bound), dict(bound)
         depends = self._depends
-        for t, chances in self.untried(target.event.key, (history, len(history)), parts).items():
+        for t, chances in self.untried(target.event.key, past, parts).items():
             for answer, kept in chances.items():
                 bound[answer] *= kept
                 if t.startswith(PART):
@@ -611,20 +637,20 @@ def words_of(text: str) -> set[str]:
 def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
     """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
     ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
-    share = _share_apart(ours, theirs)
+    shares = _shares(priors.ALIKE, ((t, False),))
+    share = _share_apart(shares, ours, theirs)
     if target.ids and any(e.ids for e in (*ours, *theirs)):
         own, their_own = ([e for e in es if not e.ids or target.ids & e.ids] for es in (ours, theirs))
-        share = (share + _share_apart(own, their_own)) / 2
+        share = (share + _share_apart(shares, own, their_own)) / 2
     return share
 
 
-def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
+def _share_apart(shares: Mapping[str, float], ours: list[Event], theirs: list[Event]) -> float:
     one, other = [e.done for e in ours], [e.done for e in theirs]
     if one == other:
         return 0.0
-    share = priors.ALIKE["sequence"]
-    share += priors.ALIKE["last"] * (one[-1:] != other[-1:])
-    return share + priors.ALIKE["set"] * (set(one) != set(other))
+    share = shares["sequence"] + shares["last"] * (one[-1:] != other[-1:])
+    return share + shares["set"] * (set(one) != set(other))
 
 
 class _Words:
@@ -636,10 +662,17 @@ class _Words:
         counted = Counter(word for words in found for word in words)
         self._common = {word for word, count in counted.items() if count * 2 > len(found)}
 
-    def related(self, t: str, target: str) -> bool | None:
-        """Return True if two types share a word of their paths; None if one of them has none."""
+    def related(self, t: str, target: str) -> str:
+        """Return how two types are related: a write to the `own` path of a target or below it, by a shared `word`, or not."""
+        (method, path), asked = t.split(" ", 2)[:2], target.split(" ", 2)[1]
+        if (
+            method not in SAFE_METHODS
+            and not t.endswith(" refused")
+            and f"{path}/".startswith(f"{asked.rstrip('/')}/")
+        ):
+            return "own"
         one, other = self._words(t), self._words(target)
-        return bool(one & other) if one and other else None
+        return ("word" if one & other else "other") if one and other else "unknown"
 
     def _words(self, t: str) -> frozenset[str]:
         found = self._of.get(t)
@@ -683,14 +716,23 @@ def _ways(chosen: Chosen, slots: list[str], alike: bool) -> Iterator[tuple[str, 
         yield "last", "", 0.0
         return
     if alike:  # of answers that are all the same no reduction explains more than another
-        yield from ((reduction, "", math.log(share)) for reduction, share in priors.ALIKE.items())
+        yield from ((name, "", math.log(share)) for name, share in _shares(priors.ALIKE, chosen).items())
         return
-    for reduction, share in priors.REDUCTIONS.items():
+    for reduction, share in _shares(priors.REDUCTIONS, chosen).items():
         if reduction == "slot":
             for slot in slots:
                 yield reduction, slot, math.log(share / len(slots))
         else:
             yield reduction, "", math.log(share)
+
+
+def _shares(shares: Mapping[str, float], chosen: Chosen) -> dict[str, float]:
+    """Return the prior shares of reductions, moved by whether the types replace what they said before or add to it."""
+    said = {replacing(t) for t, _ in chosen if not t.startswith(PART)}
+    factor = priors.REPLACES[said.pop() if len(said) == 1 else None]
+    moved = {name: share * (factor if name.startswith("last") else 1) for name, share in shares.items()}
+    whole = sum(shares.values()) / sum(moved.values())
+    return {name: share * whole for name, share in moved.items()}
 
 
 def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:

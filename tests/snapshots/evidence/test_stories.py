@@ -345,3 +345,16 @@ def test_a_live_answer_counts_as_what_happened() -> None:
     lookup = matcher.lookup(LIST, session)
     assert lookup.capture is not None
     assert matcher.snapshot.read(lookup.capture).body == b"of 2020"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_requests_under_way_at_once_may_come_in_any_order(order: tuple[int, ...]) -> None:
+    parts = [get(f"{A}/part/{name}") for name in "abc"]
+    recorded = [
+        Recorded(HOME, html("stranger"), events=(1, 2)),
+        Recorded(LOGIN, redirect("/"), events=(3, 4)),
+        *(Recorded(part, data(n), events=(5 + n, 8 + n)) for n, part in enumerate(parts)),
+        Recorded(HOME, html("ann"), events=(11, 12)),
+    ]
+    asked = [HOME, LOGIN, *(parts[n] for n in order), HOME]
+    assert told(Matcher(MemoryStore(recorded)), *asked) == ["stranger", "", *map(str, order), "ann"]

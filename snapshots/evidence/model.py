@@ -19,7 +19,6 @@ from stillweb.snapshots.evidence import priors
 from stillweb.snapshots.evidence.events import Event, History, replacing
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
-from stillweb.snapshots.request import SAFE_METHODS
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]
@@ -28,7 +27,7 @@ NO_PARTS: Parts = {}
 PART = "~"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
-Related = tuple[str, str]  # a type or kind, and how its path is related to that of a request (priors.RELATED)
+Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
 _WORD = re.compile(r"[a-z]{2,}")
 _TOLD = re.compile(r"[^\W_]+")
 
@@ -210,9 +209,9 @@ class Model:
         return (priors.DEPENDS * priors.DEPENDS_STRENGTH + varied) / (priors.DEPENDS_STRENGTH + repeated)
 
     def _related(self, t: str, target: str) -> Related:
-        return t, "unknown" if t.startswith(PART) else self._words.related(t, target)
+        return t, None if t.startswith(PART) else self._words.related(t, target)
 
-    def _of_kind(self, kind: str, related: str) -> float:
+    def _of_kind(self, kind: str, related: bool | None) -> float:
         """Return the chance that a type of a kind, or a part, decides."""
         if kind.startswith(PART):
             return priors.of_part(kind)
@@ -662,17 +661,10 @@ class _Words:
         counted = Counter(word for words in found for word in words)
         self._common = {word for word, count in counted.items() if count * 2 > len(found)}
 
-    def related(self, t: str, target: str) -> str:
-        """Return how two types are related: a write to the `own` path of a target or below it, by a shared `word`, or not."""
-        (method, path), asked = t.split(" ", 2)[:2], target.split(" ", 2)[1]
-        if (
-            method not in SAFE_METHODS
-            and not t.endswith(" refused")
-            and f"{path}/".startswith(f"{asked.rstrip('/')}/")
-        ):
-            return "own"
+    def related(self, t: str, target: str) -> bool | None:
+        """Return True if two types share a word of their paths; None if one of them has none."""
         one, other = self._words(t), self._words(target)
-        return ("word" if one & other else "other") if one and other else "unknown"
+        return bool(one & other) if one and other else None
 
     def _words(self, t: str) -> frozenset[str]:
         found = self._of.get(t)

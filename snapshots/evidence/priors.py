@@ -65,9 +65,8 @@ ECHOES = 3  # words, or sets of words that come together, that count
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
-# What it does to the odds that a type decides an answer how their paths are related: a write to the path itself or below it, a word that
-# not most paths have, none, or not known
-RELATED = {"own": 5.0, "word": 2.0, "other": 0.5, "unknown": 1.0}
+# What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
+RELATED = {True: 2.0, False: 0.5, None: 1.0}
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S

@@ -45,6 +45,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Answer programs and agents from it": {
         "replay": ("replay", "Serve it as a proxy to any program, with no way out."),
         "mcp": ("mcp", "Serve the frozen tools to an MCP client."),
+        "mcp-record": ("mcp_record", "Record the calls of any MCP server."),
+        "mcp-replay": ("mcp_replay", "Answer as the MCP server that was recorded."),
     },
     "Run and score tasks": {
         "coverage": ("coverage", "Say what of a task set the snapshot can answer, before a model is paid."),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, progress, say
 from stillweb.snapshots.remote import absolute
 from stillweb.snapshots.words import counted

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from stillweb.harness.commands.address import LocalPath
+from stillweb.harness.commands.options import LocalPath
 from stillweb.harness.console import print_json, say
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, progress, say
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import LocalPath, split_address
-from stillweb.harness.commands.answering import at_option
+from stillweb.harness.commands.options import LocalPath, at_option, split_address
 from stillweb.harness.console import print_json, say, say_damage
 from stillweb.snapshots.words import counted
 

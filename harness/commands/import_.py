@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import LocalPath
+from stillweb.harness.commands.options import LocalPath
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.words import counted

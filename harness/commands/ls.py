@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, say, say_damage, table
 from stillweb.snapshots.words import counted
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, say
 from stillweb.snapshots.words import counted
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
-from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath
 from stillweb.harness.console import say, say_failures
 from stillweb.snapshots.words import counted
 

@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT_TO_BE, LocalPath, brought_here
-from stillweb.harness.commands.answering import (
+from stillweb.harness.commands.options import (
+    SNAPSHOT_TO_BE,
+    LocalPath,
     accept_option,
     at_option,
+    brought_here,
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
     timing_option,
 )
-from stillweb.harness.commands.driving import ADVICE, drives
-from stillweb.harness.commands.ending import Until
-from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
-from stillweb.harness.console import say, say_damage
+from stillweb.harness.commands.program import (
+    ADVICE,
+    WithProgram,
+    drives,
+    isolate_program,
+    only_with_program,
+    program_of,
+)
+from stillweb.harness.console import Until, make_search_ready, say, say_damage
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -134,7 +141,6 @@ def command(
     only_with_program(program, {"--no-proxy": past, "--clock": clock is not None})
     _check_recording(record_misses, snapshots, isolate=isolate, stop_at_miss=stop_at_miss)
     if isolate:
-        from stillweb.harness.commands.isolating import isolate_program
         from stillweb.proxy.net.isolation import canary
 
         snapshots = brought_here(snapshots)
@@ -150,8 +156,6 @@ def command(
         moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)
         if synthetic_search:
-            from stillweb.harness.commands.search_ready import make_search_ready
-
             make_search_ready(snapshot)
         until = Until()
         programs: list[Popen[bytes]] = []

@@ -7,9 +7,8 @@ from urllib.parse import quote
 
 import click
 
-from stillweb.harness.commands.address import LocalPath
-from stillweb.harness.commands.ending import Until
-from stillweb.harness.console import say
+from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.console import Until, say
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.snapshots.words import counted
 

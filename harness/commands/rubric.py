@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import LocalPath
+from stillweb.harness.commands.options import LocalPath
 from stillweb.snapshots.words import counted
 
 

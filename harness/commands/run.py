@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath, brought_here
-from stillweb.harness.commands.answering import (
+from stillweb.harness.commands.options import (
+    SNAPSHOT,
+    FiniteRange,
+    LocalPath,
     accept_option,
     at_option,
+    brought_here,
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
     synthetic_search_option,
     timing_option,
 )
-from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.commands.program import isolate_program
 from stillweb.harness.commands.show import show_summary
-from stillweb.harness.console import print_json, say, say_damage
+from stillweb.harness.console import make_search_ready, print_json, say, say_damage
 
 if TYPE_CHECKING:
     from stillweb.harness.runs.run_files import RunFiles, Settings
@@ -243,14 +246,11 @@ def command(
 
     inside = let_in_for(agent) if isolate else []
     if isolate:
-        from stillweb.harness.commands.isolating import isolate_program
-
         snapshots = brought_here(snapshots)
         isolate_program(inside)
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.agents.command import unset_notes
     from stillweb.harness.agents.script import ScriptAgent
-    from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.commands.task_set import read_tasks
     from stillweb.harness.drills import read_faults
     from stillweb.harness.results.certificate import check_traces, write_certificate

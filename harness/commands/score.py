@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import LocalPath
+from stillweb.harness.commands.options import LocalPath
 from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted

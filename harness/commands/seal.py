@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import LocalPath
-from stillweb.harness.console import print_json, progress, say
+from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.console import make_search_ready, print_json, progress, say
 
 
 @click.command("seal")
@@ -52,7 +52,6 @@ def command(
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, keep_secrets=keep_secrets, sign=sign, progress=advance, rules=rules)
     if search_index:
-        from stillweb.harness.commands.search_ready import make_search_ready
         from stillweb.snapshots import Snapshot
 
         with Snapshot.open(report.path) as sealed:

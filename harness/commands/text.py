@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, progress, say, table
 from stillweb.snapshots.words import counted
 

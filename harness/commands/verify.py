@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import left_out_notes, print_json, progress, say
 from stillweb.snapshots.words import counted
 

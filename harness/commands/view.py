@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT, LocalPath
-from stillweb.harness.commands.ending import Until
-from stillweb.harness.console import say
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.console import Until, say
 
 
 @click.command("view")

@@ -39,8 +39,8 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
     from stillweb.proxy.replay.hub import Hub
-    from stillweb.proxy.replay.sockets import Socket
-    from stillweb.proxy.replay.talks import Talk
+    from stillweb.proxy.replay.websocket import Talk
+    from stillweb.proxy.replay.websocket_player import Socket
 
 
 class Channel(asyncio.Protocol):
@@ -557,8 +557,8 @@ class Connection(Arrivals):
 
     def _converse(self, request: Request, line: Line, message: Message) -> bool:
         """Turn the connection into a web socket. Return False if none was recorded there."""
-        from stillweb.proxy.replay.sockets import STREAM, wanted
-        from stillweb.proxy.replay.talks import Talk
+        from stillweb.proxy.replay.websocket import Talk
+        from stillweb.proxy.replay.websocket_player import STREAM, wanted
 
         if not wanted(request):
             return False
@@ -577,7 +577,7 @@ class Connection(Arrivals):
 
     def _open_socket(self, request: Request, line: Line, talk: Talk) -> None:
         """Answer the handshake and start the conversation. A fault may cut the server's first message."""
-        from stillweb.proxy.replay.sockets import STREAM, Socket, handshake
+        from stillweb.proxy.replay.websocket_player import STREAM, Socket, handshake
 
         url = STREAM.sub("", request.url)
         write, met = self.write, talk.met

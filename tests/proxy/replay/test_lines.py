@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.replay import lines
+from stillweb.proxy.replay import replies as lines
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger

@@ -145,6 +145,7 @@ class Model:
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
+        self._silent: dict[int, float] = {}
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )
@@ -556,15 +557,19 @@ class Model:
                     by_parts[answer] *= kept
                 else:
                     by_events[answer] *= 1 - min(priors.SURELY, (1 - kept) / depends)
-        searched = self.candidates(target.event.key).chances
-        silent = math.prod(
-            1 - min(priors.SURELY, chance / depends)
-            for t, chance in searched.items()
-            if not t.startswith(PART)
-        )
-        own = depends * silent / (depends * silent + 1 - depends)
+        own = self._own_share(target.event.key)
         free = {answer: by_parts[answer] * (1 - own + own * by_events[answer]) for answer in bound}
         return free, bound
+
+    def _own_share(self, key: int) -> float:
+        """Return the chance that an answer depends on events at all, though on none of those that were searched."""
+        found = self._silent.get(key)
+        if found is None:
+            searched = (c for t, c in self.candidates(key).chances.items() if not t.startswith(PART))
+            silent = math.prod(1 - min(priors.SURELY, chance / self._depends) for chance in searched)
+            depending = self._depends * silent
+            found = self._silent[key] = depending / (depending + 1 - self._depends)
+        return found
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""

@@ -29,6 +29,7 @@ Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
 _WORD = re.compile(r"[a-z]{2,}")
+SAMPLED = 16  # answers that tell which words are usual
 _TOLD = re.compile(r"[^\W_]+")
 
 
@@ -146,6 +147,7 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._silent: dict[int, float] = {}
+        self._usual: Set[str] | None = None
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )
@@ -602,8 +604,18 @@ class Model:
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
         chance = self.chance(part, part, target.event)
-        echo = any(words_of(o.parts.get(part, "")) & self._shown(o.capture) for o in target.observations)
+        said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
+        echo = any(words & self._shown(capture) - self._usual_words() for capture, words in said.items())
         return _moved(chance, priors.HEARD) if echo else chance
+
+    def _usual_words(self) -> Set[str]:
+        """Return the words that several requests' answers show, such as `html` and `en`: no echo of what was sent."""
+        if self._usual is None:
+            every = max(1, len(self.targets) // SAMPLED)
+            sample = [t.observations[0].capture for t in list(self.targets.values())[::every][:SAMPLED]]
+            counted = Counter(word for capture in sample for word in self._shown(capture))
+            self._usual = {word for word, count in counted.items() if count > max(1, len(sample) // 4)}
+        return self._usual
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
         """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""

@@ -41,7 +41,7 @@ def import_name(function: Callable[..., Any]) -> str | None:
 
 
 class FunctionAgent:
-    """Agent that calls a function once per attempt, in this process."""
+    """Agent that calls a function once per attempt, in the process that holds it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

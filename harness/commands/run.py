@@ -275,7 +275,9 @@ def command(
     tasks = read_tasks(source, split)
     if grader_template is not None:
         tasks = with_grader_template(tasks, grader_template)
-    made_agent = load_agent(agent)  # report its errors before a directory is made
+    made_agent = load_agent(
+        agent, allow_unconfined=allow_unconfined
+    )  # report its errors before a directory is made
     # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
     shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
     if shut:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.harness._parsing import look_in
-from stillweb.harness.agents.threads import end_process
 from stillweb.harness.models.tape import make_empty
 from stillweb.harness.results.difference import first_difference
 from stillweb.harness.results.kept_certificate import (
@@ -352,6 +351,4 @@ def _main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    ended = _main(sys.argv[1:])
-    end_process(ended)
-    sys.exit(ended)
+    sys.exit(_main(sys.argv[1:]))

@@ -50,6 +50,7 @@ SHOWN = {
     "compare": stillweb.compare,
     "tools": stillweb.tools,
     "Tools": stillweb.Tools,
+    "env": stillweb.env,
     "verify": stillweb.verify,
     "check": stillweb.check,
 }

@@ -45,6 +45,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Answer programs and agents from it": {
         "replay": ("replay", "Serve it as a proxy to any program, with no way out."),
         "mcp": ("mcp", "Serve the frozen tools to an MCP client."),
+        "mcp-record": ("mcp_record", "Record the calls of any MCP server."),
+        "mcp-replay": ("mcp_replay", "Answer as the MCP server that was recorded."),
     },
     "Run and score tasks": {
         "coverage": ("coverage", "Say what of a task set the snapshot can answer, before a model is paid."),
@@ -76,9 +78,6 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"stillweb.harness.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
-        from stillweb.harness.commands.address import local_only
-
-        local_only(command)
         for option in command.params:  # click shows a range's limits by itself
             if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
                 option.metavar = option.metavar or "N"

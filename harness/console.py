@@ -1,19 +1,24 @@
-"""Output shared by all commands: progress on standard error, results on standard output."""
+"""The terminal of all commands: progress on standard error, results on standard output, signals that end a server."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from stillweb.snapshots._os.signals import heard_signals, hearing
+
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.text.search import SearchIndex
 
 MOST_NOTES = 5
 Advance = Callable[[int, int], None]  # (done, total)
@@ -142,3 +147,66 @@ def status_line() -> Iterator[Callable[[str], None]]:
         return
     with console.status("starting", spinner="dots") as status:
         yield lambda text: status.update(text)
+
+
+def search_index(snapshot: Snapshot) -> SearchIndex:
+    """Return the index over all frozen texts; build it with a progress bar if it is not ready."""
+    from stillweb.snapshots.searching import index_of, is_ready
+
+    say_unfrozen(snapshot)
+    if is_ready(snapshot):
+        return index_of(snapshot)
+    say(
+        f"indexing {snapshot.count_texts():,} texts for search; this is kept, and done once for a snapshot "
+        "(stillweb seal --search-index does it beforehand)"
+    )
+    with progress("indexing texts") as advance:
+        return index_of(snapshot, progress=advance)
+
+
+def make_search_ready(snapshot: Snapshot) -> None:
+    """Build the search index if it is not ready, so that no search has to wait."""
+    from stillweb.snapshots.searching import is_ready
+
+    if not is_ready(snapshot):
+        search_index(snapshot).close()
+    else:
+        say_unfrozen(snapshot)
+
+
+def say_unfrozen(snapshot: Snapshot) -> None:
+    """Print a note if no text is frozen: the snapshot is not sealed, or is an archive from elsewhere."""
+    if not snapshot.count_texts():
+        say(
+            "no text is frozen in it, so no search finds anything: 'stillweb seal DIR' freezes them, after "
+            "'stillweb import FILE -o DIR' where it is an archive of others"
+        )
+
+
+class Until:
+    """End of a server: exit code 130 for Ctrl-C, 129 for a closed terminal, 0 for SIGTERM (sent by scripts)."""
+
+    def __init__(self) -> None:
+        # SimpleQueue.put is reentrant: in a signal handler, Event.set could deadlock with wait
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._code = 0
+
+    def wait(self) -> int:
+        """Wait for a signal; return the exit code."""
+        self._ended.get()
+        return self._code
+
+    def end(self) -> None:
+        """End the wait, from another thread."""
+        self._ended.put(None)
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Handle the signals while the context is open."""
+
+        def end(number: int, _: object) -> None:
+            self._code = 0 if number == signal.SIGTERM else 128 + number
+            self._ended.put(None)
+
+        with hearing(heard_signals(), end):
+            yield

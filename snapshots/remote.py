@@ -116,8 +116,12 @@ def plainly(address: str, failed: type[StillwebError] = MissingCapability) -> It
         raise MissingCapability(
             f"{address}: access denied ({_line(error)}). Check the credentials of this store."
         ) from error
-    except _store_errors() as error:
-        status = getattr(getattr(error, "response", None), "status_code", getattr(error, "status", None))
+    except Exception as error:
+        # huggingface_hub raises a RuntimeError of a large file that it can't send
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, _store_errors()):
+            raise
+        status = getattr(getattr(cause, "response", None), "status_code", getattr(cause, "status", None))
         if status in (401, 403):
             raise MissingCapability(
                 f"{address}: access denied (status {status}). Check the credentials of this store."

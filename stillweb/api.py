@@ -26,8 +26,10 @@ from stillweb.snapshots.snapshot import Snapshot
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.compare.compare import RunComparison
+    from stillweb.harness.environment import Environment
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
+    from stillweb.harness.scoring import Context
     from stillweb.harness.task import Task
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
     from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
@@ -289,6 +291,44 @@ def tools(
     return Tools(snapshot, contracts or ("fetch",), session, {"accept": accept, **options})
 
 
+# --- environments
+
+
+def env(
+    snapshot: Snapshot | StrPath,
+    task: Task | Mapping[str, Any],
+    *,
+    contracts: Sequence[str] = ("fetch",),
+    steps: int | None = 50,
+    accept: str = "rule",
+    context: Context | None = None,
+    **options: Any,
+) -> Environment:
+    """Return an environment: a task on a snapshot, to be begun, stepped and rewarded by one's own loop.
+
+    `task` is a Task or its JSON object. `steps` is the number of tool calls after which an episode is truncated.
+    `context` has a judge and side-cars for scorers that need them; `options` are those of
+    `stillweb.harness.tools.Toolset`. Raises UsageError for a wrong task, contract or scorer.
+    """
+    from stillweb.harness.datasets.generic import build
+    from stillweb.harness.datasets.records import Record, RecordError
+    from stillweb.harness.environment import Environment, Shared
+    from stillweb.harness.rubric import compile_rubrics
+    from stillweb.harness.scoring import Context, find_scorer
+    from stillweb.harness.task import Task
+    from stillweb.harness.tools.toolset import Toolset
+
+    try:
+        asked = task if isinstance(task, Task) else build(Record(dict(task), "task", 0))
+    except RecordError as error:
+        raise UsageError(f"the task: {error}") from error
+    find_scorer(asked.scorer)
+    if context is None:
+        context = Context(rubrics=compile_rubrics([asked]) if asked.scorer == "table" else {})
+    opened = snapshot if isinstance(snapshot, Snapshot) else Snapshot.open(snapshot)
+    return Environment(Shared(Toolset(opened, contracts, accept=accept, **options)), asked, steps, context)
+
+
 # --- runs
 
 
@@ -408,7 +448,9 @@ def run(
     for notice in notices:
         tell(f"not read: {notice}")
     spec = name_of(agent)
-    made_agent = load_agent(spec, allow_unconfined=allow_unconfined)  # report its errors before a directory is made
+    made_agent = load_agent(
+        spec, allow_unconfined=allow_unconfined
+    )  # report its errors before a directory is made
     paths = _paths(snapshot)
     for sentence in _remarks(spec, made_agent, task_set, paths):
         tell(sentence)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
-from stillweb.harness.console import print_json, progress, say, say_damage, table
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.console import make_search_ready, print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
 # name of a gate -> the checks of the audit that trip it, unless they are notes
@@ -25,7 +25,7 @@ CHECKS = {
 @click.option(
     "--run",
     "run",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A run, or one trace of it: look up what it asked its tools for.",
 )
 @click.option(
@@ -66,7 +66,6 @@ def command(
     stillweb coverage site.wacz --tasks goal.jsonl --fail-on leak,gold-missing       a gate before a set is published
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
-    from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.commands.task_set import read_tasks
     from stillweb.harness.curation.audit import audit, cookie_dates
     from stillweb.harness.curation.coverage import coverage
@@ -74,7 +73,7 @@ def command(
     from stillweb.harness.rubric import compile_rubrics
     from stillweb.harness.task import TaskSet
     from stillweb.harness.tools import Toolset
-    from stillweb.harness.tools.queries import query_verdict
+    from stillweb.harness.tools.toolset import query_verdict
     from stillweb.proxy.net.ca import CERTIFICATE_FILE
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.secrets.keystore import state_dir

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, progress, say
 
 
@@ -16,21 +16,21 @@ from stillweb.harness.console import print_json, progress, say
     "--run",
     "runs",
     multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=LocalPath(exists=True, file_okay=False, path_type=Path),
     help="A run's directory; may be given several times.",
 )
 @click.option(
     "--ledger",
     "ledgers",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="A replay's ledger; may be given several times, also beside --run.",
 )
 @click.option(
     "-o",
     "--out",
     required=True,
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="A directory, or a file ending in .wacz.",
 )
 @click.option(

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
+
 
 @click.command("demo")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     default=Path("demo-run"),
     show_default=True,
     help="Where to work; emptied first.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT
 from stillweb.harness.console import print_json
 from stillweb.snapshots.words import counted
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT
 from stillweb.harness.console import print_json
 
 _TIERS = {"text": "text changed", "shape": "shape changed", "gold": "gold gone", "unreachable": "unreachable"}

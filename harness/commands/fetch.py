@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import split_address
-from stillweb.harness.commands.answering import at_option
+from stillweb.harness.commands.options import LocalPath, at_option, split_address
 from stillweb.harness.console import print_json, say, say_damage
 from stillweb.snapshots.words import counted
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="Write to a file (needed for a screenshot); tables go to a directory, a CSV file each.",
 )
 @at_option

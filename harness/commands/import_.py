@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.words import counted
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=LocalPath(exists=True, path_type=Path))
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The snapshot directory to write."
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot directory to write."
 )
 def command(files: tuple[Path, ...], out: Path) -> int:
     """Take FILES (HAR, WARC, ARC, WACZ, mitmproxy flows) into the snapshot directory OUT.

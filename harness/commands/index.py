@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
 from stillweb.harness.console import progress
 from stillweb.snapshots.words import counted
 
 
 @click.command("index")
-@click.argument("snapshot", type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshot", type=LocalPath(exists=True, path_type=Path))
 def command(snapshot: Path) -> None:
     """Rebuild the index of an open SNAPSHOT (a directory) from its WARCs alone.
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import split_address
-from stillweb.harness.commands.answering import accept_option, at_option, min_confidence_option
+from stillweb.harness.commands.options import accept_option, at_option, min_confidence_option, split_address
 from stillweb.harness.console import print_json, say_damage
 from stillweb.proxy.net.addresses import DEFAULT_SESSION
 

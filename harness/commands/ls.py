@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--views", is_flag=True, help="List the views instead of the captures.")
 @click.option(
-    "--html", type=click.Path(path_type=Path), help="With --views: the graph of all views as one HTML file."
+    "--html", type=LocalPath(path_type=Path), help="With --views: the graph of all views as one HTML file."
 )
 @click.option("--steps", metavar="ADDRESS", help="With --views: the steps file of this view.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT_TO_BE
-from stillweb.harness.commands.answering import accept_option, at_option, synthetic_search_option
-from stillweb.harness.console import say, say_damage, say_failures
+from stillweb.harness.commands.options import (
+    SNAPSHOT_TO_BE,
+    LocalPath,
+    accept_option,
+    at_option,
+    synthetic_search_option,
+)
+from stillweb.harness.console import make_search_ready, say, say_damage, say_failures
 
 
 @click.command("mcp")
@@ -34,7 +39,7 @@ from stillweb.harness.console import say, say_damage, say_failures
 )
 @click.option(
     "--uploads",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=LocalPath(exists=True, file_okay=False, path_type=Path),
     help="A folder of files that clients may give to pages, or read; by default there are none.",
 )
 @at_option
@@ -77,7 +82,6 @@ def command(
     stillweb mcp site.wacz --contract playwright-mcp --transport http --port 8931
     stillweb mcp site --record --contract fetch                    fetch for real, and keep what came
     """
-    from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.servers.mcp import serve
     from stillweb.harness.tools import Limits, Toolset
     from stillweb.snapshots import Snapshot

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, say
 from stillweb.snapshots.words import counted
 
@@ -16,10 +16,10 @@ from stillweb.snapshots.words import counted
 @click.command("mutate")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The layer, a new directory."
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The layer, a new directory."
 )
 @click.option(
-    "--spec", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A YAML file of mutations."
+    "--spec", type=LocalPath(exists=True, dir_okay=False, path_type=Path), help="A YAML file of mutations."
 )
 @click.option(
     "--id", "name", help="The id of the layer, in its verdict mutated:ID; by default the first change."
@@ -42,7 +42,7 @@ from stillweb.snapshots.words import counted
 )
 @click.option(
     "--tasks",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="JSONL tasks; OUT/tasks.jsonl gets them with the gold answers that follow (`gold` of the spec, or --replace).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
 
@@ -39,7 +39,7 @@ def command() -> None:
     show_default=True,
     help="The order of the pages: by random.Random(seed).shuffle, as the card has it, or by sha256(seed + page).",
 )
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The JSONL to write.")
+@click.option("-o", "--out", required=True, type=LocalPath(path_type=Path), help="The JSONL to write.")
 def build(
     snapshots: tuple[Path | str, ...],
     source: str,

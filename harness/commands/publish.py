@@ -6,23 +6,24 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
 from stillweb.snapshots.words import counted
 
 
 @click.command("publish")
-@click.argument("source", metavar="RUN|SNAPSHOT", type=click.Path(exists=True, path_type=Path))
+@click.argument("source", metavar="RUN|SNAPSHOT", type=LocalPath(exists=True, path_type=Path))
 @click.option(
     "--to",
     metavar="ADDRESS",
     help="Publish there: hub:OWNER/SET, oci://HOST/NAME:TAG, s3://BUCKET/KEY or a directory (docs/sharing.md).",
 )
 @click.option("--replace", is_flag=True, help="With --to: take the place of another publication.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Only write the run to a new directory.")
+@click.option("-o", "--out", type=LocalPath(path_type=Path), help="Only write the run to a new directory.")
 @click.option("--open", "opens", is_flag=True, help="RUN is a published one: write it as it was, decrypted.")
 def command(source: Path, to: str | None, replace: bool, out: Path | None, opens: bool) -> None:
     """Publish RUN, with its sealed snapshots, or a sealed SNAPSHOT: only files that are not there are sent.
 
-    A run is published without secrets, and with an encrypted task set's plain text encrypted again.
+    A run is published without secrets. Of an encrypted task set its text and the snapshots are encrypted again.
 
     \b
     stillweb publish run1 --to s3://bucket/run1         stillweb pull s3://bucket/run1 -o here

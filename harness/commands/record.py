@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
 from stillweb.harness._parsing import read_lines
-from stillweb.harness.commands.driving import ADVICE, drove
-from stillweb.harness.commands.finite import FiniteRange
-from stillweb.harness.commands.mistrust import advice
-from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
+from stillweb.harness.commands.options import FiniteRange, LocalPath
+from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
 from stillweb.snapshots.contents.failures import failed_line
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from stillweb.harness.task import Task
     from stillweb.proxy.browser.options import BrowserOptions
     from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.explore.explorer import Limits
+    from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Place, Writer
@@ -35,20 +37,20 @@ MOST_LATE = 10  # records with late secrets named in the output
 @click.command("record", cls=WithProgram)
 @click.argument("urls", nargs=-1)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The snapshot directory to write."
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot directory to write."
 )
 @click.option(
-    "--urls", "url_file", type=click.Path(exists=True, path_type=Path), help="A file with one URL a line."
+    "--urls", "url_file", type=LocalPath(exists=True, path_type=Path), help="A file with one URL a line."
 )
-@click.option("--tasks", type=click.Path(exists=True), help="A task set: record every address that it names.")
+@click.option("--tasks", type=LocalPath(exists=True), help="A task set: record every address that it names.")
 @click.option(
     "--steps",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A YAML file of steps (select, fill, click, …), each of which gives a view (docs/views.md).",
 )
 @click.option(
     "--misses",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="The ledger of a replay: record just what it lacked.",
 )
 @click.option(
@@ -79,7 +81,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--values",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="With --explore: words for search fields, one a line.",
 )
 @click.option(
@@ -140,7 +142,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--ca-file",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A PEM file of authorities to trust besides the usual ones.",
 )
 @click.option(
@@ -151,7 +153,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 )
 @click.option(
     "--client-cert",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="A PEM file of a certificate and its key for origins that ask for one, or a directory of files HOST.pem.",
 )
 @click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")
@@ -259,7 +261,6 @@ def command(
     places = _places(resolve)
     limits = choices = None
     if explore is not None:
-        from stillweb.harness.commands.explored import explore_all
         from stillweb.proxy.explore.explorer import Limits
         from stillweb.proxy.explore.moves import Choices
 
@@ -528,3 +529,99 @@ def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:
     recorder.wait_quiet(seconds=0.0, timeout=30.0)
     say(f"{recorded} of {missing} missing requests recorded")
     return 0 if recorded == missing else 1
+
+
+_CLIENT = "TLS with the client failed"  # part of the recorder's reason
+# reasons that trusting a CA does not repair
+_BY_NOBODY = re.compile(r"expired|not yet valid|hostname mismatch|not valid for", re.I)
+
+
+def advice(reasons: Iterable[str]) -> list[str]:
+    """Return lines of advice for the reasons why requests could not be recorded."""
+    told = [reason for reason in reasons if "certificate" in reason.lower() or _CLIENT in reason]
+    lines = []
+    if any(_CLIENT in reason for reason in told):
+        lines.append(
+            'a client that mistrusts our certificate: docs/recording.md, "What a client must be told"'
+        )
+    origins = [reason for reason in told if _CLIENT not in reason]
+    if any(not _BY_NOBODY.search(reason) for reason in origins):
+        lines.append(
+            "to record an origin in spite of its certificate: --ca-file FILE (its authority) or --insecure"
+        )
+    elif origins:
+        lines.append("to record an origin in spite of its certificate: --insecure")
+    return lines
+
+
+MOST_FILES = 5  # linked files named that were not fetched
+
+
+def explore_all(
+    recorder: Recorder,
+    writer: Writer,
+    profile: Profile | None,
+    launch: Mapping[str, Any],
+    urls: list[str],
+    limits: Limits,
+    choices: Choices,
+    pdfs: bool,
+    show: Callable[[str], None],
+) -> int:
+    """Explore each URL; with `pdfs` fetch linked PDFs. Return 1 if a URL has no view or a PDF failed, else 0."""
+    from stillweb.proxy.explore.explorer import Explorer
+    from stillweb.proxy.explore.moves import FILE
+
+    explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices, launch=launch)
+    failed = 0
+    documents: dict[str, None] = {}
+    for url in urls:
+        graph = explorer.explore(url, lambda count, newest: show(f"{counted(count, 'view')}: {newest}"))
+        rows = [[node.address, str(node.depth), node.title] for node in graph.views]
+        click.echo(table(["view", "depth", "title"], rows))
+        for steps, why in [*graph.failed, *graph.walls]:
+            say(f"not stored: {steps}: {why}")
+        for line in graph.robots:
+            say(line)
+        say(
+            f"{url}: {counted(len(graph.views), 'view')}, {counted(len(graph.edges), 'way')} between them; {graph.ended or 'interrupted'}"
+        )
+        files = [address for address, why in graph.left if why == FILE]
+        if pdfs:
+            documents |= dict.fromkeys(address for address in files if _is_pdf(address))
+            files = [address for address in files if not _is_pdf(address)]
+        if files:
+            say(
+                f"{url}: {counted(len(files), 'linked file')} not fetched ({', '.join(files[:MOST_FILES])}"
+                f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {writer.path} URL …' adds them"
+            )
+        failed += not graph.views
+    failed += _fetch(recorder, writer, explorer.profile, launch, list(documents), show)
+    return 1 if failed else 0
+
+
+def _is_pdf(address: str) -> bool:
+    return urlsplit(address).path.lower().endswith(".pdf")
+
+
+def _fetch(
+    recorder: Recorder,
+    writer: Writer,
+    profile: Profile,
+    launch: Mapping[str, Any],
+    urls: list[str],
+    show: Callable[[str], None],
+) -> int:
+    """Fetch linked PDFs and print how many; return the number that failed."""
+    if not urls:
+        return 0
+    from stillweb.proxy.browser.capture_view import Fetcher
+
+    fetcher = Fetcher(recorder, writer, profile, prefix="pdf", launch=launch)
+    results = fetcher.fetch(urls, progress=lambda url, event: show(f"{event}: {url}"))
+    for result in results:
+        if not result.ok:
+            say(f"not fetched: {result.error}")
+    fetched = sum(result.ok for result in results)
+    say(f"{fetched} of {counted(len(urls), 'linked PDF')} fetched")
+    return len(urls) - fetched

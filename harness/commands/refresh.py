@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
-from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath
 from stillweb.harness.console import say, say_failures
 from stillweb.snapshots.words import counted
 
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 @click.command("refresh")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="The new snapshot, a directory."
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The new snapshot, a directory."
 )
 @click.option(
     "--misses",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="A ledger, whose misses are recorded, too; may be given several times.",
 )
 @click.option(
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     help="Seconds between requests that no view makes.",
 )
 @click.option(
-    "--ca", "ca_file", type=click.Path(exists=True, path_type=Path), help="PEM of authorities to trust, too."
+    "--ca", "ca_file", type=LocalPath(exists=True, path_type=Path), help="PEM of authorities to trust, too."
 )
 @click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")
 def command(

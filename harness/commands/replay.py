@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT_TO_BE, brought_here
-from stillweb.harness.commands.answering import (
+from stillweb.harness.commands.options import (
+    SNAPSHOT_TO_BE,
+    LocalPath,
     accept_option,
     at_option,
+    brought_here,
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
     timing_option,
 )
-from stillweb.harness.commands.driving import ADVICE, drives
-from stillweb.harness.commands.ending import Until
-from stillweb.harness.commands.program import WithProgram, only_with_program, program_of
-from stillweb.harness.console import say, say_damage
+from stillweb.harness.commands.program import (
+    ADVICE,
+    WithProgram,
+    drives,
+    isolate_program,
+    only_with_program,
+    program_of,
+)
+from stillweb.harness.console import Until, make_search_ready, say, say_damage
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ if TYPE_CHECKING:
     help="PROGRAM's clock begins at MOMENT: 'recorded' (the first capture), or a time as 2026-11-24T10:00:00Z.",
 )
 @click.option(
-    "--ledger", type=click.Path(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
+    "--ledger", type=LocalPath(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
 )
 @click.option(
     "--max-misses",
@@ -63,7 +70,7 @@ if TYPE_CHECKING:
 @max_expected_wrong_option
 @click.option(
     "--rules",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="Apply rules of your own, too (docs/identity.md); `seal --rules` keeps them in the snapshot.",
 )
 @click.option(
@@ -72,7 +79,7 @@ if TYPE_CHECKING:
 @click.option(
     "--record-misses",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay.",
 )
 @click.option(
@@ -134,7 +141,6 @@ def command(
     only_with_program(program, {"--no-proxy": past, "--clock": clock is not None})
     _check_recording(record_misses, snapshots, isolate=isolate, stop_at_miss=stop_at_miss)
     if isolate:
-        from stillweb.harness.commands.isolating import isolate_program
         from stillweb.proxy.net.isolation import canary
 
         snapshots = brought_here(snapshots)
@@ -150,8 +156,6 @@ def command(
         moment = moment_of(clock, snapshot) if clock is not None else None
         book = Ledger(ledger)
         if synthetic_search:
-            from stillweb.harness.commands.search_ready import make_search_ready
-
             make_search_ready(snapshot)
         until = Until()
         programs: list[Popen[bytes]] = []

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
+
 
 @click.command("report")
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=LocalPath(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The file to write; RUN/report.* by default."
+    "-o", "--out", type=LocalPath(path_type=Path), help="The file to write; RUN/report.* by default."
 )
 @click.option(
     "--format",

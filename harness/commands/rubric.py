@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
 from stillweb.snapshots.words import counted
 
 
@@ -21,7 +22,7 @@ def command() -> None:
 
 @command.command("compile", short_help="Compile what can be read by rule.")
 @click.argument("tasks")
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("-o", "--out", required=True, type=LocalPath(path_type=Path), help="The file to write.")
 def compile_(tasks: str, out: Path) -> int:
     """Compile what can be read by rule; every rule names the sentence it comes from.
 
@@ -42,7 +43,7 @@ def compile_(tasks: str, out: Path) -> int:
 
 @command.command("lint", short_help="Say where a rubric can't be scored by.")
 @click.argument("tasks")
-@click.option("--rubrics", type=click.Path(exists=True), help="Side-cars to check; compiled ones otherwise.")
+@click.option("--rubrics", type=LocalPath(exists=True), help="Side-cars to check; compiled ones otherwise.")
 @click.option("--notes", is_flag=True, help="Also the sentences that no rule read; they are no findings.")
 def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     """Say where a rubric can't be scored by: a schema missing, a key undefined, variants that disagree.

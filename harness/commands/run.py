@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
-from stillweb.harness.commands.address import SNAPSHOT, brought_here
-from stillweb.harness.commands.answering import (
+from stillweb.harness.commands.options import (
+    SNAPSHOT,
+    FiniteRange,
+    LocalPath,
     accept_option,
     at_option,
+    brought_here,
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
     synthetic_search_option,
     timing_option,
 )
-from stillweb.harness.commands.finite import FiniteRange
+from stillweb.harness.commands.program import isolate_program
 from stillweb.harness.commands.show import show_summary
-from stillweb.harness.console import print_json, say, say_damage
+from stillweb.harness.console import make_search_ready, print_json, say, say_damage
 
 if TYPE_CHECKING:
     from stillweb.harness.runs.run_files import RunFiles, Settings
@@ -52,18 +55,18 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="The run's directory; an unfinished run in it is continued.",
 )
 @click.option(
     "--file",
     "run_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="SGI-Bench's run file, which names models, sets and directory, instead of --tasks, --agent and -o.",
 )
 @click.option(
     "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=LocalPath(exists=True, file_okay=False, path_type=Path),
     help="With --file: the folder of the sets (deep_research/test.jsonl …); data/sgibench, else the hub, by default.",
 )
 @click.option(
@@ -77,17 +80,17 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--uploads",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=LocalPath(exists=True, file_okay=False, path_type=Path),
     help="A folder of files that the agent may give to pages; each attempt gets copies. By default it has none.",
 )
 @click.option(
     "--rubrics",
-    type=click.Path(exists=True),
+    type=LocalPath(exists=True),
     help="Rules for scoring tables, from `stillweb rubric compile`; compiled on the spot by default.",
 )
 @click.option(
     "--grader-template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}.",
 )
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
@@ -112,7 +115,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--tape-path",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="The directory of recorded model calls; OUT/tape by default.",
 )
 @click.option(
@@ -133,7 +136,7 @@ if TYPE_CHECKING:
 @click.option("--max-cost", type=FiniteRange(0), help="Most money of an attempt; needs --prices.")
 @click.option(
     "--prices",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="YAML: model: {input: …, output: …, cached: …}, per million tokens.",
 )
 @click.option(
@@ -168,7 +171,7 @@ if TYPE_CHECKING:
 @timing_option
 @click.option(
     "--drill",
-    type=click.Path(exists=True, dir_okay=False),
+    type=LocalPath(exists=True, dir_okay=False),
     metavar="FILE",
     help="Run without and with the faults of FILE, into OUT/plain and OUT/faults, and compare (docs/drills.md).",
 )
@@ -243,14 +246,11 @@ def command(
 
     inside = let_in_for(agent) if isolate else []
     if isolate:
-        from stillweb.harness.commands.isolating import isolate_program
-
         snapshots = brought_here(snapshots)
         isolate_program(inside)
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.agents.command import unset_notes
     from stillweb.harness.agents.script import ScriptAgent
-    from stillweb.harness.commands.search_ready import make_search_ready
     from stillweb.harness.commands.task_set import read_tasks
     from stillweb.harness.drills import read_faults
     from stillweb.harness.results.certificate import check_traces, write_certificate

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from stillweb.harness.commands.options import LocalPath
 from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
@@ -15,7 +16,7 @@ MOST = 10  # attempts named in the output
 
 
 @click.command("score")
-@click.argument("run", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", required=False, type=LocalPath(exists=True, file_okay=False, path_type=Path))
 @click.option("--write", is_flag=True, help="Replace the old scores by those that came out differently.")
 @click.option(
     "--tasks",
@@ -25,17 +26,17 @@ MOST = 10  # attempts named in the output
 )
 @click.option(
     "--predictions",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="Score saved answers to --tasks instead of RUN: JSONL of id and answer. Needs -o.",
 )
 @click.option(
     "--rubrics",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="Score tables by these rules (`stillweb rubric compile`). Needs -o.",
 )
 @click.option(
     "--grader-template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}. Needs -o.",
 )
 @click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Scoring of SGI-Bench. Needs -o.")
@@ -55,7 +56,7 @@ MOST = 10  # attempts named in the output
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="The directory for the rescored run; RUN stays as it is.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

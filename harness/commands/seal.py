@@ -6,17 +6,18 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.console import print_json, progress, say
+from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.console import make_search_ready, print_json, progress, say
 
 
 @click.command("seal")
-@click.argument("snapshot", type=click.Path(exists=True, path_type=Path))
+@click.argument("snapshot", type=LocalPath(exists=True, path_type=Path))
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The file to write; SNAPSHOT.wacz by default."
+    "-o", "--out", type=LocalPath(path_type=Path), help="The file to write; SNAPSHOT.wacz by default."
 )
 @click.option(
     "--rules",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="A file of rules of your own (docs/identity.md), kept in the snapshot.",
 )
 @click.option("--keep-secrets", is_flag=True, help="Seal in spite of secrets that were learned too late.")
@@ -25,7 +26,7 @@ from stillweb.harness.console import print_json, progress, say
 )
 @click.option(
     "--sign",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     metavar="KEY",
     help="Sign it with the P-384 private key in a PEM file (WACZ-auth 0.1).",
 )
@@ -51,7 +52,6 @@ def command(
     with progress("sealing", unit="bytes") as advance:
         report = seal(snapshot, out, keep_secrets=keep_secrets, sign=sign, progress=advance, rules=rules)
     if search_index:
-        from stillweb.harness.commands.search_ready import make_search_ready
         from stillweb.snapshots import Snapshot
 
         with Snapshot.open(report.path) as sealed:

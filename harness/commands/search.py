@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
-from stillweb.harness.commands.answering import at_option
-from stillweb.harness.console import print_json, say_damage
+from stillweb.harness.commands.options import SNAPSHOT, at_option
+from stillweb.harness.console import print_json, say_damage, search_index
 
 
 @click.command("search")
@@ -24,7 +23,6 @@ def command(at: str, snapshot: Path | str, query: str, limit: int, as_json: bool
     \b
     stillweb search site.wacz "chinstrap body mass" -n 3
     """
-    from stillweb.harness.commands.search_ready import search_index
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.text.search import parse_query
 

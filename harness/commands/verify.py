@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import left_out_notes, print_json, progress, say
 from stillweb.snapshots.words import counted
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--signer",
     "signers",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     metavar="KEY",
     help="A gate: exit code 1 unless it is signed by the public key in this PEM file, or in another --signer.",
 )

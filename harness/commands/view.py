@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.address import SNAPSHOT
-from stillweb.harness.commands.ending import Until
-from stillweb.harness.console import say
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.console import Until, say
 
 
 @click.command("view")
@@ -25,7 +24,7 @@ from stillweb.harness.console import say
 @click.option("--open/--no-open", "show", default=True, show_default=True, help="Open it in the browser.")
 @click.option(
     "--export",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     metavar="DIR",
     help="Write the pages into a new folder instead, to be opened without a server.",
 )

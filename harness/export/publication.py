@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness.export.published import SUFFIX, encrypt
 from stillweb.harness.export.published import publish as write_published
 from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles
@@ -26,6 +27,7 @@ from stillweb.snapshots.operations import late
 from stillweb.snapshots.remote import BLOCK, RemoteFile, RemotePlace, Store, is_remote, open_store
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc.container import PACKAGE
+from stillweb.snapshots.words import counted
 
 CARD = "README.md"
 
@@ -194,13 +196,18 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
             late.refuse(path)
             with Snapshot.open(path) as snapshot:
                 ids.append(snapshot.id)
-            if path.name in files:
+            name = path.name
+            if canary := certificate.get("canary"):
+                name += SUFFIX
+                encrypt(path, root / name, canary)
+            if name in files or path.name in files:
                 raise UsageError(f"{path}: the run has a file of this name. Rename the snapshot.")
-            files[path.name] = path
+            files[name] = root / name if canary else path
         about = {
             "kind": "run" if certificate else "snapshot",
             "id": str(certificate.get("hash") or ids[0]),
             "snapshots": ids,
+            **{name: certificate[name] for name in ("canary",) if name in certificate},
         }
         card = root / CARD
         card.write_text(_card(source.name, about, certificate, [p.name for p in sealed]), encoding="utf-8")
@@ -210,8 +217,8 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
 
 def _card(name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], sealed: list[str]) -> str:
     """Return the data-set card: what it is, its hashes, its licence notes and how to run it."""
+    run, canary = about["kind"] == "run", certificate.get("canary")
     lines = ["---", "tags: [stillweb, web-archive]", "license: other", "---", f"# {name}", ""]
-    run = about["kind"] == "run"
     lines += [
         "A run of an agent on recorded web pages, with its certificate."
         if run
@@ -220,11 +227,20 @@ def _card(name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], s
         *([f"- certificate: `{about['id']}`"] if run else []),
         *[f"- snapshot `{file}`: id `{one}`" for file, one in zip(sealed, about["snapshots"], strict=True)],
     ]
-    if tasks := certificate.get("tasks"):
-        count = len(tasks) if isinstance(tasks, list | dict) else tasks
-        lines.append(f"- tasks: {count}")
-    if canary := certificate.get("canary"):
-        lines.append(f"- canary, not to be trained on: `{canary}`")
+    attempts = certificate.get("attempts") or {}
+    if attempts:
+        tasks = len({one.rpartition("/")[0] for one in attempts})
+        lines.append(f"- {counted(tasks, 'task')}, {counted(len(attempts), 'attempt')}")
+    if models := certificate.get("models"):
+        lines.append(f"- models: {', '.join(models)}")
+    lines += [f"- {told}: `{certificate[told]}`" for told in ("tasks", "rubrics") if certificate.get(told)]
+    if canary:
+        lines += [
+            f"- canary, not to be trained on: `{canary}`",
+            "",
+            "The task set is encrypted, so all files of the run and its snapshots are encrypted in the same way.",
+        ]
+    replay = f"stillweb replay here/{sealed[0]} -- python agent.py" if sealed else ""
     lines += [
         "",
         "## Licence",
@@ -233,8 +249,9 @@ def _card(name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], s
         "## How to run",
         "```",
         "pip install 'stillweb[all,share]'",
-        "stillweb pull ADDRESS -o here",
-        "stillweb certify here" if run else f"stillweb replay here/{sealed[0]} -- python agent.py",
+        f"stillweb pull ADDRESS -o {'published' if canary else 'here'}",
+        *(["stillweb publish published --open -o here"] if canary else []),
+        "stillweb certify here" if run else replay,
         "```",
         "",
     ]

@@ -2,14 +2,15 @@
 
 A published run of such a set has its run.json and certificate.json as they are, with the member `canary`; every other
 file is NAME.encrypted, JSON with the members `canary` and `encrypted`, in the set's own encryption. A run of other
-sets is copied as it is. Neither holds what only this machine needs (secrets, interrupted attempts).
+sets is copied as it is. A snapshot that goes with a run of an encrypted set is encrypted, too: its recorded searches and
+prompts may quote the set. Neither holds what only this machine needs (secrets, interrupted attempts).
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,10 @@ from stillweb.snapshots.warc.appending import write_whole
 
 SUFFIX = ".encrypted"
 _OPEN = ("run.json", "certificate.json")  # hashes, settings and sums; no text of a task
+# an encrypted file, written and read in pieces: a snapshot need not fit in memory
+_HEAD, _TAIL = b'{\n "canary": %s,\n "encrypted": "', b'"\n}\n'
+_HEADS = re.compile(rb'\{\s*"canary":\s*("(?:[^"\\]|\\.)*"),\s*"encrypted":\s*"')
+_PIECE = 3 * 32 << 14  # a multiple of base64's three bytes and of the key's 32
 _LEFT_OUT = ("interrupted", "failed", ".secrets", ".begun")
 
 
@@ -59,13 +64,48 @@ def publish(run: Path, out: Path) -> tuple[int, int]:
             value = {**json.loads(path.read_text(encoding="utf-8")), "canary": first}
             write_whole(target, [_text(value)])
         else:
-            canary = own.get(name, first)
-            body = base64.b64encode(_xor(path.read_bytes(), canary)).decode()
-            write_whole(
-                target.with_name(target.name + SUFFIX), [_text({"canary": canary, "encrypted": body})]
-            )
+            encrypt(path, target.with_name(target.name + SUFFIX), own.get(name, first))
             encrypted += 1
     return count, encrypted
+
+
+def encrypt(path: Path, target: Path, canary: str) -> None:
+    """Write a file of any size in the set's own encryption."""
+
+    def pieces() -> Iterator[bytes]:
+        yield _HEAD % json.dumps(canary).encode()
+        with path.open("rb") as plain:
+            while piece := plain.read(_PIECE):
+                yield base64.b64encode(_xor(piece, canary))
+        yield _TAIL
+
+    write_whole(target, pieces())
+
+
+def _decrypt(path: Path, target: Path) -> None:
+    """Write the plain file of an encrypted one. Raise DamagedInput for any other file."""
+    with path.open("rb") as file:
+        head = _HEADS.match(file.read(1 << 16))
+        if head is None:
+            raise DamagedInput(f"{path}: is no encrypted file of a published run")
+        canary = str(json.loads(head[1]))
+        file.seek(head.end())
+
+        def pieces() -> Iterator[bytes]:
+            ended = False
+            while piece := file.read(_PIECE // 3 * 4):
+                text, quote, tail = piece.partition(b'"')
+                try:
+                    if ended or (quote and (quote + tail + file.read(len(_TAIL))) != _TAIL):
+                        raise ValueError("has another end")
+                    yield _xor(base64.b64decode(text, validate=True), canary)
+                except ValueError as error:
+                    raise DamagedInput(f"{path}: is no encrypted file of a published run: {error}") from error
+                ended = bool(quote)
+            if not ended:
+                raise DamagedInput(f"{path}: is cut short. Pull it again.")
+
+        write_whole(target, pieces())
 
 
 def open_published(published: Path, out: Path) -> int:
@@ -86,12 +126,7 @@ def open_published(published: Path, out: Path) -> int:
         elif path.suffix != SUFFIX:
             shutil.copyfile(path, target)
         else:
-            value = _object(path)
-            try:
-                data = _xor(base64.b64decode(value["encrypted"], validate=True), str(value["canary"]))
-            except (KeyError, TypeError, binascii.Error) as error:
-                raise DamagedInput(f"{path}: is no encrypted file of a published run") from error
-            write_whole(target, [data])
+            _decrypt(path, target)
             decrypted += 1
     return decrypted
 

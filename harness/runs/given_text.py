@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from stillweb.harness.tools.alike import first_alike
+from stillweb.harness.tools.store import first_alike
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http import charsets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import traceback
 from collections.abc import Callable
@@ -13,14 +14,13 @@ from stillweb.harness.agents.attempt import Attempt, Ended, LimitReached, Stoppe
 from stillweb.harness.agents.function import FunctionAgent
 from stillweb.harness.agents.module import ModuleAgent
 from stillweb.harness.models.tape import ModelError
-from stillweb.harness.runs.final_page import final_page
 from stillweb.harness.runs.repeating import ENDPOINT_FAILED, Known
 from stillweb.harness.runs.workshop import Workshop
 from stillweb.harness.sandbox.running import ended_together
 from stillweb.harness.scoring import Score
 from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
 from stillweb.harness.trace import Trace
-from stillweb.snapshots.errors import MissingCapability, StillwebError
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 IN_PROCESS = "a process of its own: the agent is a function in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
@@ -160,3 +160,39 @@ async def score_attempt(
         attempt.trace.write("answer", text=text, end=end, error=error, **({"aside": aside} if aside else {}))
         attempt.trace.write("score", **result.to_json())
         return result
+
+
+_TOOL = "browser_evaluate"
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any] | None:
+    """Return a function that evaluates a JavaScript expression in the final page and returns its JSON value.
+
+    Call that function in another thread than the loop's. It raises UsageError for an expression without a
+    value. Return None if the session has no page.
+    """
+    own = getattr(tools, "evaluate", None)
+    if own is None and not any(spec.name == _TOOL for spec in tools.list()):
+        return None
+
+    async def by_tool(expression: str) -> Any:
+        result = await tools.call(_TOOL, {"function": f"() => ({expression})"})
+        text = "\n".join(part.get("text", "") for part in result.content if part.get("type") == "text")
+        section = text.partition("### Result\n")[2].partition("\n### ")[0].strip()
+        if result.is_error or not section:
+            raise UsageError(f"the final page can't evaluate {expression!r}: {text[:300]}")
+        try:
+            return json.loads(section, parse_constant=_no_number)
+        except ValueError:
+            raise UsageError(f"{expression!r} gave no JSON value: {section[:300]}") from None
+
+    evaluate = own or by_tool
+
+    def page(expression: str) -> Any:
+        return asyncio.run_coroutine_threadsafe(evaluate(expression), loop).result()
+
+    return page

@@ -128,7 +128,8 @@ def serve(
             raise UsageError("stdio is closed; a client speaks through standard input and output")
         running.run(_stdio(toolset))
     else:
-        anyio.run(_http, toolset, host, port, ready, secrets.token_urlsafe(16) if writes else "")
+        token = secrets.token_urlsafe(16) if writes else ""
+        anyio.run(serve_app, make_app(toolset, token, {host}), host, port, ready, token)
 
 
 async def _stdio(toolset: Toolset) -> None:
@@ -225,15 +226,15 @@ def _worth_telling(record: logging.LogRecord) -> bool:
     return error is None or error.__name__ not in GONE
 
 
-async def _http(
-    toolset: Toolset, host: str, port: int, ready: Callable[[str], None] | None, token: str
+async def serve_app(
+    app: Any, host: str, port: int, ready: Callable[[str], None] | None, token: str = ""
 ) -> None:
+    """Serve an ASGI application until the process is asked to end."""
     import uvicorn
 
     from stillweb.harness.servers.guarded import configured, listening
 
     listener = listening(host, port)
-    app = make_app(toolset, token, {host})
     config = configured(app, level="warning", leave=2, lifespan="on")
     if ready is not None:
         ready(address_of(listener, token))

@@ -19,11 +19,10 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from stillweb.harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
 from stillweb.harness.tools.browser_files import OUTPUT, denied
 from stillweb.harness.tools.browser_reply import Reply
-from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves
+from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves, of_verdict
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_text import Sections, argument_error, contract, said
 from stillweb.harness.tools.contract import ToolResult
-from stillweb.harness.tools.net_errors import of_verdict
 from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.browser.browser import profile_of

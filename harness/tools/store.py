@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
-from stillweb.harness.tools.alike import first_alike
-from stillweb.harness.tools.cookies import Cookies
-from stillweb.harness.tools.going_on import redirected, wrong_location
 from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.replay.faults import older, read_pace
+from stillweb.snapshots import Snapshot
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence.confidence import SERVED, Confidence, both
 from stillweb.snapshots.evidence.lookup import doubted
@@ -23,6 +23,7 @@ from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.request import Headers, Request, signed_in
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.text.text import READ, FrozenText, extract, extract_html
+from stillweb.snapshots.warc.messages import set_cookies
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.faults import Faults, FaultSession
@@ -357,3 +358,128 @@ def client_text(response: Response) -> str:
     body = encodings.decode(response.body, response.header("content-encoding"))
     name = text_codec(header_charset(response.header("content-type")))
     return body.decode(name, "replace")
+
+
+def first_alike(snapshot: Snapshot, capture: Capture) -> Capture:
+    """Return the first capture of the same exact request with the same status, media type, payload and `Location`.
+
+    A trace names it as evidence. The matcher chooses the one after the session's previous request, which differs from
+    run to run if calls are concurrent.
+    """
+    near = snapshot.candidates(capture.urlkey)
+    if len(near) < 2 or not capture.exact:
+        return capture
+    known = _known(capture)
+    alike = (one for one in near if _known(one) == known and _aim(snapshot, one) == _aim(snapshot, capture))
+    return next(alike, capture)
+
+
+def _known(capture: Capture) -> tuple[str, str, int, str, str]:
+    return capture.exact, capture.method, capture.status, capture.mime, capture.digest
+
+
+def _aim(snapshot: Snapshot, capture: Capture) -> str | None:
+    return snapshot.read(capture).header("location") if 300 <= capture.status < 400 else None
+
+
+_TAKEN_BACK = re.compile(r"max-age=\s*(?:0|-\d+)\s*|expires=.*\b19\d\d\b.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Scope of a cookie. `domain` is a host; with `below` its subdomains are included."""
+
+    name: str
+    domain: str
+    path: str
+    below: bool
+    secure: bool
+
+    def holds(self, url: str) -> bool:
+        parts = urlsplit(url)
+        host, path = (parts.hostname or "").lower(), parts.path or "/"
+        near = host == self.domain or (self.below and host.endswith(f".{self.domain}"))
+        within = path == self.path or path.startswith(self.path.rstrip("/") + "/")
+        return near and within and (parts.scheme == "https" or not self.secure)
+
+
+class Cookies:
+    """Cookie jar that begins empty."""
+
+    def __init__(self) -> None:
+        self._values: dict[_Scope, str] = {}
+
+    def take(self, url: str, headers: Headers) -> None:
+        """Store the cookies that an answer sets, and drop those that it deletes."""
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        for line in set_cookies(headers):
+            pair, *attributes = line.split(";")
+            name, _, value = pair.strip().partition("=")
+            told = {k.strip().lower(): v.strip() for k, _, v in (one.partition("=") for one in attributes)}
+            domain = told.get("domain", "").lower().removeprefix(".")
+            if domain and host != domain and not host.endswith(f".{domain}"):
+                continue  # a cookie of another host
+            path = told.get("path", "")
+            if not path.startswith("/"):
+                path = (parts.path or "/").rpartition("/")[0] or "/"
+            scope = _Scope(name.strip(), domain or host, path, bool(domain), "secure" in told)
+            own = scope.name, scope.domain, scope.path
+            self._values = {
+                one: kept for one, kept in self._values.items() if (one.name, one.domain, one.path) != own
+            }
+            if not any(_TAKEN_BACK.fullmatch(one.strip()) for one in attributes):
+                self._values[scope] = value.strip()
+
+    def fields(self, url: str) -> Headers:
+        """Return the Cookie field of a request to `url`; empty if no cookie matches."""
+        pairs = [f"{scope.name}={value}" for scope, value in self._values.items() if scope.holds(url)]
+        return (("Cookie", "; ".join(pairs)),) if pairs else ()
+
+
+AUTHORIZATION = "authorization"
+
+
+def redirected(url: str, location: str, headers: Headers) -> tuple[str, Headers]:
+    """Return the target of a redirect from `url` and the header fields sent there; "" if httpx refuses the target.
+
+    Authorization is sent to the same server only. User and password in a `Location` are dropped.
+    """
+    import httpx
+
+    try:
+        there = httpx.URL(location)
+        if there.scheme and not there.host:  # httpx then uses the old host, without its port
+            location = str(there.copy_with(host=httpx.URL(url).host))
+        following, _ = signed_in(urljoin(url, location), ())
+        return following, headers if _same_server(url, following) else _without(headers)
+    except (httpx.InvalidURL, ValueError):
+        return "", headers
+
+
+def _same_server(one: str, other: str) -> bool:
+    """Return True if scheme, host and port are equal, or if a host upgrades from HTTP (80) to HTTPS (443)."""
+    import httpx
+
+    a, b = httpx.URL(one), httpx.URL(other)
+    ports = {"http": 80, "https": 443}
+    places = [(u.scheme, u.host, u.port or ports.get(u.scheme)) for u in (a, b)]
+    secured = a.host == b.host and places[0][::2] == ("http", 80) and places[1][::2] == ("https", 443)
+    return places[0] == places[1] or secured
+
+
+def _without(headers: Headers) -> Headers:
+    return tuple((name, value) for name, value in headers if name.lower() != AUTHORIZATION)
+
+
+def wrong_location(location: str) -> str | None:
+    """Return httpx's error for a `Location` that it does not follow, or None."""
+    import httpx
+
+    try:
+        url = httpx.URL(location)
+    except httpx.InvalidURL as error:
+        return repr(httpx.RemoteProtocolError(f"Invalid URL in location header: {error}."))
+    if url.scheme and url.host and url.scheme not in ("http", "https"):
+        return repr(httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{url.scheme}://'."))
+    return None

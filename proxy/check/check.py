@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +21,6 @@ from playwright.async_api import Error as PlaywrightError
 from stillweb.proxy.browser.browser import BrowserHost, lent, profile_of
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, first_line
-from stillweb.proxy.browser.html_page import template
 from stillweb.proxy.browser.page_snapshot import Sight, look_at
 from stillweb.proxy.browser.running import pages_at_once, run
 from stillweb.proxy.browser.settle import Answer, Patience
@@ -31,8 +31,11 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step, View
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
@@ -452,3 +455,12 @@ def small(png: bytes) -> tuple[str, bytes]:
     out = io.BytesIO()
     Image.open(io.BytesIO(png)).convert("RGB").save(out, "WEBP", quality=80, method=2)
     return "image/webp", out.getvalue()
+
+
+def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
+    """Return a template of a package, in which a missing name is an error, with the filter `counted`."""
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"counted": counted, **filters}
+    return environment.from_string(files(package).joinpath(name).read_text(encoding="utf-8"))

@@ -1,12 +1,14 @@
-"""From a request in a session to the reply and its ledger line. Knows no sockets.
+"""The reply to a request in a session, and its ledger line: from captures, recorded failures, long polls and preflights.
 
+Knows no sockets.
 Requested captures stay in memory, ready to send, and so do whole requests whose answer no state and no
-sequence can change (`stillweb.proxy.replay.kept`).
+sequence can change (`stillweb.proxy.replay.replies.Kept`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,13 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import host_of
-from stillweb.proxy.replay.failing import fails
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
-from stillweb.proxy.replay.kept import Kept
-from stillweb.proxy.replay.ledger import Ledger
-from stillweb.proxy.replay.lines import Lines
-from stillweb.proxy.replay.long_polls import hanging, unanswered
+from stillweb.proxy.replay.ledger import Ledger, Tails
 from stillweb.proxy.replay.memento import as_of, captures_of, memento_fields, moment_of
 from stillweb.proxy.replay.misses import (
     Missed,
@@ -31,9 +29,18 @@ from stillweb.proxy.replay.misses import (
     told_to,
     unsure,
 )
-from stillweb.proxy.replay.own_ids import with_echoed, with_ids
-from stillweb.proxy.replay.permissions import is_preflight, permission
-from stillweb.proxy.replay.replies import Held, Hot, Line, Memo, Reply, failure, flagged
+from stillweb.proxy.replay.replies import (
+    ESTABLISHED,
+    Held,
+    Hot,
+    Kept,
+    Line,
+    Lines,
+    Memo,
+    Reply,
+    failure,
+    flagged,
+)
 from stillweb.proxy.replay.response import (
     AGED,
     BODILESS,
@@ -49,30 +56,37 @@ from stillweb.proxy.replay.response import (
     stored_pieces,
     with_ages,
 )
-from stillweb.proxy.replay.tails import Tails
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import TUNNEL
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.lookup import HANGS
+from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup
 from stillweb.snapshots.evidence.lookup import doubted as doubt_of
-from stillweb.snapshots.evidence.polling import TRANSPORT
+from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.identity.echoes import Echo, echoes
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.identity.echoes import Echo, echoes, with_echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
-from stillweb.snapshots.identity.keys import opens_socket, request_key
+from stillweb.snapshots.identity.keys import canonical_url, opens_socket, request_key
+from stillweb.snapshots.identity.numbering import renumbered
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Request
-from stillweb.snapshots.secrets.redact import mask
+from stillweb.snapshots.secrets.redact import TEXTUAL, mask
+from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stillweb.proxy.replay.faults import Faults, FaultSession, Met
+    from stillweb.proxy.replay.replies import Line
+    from stillweb.snapshots.contents.failing import Failed
     from stillweb.snapshots.evidence.lookup import Lookup
     from stillweb.snapshots.evidence.matcher import Matcher
+    from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
@@ -219,8 +233,12 @@ class Answerer:
         finally:
             request.forgetting()  # the session may keep the request itself
 
+    def slow(self, request: Request) -> bool:
+        """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
+        return large(request) or not self.matcher.learnt(site_of(request.url))
+
     async def prepare(self, request: Request) -> None:
-        """Let a thread compute what the answer to a large request needs, while others are answered."""
+        """Let a thread compute what the answer to a slow request needs, while others are answered."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
                 1, "stillweb-prepare"
@@ -240,6 +258,8 @@ class Answerer:
             if (masked := mask(request)) is not request:
                 request_key(masked)
             evidence = self.matcher.evidence(site_of(request.url))
+            if not evidence.ready:
+                _ = evidence.learnt
             evidence.asked(request, request_key(request).canonical, {})
             self.matcher.twins(request)
         except DamagedInput:
@@ -760,3 +780,211 @@ def large(request: Request) -> bool:
 
 def _joined(derived: str, aged: bool, own: bool = False) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "", "ids" if own else "")))
+
+
+LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
+
+
+def hanging(answerer: Answerer, request: Request, line: Line) -> Reply:
+    """Return a reply that is held until the request has an answer."""
+
+    def due() -> bool:
+        return answerer.lookup(request, line, patient=True).verdict != HANGS
+
+    reply = Reply(504, "Hanging", ())
+    reply.held = Held(
+        0,
+        lambda: answerer.answer(request, line),
+        until=lambda: line.until(due),
+        left=lambda: unanswered(answerer, request, line, "exact"),
+    )
+    return reply
+
+
+def unanswered(answerer: Answerer, request: Request, line: Line, verdict: str) -> None:
+    """Write the ledger line of a poll whose client left without an answer."""
+    rule = verdict.partition("rule:")[2] or None
+    asked = Lookup(verdict, None, rule, request_key(request), request)
+    answerer.note(line, answerer.tail(request, asked, verdict, "", 0, more={"why": LEFT}))
+
+
+async def never() -> None:
+    """Wait forever."""
+    await asyncio.get_running_loop().create_future()
+
+
+STATUS = 502  # if it is unknown what the client was told
+REASON = "Bad Gateway"
+MOST_HELD = 30  # seconds; a request that took longer fails at once, since nobody has the time
+SPARE = 2  # extra seconds for a client to leave, since the recorded wait is in whole seconds
+
+
+def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:
+    """Return the reply to a request that failed while recording, and write its ledger line.
+
+    A tunnel comes without a `lookup`.
+    """
+    reply = _reply(request, failed)
+    more: dict[str, Any] = {"why": failed.why}
+    if lookup is None:
+        more["irrelevant"] = irrelevant_url(request.url) or errand(request.url)
+    if (
+        failed.failure.waited
+        and not failed.tunnel
+        and answerer.matcher.hanging.polls(request.method, request.url)
+    ):
+        reply.held = Held(0, lambda: None, until=never)  # the client left together with its page
+    elif 0 < failed.failure.waited <= MOST_HELD:
+        reply.held = Held(
+            failed.failure.waited + SPARE,
+            lambda: _outstayed(answerer, request, line, lookup, failed),
+            ESTABLISHED if failed.failure.opened else b"",
+        )
+    status = 0 if reply.held is not None else reply.status
+    answerer.failed += 1
+    answerer.note(line, answerer.tail(request, lookup, failed.failure.verdict, "", status, more=more))
+    return reply
+
+
+def _outstayed(
+    answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed
+) -> Reply | None:
+    """Note a miss for a client that waits longer than it did while recording, and return its reply.
+
+    Later events are unknown, so the miss gets a ledger line after that of the failure. Returns None for a
+    tunnel, whose connection is ended.
+    """
+    seconds = counted(failed.failure.waited, "second")
+    why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
+    if lookup is None:
+        answerer.tunnel_failed(request.url.partition("//")[2].rstrip("/"), line, why)
+        return None
+    answerer.matcher.note_missed(line.session, request)
+    return answerer.miss(request, line, replace(lookup, failed=None, verdict=MISS), why)
+
+
+def _reply(request: Request, failed: Failed) -> Reply:
+    """Return the error that the client got while recording; if the archive lacks it, one in our words."""
+    failure, given = failed.failure, failed.failure.given
+    if given is None or failure.opened or (failed.tunnel and request.method != failure.request.method):
+        status, media = STATUS, "text/plain; charset=utf-8"
+        text = f"stillweb: {failure.verdict}: {failed.why}\n"
+    else:
+        status, media, text = given.status, given.media, given.body
+    body = text.encode("utf-8", "replace")
+    fields = [
+        ("Content-Length", str(len(body))),
+        ("Cache-Control", "no-store"),
+        ("Stillweb-Verdict", failure.verdict),
+    ]
+    if media:
+        fields.insert(0, ("Content-Type", media))
+    return Reply(status, REASON, tuple(fields), b"" if request.method == "HEAD" else body)
+
+
+_UNSAFE = re.compile(r"[\r\n\0]+")
+
+
+def is_preflight(request: Request) -> bool:
+    """Return True if the request asks for permission to send another one."""
+    return (
+        request.method == "OPTIONS"
+        and request.header("origin") is not None
+        and request.header("access-control-request-method") is not None
+    )
+
+
+def permission(snapshot: Snapshot, request: Request) -> tuple[Response, Capture] | str:
+    """Return the granting response and the capture that shows the grant, or the reason for a miss."""
+    why = ""
+    for capture in captured(snapshot, request.url, _asked(request)):
+        try:
+            refusal = refused(request, snapshot.read_request(capture), answer := snapshot.head(capture))
+        except DamagedInput:
+            continue
+        if not refusal:
+            return granted(request, answer), capture
+        why = why or refusal
+    return why
+
+
+def captured(snapshot: Snapshot, url: str, method: str) -> Iterator[Capture]:
+    """Return the captures of that URL (in canonical form) and method, whatever their bodies."""
+    wanted = canonical_url(url)
+    # for other methods, the index key is the URL's with __wb_method and the body in its query
+    key = request_key(Request(method, url)).urlkey
+    found = iter(snapshot.candidates(key)) if method == "GET" else snapshot.prefix(key)
+    return (c for c in found if c.method == method and canonical_url(c.url) == wanted)
+
+
+def refused(request: Request, recorded: Request, answer: Response) -> str:
+    """Return why a recorded exchange does not show that a preflight would be granted, "" if it does."""
+    allowed, origin = answer.header("access-control-allow-origin"), request.header("origin")
+    if allowed is None:
+        return "the recorded answer lets no other origin read it"
+    if allowed not in ("*", origin):
+        return f"the recorded answer is for the origin {allowed}"
+    sent = {name.lower() for name, _ in recorded.headers}
+    more = [name for name in _fields(request) if name not in sent]
+    return f"the recorded request had no {more[0]}" if more else ""
+
+
+def granted(request: Request, answer: Response) -> Response:
+    """Return the response that grants a preflight, in the words of the recorded answer."""
+    headers = [
+        ("Access-Control-Allow-Origin", answer.header("access-control-allow-origin") or ""),
+        ("Access-Control-Allow-Methods", _asked(request)),
+    ]
+    if answer.header("access-control-allow-credentials") == "true":
+        headers.append(("Access-Control-Allow-Credentials", "true"))
+    if fields := _fields(request):
+        headers.append(("Access-Control-Allow-Headers", ", ".join(fields)))
+    if (request.header("access-control-request-private-network") or "").lower() == "true":
+        # the browser asks because it sees the gateway's address, not the site's
+        headers.append(("Access-Control-Allow-Private-Network", "true"))
+    headers.append(("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"))
+    return Response(204, "No Content", tuple((n, _UNSAFE.sub(" ", v)) for n, v in headers), b"")
+
+
+def _asked(request: Request) -> str:
+    return (request.header("access-control-request-method") or "").upper()
+
+
+def _fields(request: Request) -> list[str]:
+    told = (request.header("access-control-request-headers") or "").split(",")
+    return [name.strip().lower() for name in told if name.strip()]
+
+
+_OF_THE_BYTES = frozenset({"content-encoding", "content-length"})
+
+
+def with_ids(stored: Response, ids: Mapping[str, str]) -> Response | None:
+    """Return the answer with a client's own ids in its text and fields; None if it names none of them."""
+    headers = tuple((name, renumbered(value, ids)) for name, value in stored.headers)
+    media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
+    body = plain = stored.body
+    if body and TEXTUAL.search(media):
+        try:
+            plain = decode(body, stored.header("content-encoding"))
+        except EncodingProblem:  # already damaged at the origin: served as recorded
+            plain = body
+        body = renumbered(plain, ids)
+    if body == plain:
+        return replace(stored, headers=headers) if headers != stored.headers else None
+    return _with_body(replace(stored, headers=headers), body)
+
+
+def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
+    """Return the answer with the asked values in place of the recorded ones; None if it repeats none of them."""
+    try:
+        plain = decode(stored.body, stored.header("content-encoding"))
+    except EncodingProblem:  # already damaged at the origin: served as recorded
+        return None
+    media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
+    body = with_echoes(plain, media, found)
+    return None if body == plain else _with_body(stored, body)
+
+
+def _with_body(stored: Response, body: bytes) -> Response:
+    left = tuple(field for field in stored.headers if field[0].lower() not in _OF_THE_BYTES)
+    return replace(stored, headers=(*left, ("Content-Length", str(len(body)))), body=body)

@@ -20,7 +20,6 @@ from stillweb.proxy.net.addresses import (
     site_named,
 )
 from stillweb.proxy.replay import refusing
-from stillweb.proxy.replay.answering import large
 from stillweb.proxy.replay.http1 import (
     CHUNKED,
     PATIENCE,
@@ -40,8 +39,8 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
     from stillweb.proxy.replay.hub import Hub
-    from stillweb.proxy.replay.sockets import Socket
-    from stillweb.proxy.replay.talks import Talk
+    from stillweb.proxy.replay.websocket import Talk
+    from stillweb.proxy.replay.websocket_player import Socket
 
 
 class Channel(asyncio.Protocol):
@@ -547,7 +546,7 @@ class Connection(Arrivals):
         if host in hub.answerer.virtual_hosts:
             self._work(self._virtual(request, line, message, host))
             return
-        if large(request) or hub.answerer.waits(request, line):
+        if hub.answerer.slow(request) or hub.answerer.waits(request, line):
             self._work(self._later(request, line, message))
             return
         if "upgrade" in message.named and self._converse(request, line, message):
@@ -558,8 +557,8 @@ class Connection(Arrivals):
 
     def _converse(self, request: Request, line: Line, message: Message) -> bool:
         """Turn the connection into a web socket. Return False if none was recorded there."""
-        from stillweb.proxy.replay.sockets import STREAM, wanted
-        from stillweb.proxy.replay.talks import Talk
+        from stillweb.proxy.replay.websocket import Talk
+        from stillweb.proxy.replay.websocket_player import STREAM, wanted
 
         if not wanted(request):
             return False
@@ -578,7 +577,7 @@ class Connection(Arrivals):
 
     def _open_socket(self, request: Request, line: Line, talk: Talk) -> None:
         """Answer the handshake and start the conversation. A fault may cut the server's first message."""
-        from stillweb.proxy.replay.sockets import STREAM, Socket, handshake
+        from stillweb.proxy.replay.websocket_player import STREAM, Socket, handshake
 
         url = STREAM.sub("", request.url)
         write, met = self.write, talk.met
@@ -643,7 +642,7 @@ class Connection(Arrivals):
         act()
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:
-        if large(request):
+        if self.hub.answerer.slow(request):
             await self.hub.answerer.prepare(request)
         if self.hub.answerer.waits(request, line):
             self._holding = True

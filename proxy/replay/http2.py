@@ -17,7 +17,6 @@ from hyperframe.frame import Frame, GoAwayFrame
 
 from stillweb.proxy.net.addresses import target_text
 from stillweb.proxy.replay import refusing
-from stillweb.proxy.replay.answering import large
 from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from stillweb.proxy.replay.hub import Hub
 from stillweb.proxy.replay.replies import Held, Line, Reply
@@ -229,7 +228,7 @@ class Http2:
             self._send(stream, hub.own_page(request))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
-        elif large(request) or hub.answerer.waits(request, self._line):
+        elif hub.answerer.slow(request) or hub.answerer.waits(request, self._line):
             self._held[stream] = self._start(self._later(stream, request))
         else:
             self._reply(stream, hub.answerer.answer(request, self._line))
@@ -251,7 +250,7 @@ class Http2:
         self.pump()
 
     async def _later(self, stream: int, request: Request) -> None:
-        if large(request):
+        if self._hub.answerer.slow(request):
             await self._hub.answerer.prepare(request)
         await self._hub.answerer.due(request, self._line)
         del self._held[stream]

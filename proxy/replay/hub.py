@@ -1,29 +1,36 @@
-"""The state that a gateway's connections share, on its event loop."""
+"""The state that a gateway's connections share on its event loop, and its own pages (http://stillweb.local/)."""
 
 from __future__ import annotations
 
 import asyncio
+import html
+import json
 import pickle
 import sqlite3
 import time
+from base64 import b64encode
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import OWN_HOST
 from stillweb.proxy.net.ca import CACHED_CONTEXTS, Authority, normal_host
-from stillweb.proxy.replay import status
+from stillweb.proxy.net.own_pages import NOTHING, refused
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.proxy.replay.replies import Line, Reply, failure
+from stillweb.proxy.replay.memento import page
+from stillweb.proxy.replay.replies import Line, Reply, failure, own_reply
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
     import ssl
 
+    from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -105,7 +112,7 @@ class Hub:
         """Return one of the gateway's own pages, or 404 if they are switched off."""
         if not self.own_pages:
             return failure(request, 404, "Not Found", "this gateway shows no pages of its own")
-        return status.own_page(self, request, names)
+        return own_page(self, request, names)
 
     def ask_for_name(self) -> Reply:
         """Return the 407 answer to a client that named no session."""
@@ -224,3 +231,75 @@ def broken_host(host: str, error: Exception) -> Response:
     text = f"stillweb: the virtual host {host} failed: {type(error).__name__}: {error}\n"
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Stillweb-Verdict", "miss"))
     return Response(500, "Internal Server Error", fields, text.encode("utf-8", "replace"))
+
+
+LAST_MISSES = 20
+_STYLE = (
+    "body{font:16px/1.5 system-ui;margin:2rem;max-width:60rem}th{text-align:left;padding-right:2rem;"
+    "vertical-align:top}td,code{overflow-wrap:anywhere}"
+)
+_POLICY = f"{NOTHING}; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
+
+
+def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
+    """Return `/` (status), `/ledger` (JSONL), `/misses` (JSONL), `/ca.pem` or a page of Memento. They get no ledger lines.
+
+    Only requests for `names`, for addresses and for localhost are answered.
+    """
+    if why := refused(request.header("host"), request.header("origin"), names):
+        return _page(request, 403, "text/plain; charset=utf-8", f"stillweb: {why}.\n".encode())
+    path = "/" + request.url.partition("://")[2].partition("/")[2].partition("?")[0]
+    if request.method not in ("GET", "HEAD"):
+        return _page(
+            request, 405, "text/plain", b"stillweb: only GET is answered here\n", ("Allow", "GET, HEAD")
+        )
+    if path == "/":
+        status = hub.status()
+        if _wants_html(request.header("accept") or ""):
+            return _page(request, 200, "text/html; charset=utf-8", _html(status, hub).encode())
+        return _page(request, 200, "application/json", (json.dumps(status, indent=1) + "\n").encode())
+    if path.startswith(("/timemap/link/", "/timegate/", "/memento/")):
+        return page(hub.snapshot, request)
+    if path == "/ca.pem":
+        name = ("Content-Disposition", 'attachment; filename="stillweb-ca.pem"')
+        return _page(request, 200, "application/x-pem-file", hub.authority.certificate_pem, name)
+    try:
+        if path == "/ledger":
+            return _page(request, 200, "application/x-ndjson", hub.ledger.text())
+        if path == "/misses":
+            lines = [json.dumps(entry, separators=(",", ":")) + "\n" for entry in hub.ledger.misses()]
+            return _page(request, 200, "application/x-ndjson", "".join(lines).encode())
+    except StillwebError as error:
+        return _page(request, 500, "text/plain; charset=utf-8", f"stillweb: {error}\n".encode())
+    text = b"stillweb: here are / (status), /ledger, /misses, /ca.pem, /timegate/URL and /timemap/link/URL\n"
+    return _page(request, 404, "text/plain; charset=utf-8", text)
+
+
+def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
+    policy = _POLICY if media.startswith("text/html") else NOTHING
+    return own_reply(request, status, media, body, *more, policy=policy)
+
+
+def _wants_html(accept: str) -> bool:
+    where = accept.find("text/html")
+    return where >= 0 and not 0 <= accept.find("application/json") < where
+
+
+def _html(status: dict[str, Any], hub: Hub) -> str:
+    rows = "".join(
+        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(json.dumps(value) if not isinstance(value, str) else value)}</td></tr>"
+        for name, value in status.items()
+    )
+    try:
+        misses = "".join(
+            f"<li>{html.escape(entry['method'])} <code>{html.escape(entry['url'])}</code></li>"
+            for entry in hub.ledger.misses()[-LAST_MISSES:]
+        )
+    except StillwebError as error:
+        misses = f"<li>{html.escape(str(error))}</li>"
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Stillweb</title>"
+        f"<style>{_STYLE}</style><h1>Stillweb replay</h1>"
+        f"<table>{rows}</table><h2>Last misses</h2><ul>{misses or '<li>none</li>'}</ul>"
+        "<p><a href=/ledger>ledger</a> · <a href=/misses>misses</a> · <a href=/ca.pem>certificate</a></p></html>"
+    )

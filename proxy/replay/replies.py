@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import pickle
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stillweb.proxy.net.own_pages import NOTHING, page_fields
 from stillweb.proxy.replay.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
+from stillweb.proxy.replay.response import with_ages
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.sessions import followed_by
 from stillweb.snapshots.identity.cookies import logins_of
@@ -18,11 +28,11 @@ from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.response import Answer
-    from stillweb.proxy.replay.sockets import Socket
+    from stillweb.proxy.replay.websocket_player import Socket
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.evidence.confidence import Confidence
     from stillweb.snapshots.evidence.sessions import Session
-
+    from stillweb.snapshots.snapshot import Snapshot
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -338,3 +348,178 @@ class Hot:
         self.replies: dict[tuple[str, bool, bool, Confidence | None], Reply] = {}
         self.memos: list[tuple[str, bytes]] = []
         self.size = len(response.body) + 2048
+
+
+REST = 5.0  # seconds without a request or an open connection after which a session is idle
+AT_ONCE = 16  # sessions moved to the file before other work gets its turn
+
+
+class Lines:
+    """The sessions by name.
+
+    `begin` creates the state of a new session; `forget` is called for each that leaves memory. `line` and
+    `rest` are for the gateway's event loop; the other methods may be called from any thread.
+    """
+
+    def __init__(self, begin: Callable[[str], Session], forget: Callable[[Line], None]) -> None:
+        self._begin = begin
+        self._forget = forget
+        self._awake: dict[str, Line] = {}
+        self._names: dict[str, str] = {}  # aliases: the session that a name leads to
+        self._file: sqlite3.Connection | None = None
+        self._lock = threading.Lock()  # guards the file, and moves between it and memory
+        # the file may hold passwords that clients sent: no other and no later process can read them
+        self._cipher = AESGCM(AESGCM.generate_key(128))
+        self._nonces = itertools.count()
+
+    def line(self, name: str) -> Line:
+        """Return the session of that name. Create it if it is new."""
+        if self._names:
+            name = self._names.get(name, name)
+        line = self._awake.get(name)
+        if line is None:
+            with self._lock:
+                line = self._asleep(name)
+                if line is None:
+                    line = Line(name, self._begin(name))
+                elif self._file is not None:
+                    self._file.execute("DELETE FROM lines WHERE name = ?", (name,))
+                self._awake[name] = line
+        return line
+
+    def known(self, name: str) -> Line | None:
+        """Return a session as it is now, None if it never sent a request."""
+        name = self._names.get(name, name)
+        with self._lock:
+            return self._awake.get(name) or self._asleep(name)
+
+    def rename(self, name: str, session: str) -> None:
+        """Make a name lead to another session."""
+        self.line(session)
+        self._names[name] = session
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of requests by session."""
+        with self._lock:
+            rows = self._file.execute("SELECT name, seq FROM lines").fetchall() if self._file else []
+            return {**dict(rows), **{name: line.seq for name, line in list(self._awake.items())}}
+
+    def rest(self) -> Iterator[None]:
+        """Move idle sessions into the file, a few at a time. Raises sqlite3.Error if there is no room."""
+        now = time.monotonic()
+        moved = 0
+        for line in list(self._awake.values()):
+            if line.clients or line.seq != line.seen:
+                line.seen, line.since = line.seq, now
+            elif now - line.since > REST and not line.waiting:
+                line.since = now  # if it can't be moved now, others get their turn first
+                self._put(line)
+                moved += 1
+                if moved % AT_ONCE == 0:
+                    yield
+
+    def _put(self, line: Line) -> None:
+        line.talks = []  # their connections are gone
+        nonce = next(self._nonces).to_bytes(12)
+        kept = nonce + self._cipher.encrypt(nonce, pickle.dumps(line, pickle.HIGHEST_PROTOCOL), None)
+        with self._lock:
+            if self._file is None:  # an unnamed file in the system's temporary folder, gone with this process
+                self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+                self._file.execute("PRAGMA journal_mode = OFF")
+                self._file.execute("CREATE TABLE lines (name TEXT PRIMARY KEY, seq INTEGER, line BLOB)")
+            self._file.execute("INSERT INTO lines VALUES (?, ?, ?)", (line.name, line.seq, kept))
+            del self._awake[line.name]
+        self._forget(line)
+
+    def _asleep(self, name: str) -> Line | None:
+        if self._file is None:
+            return None
+        row = self._file.execute("SELECT line FROM lines WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        line: Line = pickle.loads(self._cipher.decrypt(row[0][:12], row[0][12:], None))
+        return line
+
+    def __del__(self) -> None:
+        if (file := getattr(self, "_file", None)) is not None:
+            file.close()
+
+
+MOST_MEMOS = 64  # variants of a request remembered for one capture
+MOST_TUNNELS = 1024
+
+
+class Kept:
+    """A cache of captures and of settled requests.
+
+    `bytes` counts the captures in memory, at most `bound` unless there is only one.
+    """
+
+    def __init__(self, snapshot: Snapshot, bound: int) -> None:
+        self.bytes = 0
+        self.memos: dict[str, dict[bytes, Memo]] = {}  # by tunnel base, and by the bytes of the request
+        self._snapshot = snapshot
+        self._bound = bound
+        self._hot: OrderedDict[tuple[str, int], Hot] = OrderedDict()
+
+    def memos_of(self, base: str) -> dict[bytes, Memo]:
+        """Return the settled requests of a tunnel base ("" outside tunnels) by their bytes.
+
+        Requests come and go in the returned dictionary.
+        """
+        return self.memos.setdefault(base, {})
+
+    def remember(self, key: tuple[str, bytes], memo: Memo, hot: Hot) -> None:
+        """Keep a settled request as long as its capture, unless that has MOST_MEMOS already."""
+        if len(hot.memos) < MOST_MEMOS:
+            self.memos_of(key[0])[key[1]] = memo
+            hot.memos.append(key)
+            if memo.line is not None:
+                memo.line.memos.append((hot, key))
+
+    def forget_line(self, line: Line) -> None:
+        """Forget the settled requests whose bytes name a session."""
+        for hot, key in line.memos:
+            if self.memos_of(key[0]).pop(key[1], None) is not None:
+                hot.memos.remove(key)
+        line.memos.clear()
+
+    def tidy(self) -> None:
+        """Forget tunnels without settled requests when there are more than MOST_TUNNELS."""
+        if len(self.memos) > MOST_TUNNELS:  # a connection may hold on to one, which then stays empty
+            self.memos = {base: known for base, known in self.memos.items() if known or not base}
+
+    def forget_memos(self) -> None:
+        """Forget all settled requests."""
+        for known in self.memos.values():  # connections hold on to these dictionaries
+            known.clear()
+        for hot in self._hot.values():
+            hot.memos.clear()
+
+    def load(self, capture: Capture) -> Hot:
+        """Return a capture, from memory if it is cached. Raises DamagedInput."""
+        place = capture.place
+        hot = self._hot.get(place)
+        if hot is not None:
+            self._hot.move_to_end(place)
+            return hot
+        response = self._snapshot.read(capture)
+        headers = with_ages(response.headers, capture.timestamp)
+        aged = headers is not response.headers
+        hot = self._hot[place] = Hot(replace(response, headers=headers) if aged else response, aged)
+        self._count(hot.size)
+        return hot
+
+    def grow(self, hot: Hot, by: int) -> None:
+        """Count bytes that were derived from a capture and are cached with it."""
+        hot.size += by
+        self._count(by)
+
+    def _count(self, by: int) -> None:
+        """Count bytes, and evict the least recently used captures above the bound."""
+        self.bytes += by
+        while self.bytes > self._bound and len(self._hot) > 1:
+            _, old = self._hot.popitem(last=False)
+            self.bytes -= old.size
+            for base, raw in old.memos:
+                self.memos[base].pop(raw, None)

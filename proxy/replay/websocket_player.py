@@ -1,4 +1,4 @@
-"""Replay of web socket conversations: which recorded one a client follows, and what the server says next.
+"""Replay of web socket conversations (RFC 6455): which recorded one a client follows, what the server says next, and their frames.
 
 A message may hold a timestamp that differs in each replay, such as its `date`. A recorded stamp is a timestamp
 only if it named the time at which its message passed the recorder. A chosen time, such as the end of a range,
@@ -9,6 +9,7 @@ whose clock is set to the recording.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import operator
 import re
@@ -21,15 +22,18 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from stillweb.snapshots.evidence.recognising import Recogniser, other_secrets, pseudonyms_in
+from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
+
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
+from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
+    from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 Said = str | bytes
@@ -620,3 +624,143 @@ def _replaced(said: Said, one: str, other: str) -> Said:
     if isinstance(said, str):
         return said.replace(one, other)
     return said.replace(one.encode(), other.encode())
+
+
+_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+# how freeze.js marks the streams of a page that waits for them
+STREAM = re.compile(r"[?&]stillweb-stream(?=#|$)")
+MISSED = "stillweb-miss"  # sent to such a page for a message that was not recorded
+REST = "stillweb-rest"  # sent to such a page when nothing more comes by itself
+STEP = re.compile(r"stillweb-step (\d{1,9})")  # sent by such a page before each step, with the step's number
+
+
+def wanted(request: Request) -> bool:
+    """Return True if the request asks for a web socket."""
+    return (
+        (request.header("upgrade") or "").lower() == "websocket"
+        and request.method == "GET"
+        and bool(request.header("sec-websocket-key"))
+    )
+
+
+def handshake(request: Request, protocol: str) -> bytes:
+    """Return the head of the 101 response."""
+    key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
+    accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
+    offered = [one.strip() for one in (request.header("sec-websocket-protocol") or "").split(",")]
+    chosen = f"Sec-WebSocket-Protocol: {protocol}\r\n" if protocol and protocol in offered else ""
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept}\r\n{chosen}\r\n"
+    ).encode("latin-1")
+
+
+class Socket:
+    """The server side of one web socket.
+
+    `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, `heard()` on
+    one that was. `doubted()` is called if the recorded conversations differ, and returns whether to go on.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        player: Player,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        strayed: Callable[[Said | None, Said], None],
+        doubted: Callable[[], bool],
+        heard: Callable[[], None] = lambda: None,
+        *,
+        secrets: Secrets | None = None,
+        marked: bool = False,
+    ) -> None:
+        self._url = url
+        self._player = player
+        self._write = write
+        self._close = close
+        self._strayed = strayed
+        self._told = heard
+        self._doubted: Callable[[], bool] | None = doubted
+        self._secrets = secrets or Secrets()
+        self._marked = marked
+        self._frames: Any = FrameProtocol(client=False, extensions=[])
+        self._parts: list[Said] = []
+        self.closed = False  # True once nothing more is sent
+
+    def start(self) -> None:
+        """Send the server's first messages."""
+        self._say(self._player.opened())
+
+    def feed(self, data: bytes) -> None:
+        """Process bytes from the client."""
+        if self.closed:
+            return
+        try:
+            self._frames.receive_bytes(data)
+            for frame in self._frames.received_frames():
+                self._frame(frame)
+        except ParseFailed as failure:
+            self._end(int(failure.code), str(failure))
+
+    def made(self, key: str | None) -> None:
+        """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
+        if not self.closed:
+            self._say(self._player.made(key))
+
+    def _frame(self, frame: Any) -> None:
+        if self.closed:
+            return
+        if frame.opcode is Opcode.CLOSE:
+            code, reason = frame.payload
+            self._end(int(code), reason or "")
+        elif frame.opcode is Opcode.PING:
+            self._write(self._frames.pong(frame.payload))
+        elif frame.opcode is not Opcode.PONG:
+            self._parts.append(frame.payload)
+            if frame.message_finished:
+                parts, self._parts = self._parts, []
+                whole: Said
+                if isinstance(parts[0], str):
+                    whole = "".join(part for part in parts if isinstance(part, str))
+                else:
+                    whole = b"".join(part for part in parts if not isinstance(part, str))
+                self._heard(whole)
+
+    def _heard(self, said: Said) -> None:
+        if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
+            self._say(self._player.step(int(step[1])))
+            return
+        said = self._secrets.hidden(said)
+        expected = self._player.expected()
+        answer = self._player.client(self._url, said)
+        if answer is None:
+            self._strayed(expected, said)  # the socket stays open: what was recorded may still be said
+            if self._marked:
+                self._write(self._frames.send_data(MISSED, fin=True))
+            return
+        self._told()
+        self._say(answer)
+
+    def _say(self, messages: list[Said]) -> None:
+        if self._player.ambiguous and self._doubted is not None:
+            doubted, self._doubted = self._doubted, None
+            if not doubted():
+                self._end(1011, "stillweb: miss: what was recorded here differs")
+                return
+        for what in map(self._secrets.shown, messages):
+            self._write(self._frames.send_data(what if isinstance(what, str) else bytes(what), fin=True))
+        if self._player.close is not None:
+            self._end(*self._player.close)
+        elif self._marked:
+            self._write(self._frames.send_data(REST, fin=True))
+
+    def _end(self, code: int, reason: str) -> None:
+        self.closed = True
+        if code == CloseReason.NO_STATUS_RCVD:  # the frame named no code: a page is told 1005, not 1000
+            self._write(self._frames.close())
+        elif code in LOCAL_ONLY_CLOSE_REASONS:  # never sent (RFC 6455, 7.4.1)
+            self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
+        else:
+            self._write(self._frames.close(code, reason))
+        self._close()

@@ -13,7 +13,7 @@ The face that tests and benchmarks use:
 - `min_confidence=0.0` serves the likeliest answer always, for curves. A miss then means that nothing was recorded for the key.
 - A lookup that is not served (a miss) has been asked all the same: the session notes it by itself. In the open loop call
   `happened` after each lookup, whatever that gave; it replaces what the lookup noted.
-- `equal(recorded, live)` (`stillweb.snapshots.evidence.equality`) says whether two answers are the same to a client.
+- `equal(recorded, live)` (`stillweb.snapshots.identity.equality`) says whether two answers are the same to a client.
 """
 
 from stillweb.snapshots.evidence.confidence import SERVED, SURE

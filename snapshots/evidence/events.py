@@ -7,102 +7,31 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
+from stillweb.snapshots.http.static import ASSET
 from stillweb.snapshots.identity.irrelevant import irrelevant
-from stillweb.snapshots.identity.keys import Parsed, is_plain, parse
+from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
-ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")
 _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
 ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
 _words = re.compile(r"[a-z]+")
 # Words in the path of a write, though it is answered by data.
-WRITING = frozenset(
-    [
-        "add",
-        "append",
-        "insert",
-        "create",
-        "new",
-        "remove",
-        "delete",
-        "cart",
-        "basket",
-        "bag",
-        "order",
-        "orders",
-        "checkout",
-        "buy",
-        "purchase",
-        "vote",
-        "upvote",
-        "downvote",
-        "like",
-        "unlike",
-        "follow",
-        "increment",
-        "decrement",
-        "counter",
-        "comment",
-        "comments",
-        "reply",
-        "upload",
-        "toggle",
-        "undo",
-        "redo",
-        "transfer",
-        "deposit",
-        "withdraw",
-        "pay",
-        "move",
-        "subscribe",
-        "bid",
-        "guess",
-        "set",
-        "select",
-        "choose",
-        "login",
-        "signin",
-        "logon",
-        "logout",
-        "signout",
-        "logoff",
-        "auth",
-        "session",
-        "preference",
-        "preferences",
-        "setting",
-        "settings",
-        "option",
-        "options",
-        "switch",
-        "update",
-        "save",
-        "apply",
-        "reset",
-        "clear",
-        "change",
-        "edit",
-        "profile",
-        "register",
-        "signup",
-    ]
-)
+_WRITING = """
+    add append insert create new remove delete cart basket bag order orders checkout buy purchase vote
+    upvote downvote like unlike follow increment decrement counter comment comments reply upload toggle undo
+    redo transfer deposit withdraw pay move subscribe bid guess set select choose login signin logon logout
+    signout logoff auth session preference preferences setting settings option options switch update save
+    apply reset clear change edit profile register signup
+"""
+WRITING = frozenset(_WRITING.split())
 Parameters = tuple[tuple[str, str], ...]
-
-
-def mix(*parts: object) -> int:
-    """Return a 64-bit number for `parts`, the same on every machine."""
-    return int.from_bytes(
-        blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +95,8 @@ def event_of(
         operation = " ".join(o.text or " ".join(o.names) for o in found)
         told = {o.changes for o in found}
         changes = True if True in told else None if None in told else False if found else None
-        names = ",".join(sorted({n for n, _ in parameters} | {n for n in field_names(parsed) if "=" in n}))
+        actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
+        names = ",".join(sorted({n for n, _ in parameters} | actions))
     path = f"{parts.netloc}{parts.path}"
     ids = tuple(IDS.findall(path))
     redirects = 300 <= status < 400 and status != 304
@@ -191,30 +121,6 @@ def event_of(
     shown = frozenset(v for _, v in values)
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)
-
-
-def field_names(parsed: Parsed) -> tuple[str, ...]:
-    """Return the names of what a request says, with the values of those that name an action; sorted."""
-    return parsed.derived("field names", _field_names)
-
-
-def _field_names(parsed: Parsed) -> tuple[str, ...]:
-    names = set()
-    for pair in parsed.query or ():
-        name, _, value = pair.partition("=")
-        names.add(f"{name}={value}" if _ACTION.match(name) else name)
-    body = parsed.body
-    if body.kind == FORM:
-        for item in body.value:
-            name = item.name.decode("utf-8", "replace")
-            names.add(f"{name}={item.value.decode('utf-8', 'replace')[:60]}" if _ACTION.match(name) else name)
-    elif body.kind == MULTIPART:
-        names.update(part.name for part in body.value)
-    elif body.kind == JSON and isinstance(body.value, dict):
-        for name, value in body.value.items():
-            said = isinstance(value, str) and (_ACTION.match(name) or name == "operationName")
-            names.add(f"{name}={value[:60]}" if said else name)
-    return tuple(sorted(names))
 
 
 def _split(url: str) -> SplitResult:

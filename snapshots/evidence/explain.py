@@ -1,23 +1,55 @@
-"""Grounds of an answer in words: which events and parts of the request decide, and which may, but were never seen to."""
+"""Explanations in words: the grounds of an answer, and of a miss the captures that come nearest and what differs."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
 from urllib.parse import urlsplit
 
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.evidence.conditions import Peek, Place
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
 from stillweb.snapshots.evidence.model import PART, Model, Parts
+from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
+from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
+from stillweb.snapshots.identity.differences import agreed, differences, same_start, shown
+from stillweb.snapshots.identity.header_fields import PRESENT
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.identity.recognising import other_secrets
+from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
+from stillweb.snapshots.words import counted
 
 LEAST = 0.02  # the chance from which something is named
 NAMED = 4  # things that are named at most
 LONG = 60  # characters of the values of an event
+FEW = 3  # captures that are named
+LOOKED_AT = 400  # captures of a path, or of a host when the path has none
+# Units of about 2 µs that an explanation may take to rank captures, and again to compare them.
+WORK = 2000
+EACH = 8  # units to look at a capture
+READ = 30  # to read its request
+STATE = 50  # to tell what had been done before it
+RULES = 80  # to look for the rules that join it
+TRIES = 24  # combinations of rules that are tried
+MANY = 5  # differences that are named of a capture
+# Fields of Vary that tell nothing that the past of the session does not tell better.
+NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-authorization", "*"})
+_MARKS = (b"&", b",", b"[", b"{", b"\n--")  # before each name or value of a form, JSON or a multipart body
 
 
 def grounds(model: Model, key: int, answer: int, past: tuple[History, int], parts: Parts) -> list[str]:
     """Return why an answer to a request is how likely, after what happened before a place of a history."""
     target, (history, place) = model.targets[key], past
     given = [o for o in target.observations if o.answer == answer]
-    found = [_recorded(len(given), len(target.observations), len(target.answers))]
+    found = [_times(len(given), len(target.observations), len(target.answers))]
     candidates = model.candidates(key)
     inclusion: dict[str, float] = defaultdict(float)
     for h in model.posterior(key):
@@ -39,18 +71,23 @@ def grounds(model: Model, key: int, answer: int, past: tuple[History, int], part
                 said += f"; after {_event(now[-1])} now"
         else:
             said = f"recorded before any {_type(t)}" + (", which has happened now" if now else "")
-        found.append(f"{said}; decides ({chance:.2f})")
+        found.append(f"{said}; decides ({_down(chance)})")
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
-    found += [f"whether {_type(t)} matters was never seen ({chance:.2f})" for chance, t in doubts[:NAMED]]
+    found += [f"whether {_type(t)} matters was never seen ({_down(chance)})" for chance, t in doubts[:NAMED]]
     return found
+
+
+def _down(chance: float) -> str:
+    """Return a chance with two decimals, rounded down: only what is certain is 1.00."""
+    return f"{math.floor(chance * 100) / 100:.2f}"
 
 
 def _likeliest(pair: tuple[float, str]) -> tuple[float, str]:
     return -pair[0], pair[1]
 
 
-def _recorded(times: int, of: int, answers: int) -> str:
+def _times(times: int, of: int, answers: int) -> str:
     if answers == 1:
         return f"the only answer recorded, {times} of {of} times" if of > 1 else "recorded once"
     return f"recorded {times} of {of} times, with {answers} different answers"
@@ -80,3 +117,210 @@ def _part(t: str, parts: Parts) -> str:
     if t not in parts:
         return f"no {_type(t)}"
     return f"a {_type(t)}" if secret else f"{_type(t)}: {parts[t][:LONG]}"
+
+
+def nearest(lookup: Lookup) -> list[Near]:
+    """Return the few captures that come nearest to what was asked, nearest first.
+
+    Time is linear in the request and bounded by `WORK`: the captures that look most like the request are compared
+    with it name by name, the rest only if there is work left.
+    """
+    matcher = lookup.matcher
+    assert matcher is not None
+    request = lookup.request
+    group = matcher.group(request.url)
+    known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
+    alike: dict[tuple[str, str], int] = {}
+    circumstances: dict[tuple[Any, ...], list[str]] = {}
+    sent: dict[Place, Headers] = {}  # the fields that count
+
+    def stored(capture: Capture) -> Request:
+        return group.request(capture) if group.captures else Request(capture.method, capture.url)
+
+    captures = _likest(request, group.captures or _neighbours(matcher, request.url), stored)
+    work = _Work(WORK)
+    mine = _size(request)
+    asked = parse(request) if work.takes(mine) else None
+    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str]]] = []
+    for capture in captures:
+        text = capture.method, capture.exact
+        if text not in known:
+            recorded = stored(capture)
+            if asked is not None and work.takes(mine + _size(recorded)):
+                other = parse(recorded)
+                known[text] = list(differences(asked, other))
+                alike[text] = agreed(asked.body, other.body)
+            elif not found:  # too long for names: at least one is told of
+                known[text], alike[text] = (
+                    _roughly(lookup.key.canonical == capture.key, request, recorded),
+                    0,
+                )
+            else:
+                break
+        differs = known[text]
+        if not differs and lookup.verdict == MISS:
+            safe = capture.method in SAFE_METHODS
+            conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
+            if capture.place not in sent:
+                sent.update(_varied([c for c in captures if c.key == capture.key], matcher.peek))
+            fields = sent[capture.place]
+            around = fields, conditions
+            if around not in circumstances:
+                if circumstances and not work.takes(STATE):
+                    break
+                circumstances[around] = list(_circumstances(lookup, capture, stored(capture), fields))
+            differs = circumstances[around]
+        weight = sum(_weight(difference) for difference in differs)
+        # the very same request comes before any other, however much was done between the two
+        order = (
+            bool(known[text]),
+            weight,
+            -alike[text],
+            -same_start(capture.url, request.url),
+            capture.timestamp,
+            capture.place,
+        )
+        found.append((order, capture, differs))
+    found.sort(key=lambda item: item[0])
+    out: list[Near] = []
+    seen: set[tuple[str, str, tuple[str, ...]]] = set()
+    for _, capture, differs in found:
+        said = capture.method, capture.url, tuple(differs)
+        if said not in seen:
+            rule = None
+            named = _cut(differs)
+            recorded = stored(capture)
+            if differs and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
+                rule = joining(request, recorded, builtin().rules, matcher.issued(request), tries=TRIES)
+                if rule and other_secrets(request, recorded)[1]:
+                    rule = None  # no rule makes another password the same
+            seen.add(said)
+            out.append(Near(capture, named, rule or None))
+        if len(out) == FEW:
+            break
+    return out
+
+
+class _Work:
+    """The work that an explanation may still do, in units of about 2 µs: no other request waits longer for it."""
+
+    def __init__(self, units: int) -> None:
+        self._left = units
+
+    def takes(self, units: int) -> bool:
+        """Spend `units` and return True, or return False where fewer are left."""
+        if units > self._left:
+            return False
+        self._left -= units
+        return True
+
+
+def _size(request: Request) -> int:
+    """Return an upper bound of the work to take a request apart and compare it: its names and values, and its bytes."""
+    return EACH + 2 * _names(request) + (len(request.url) + len(request.body)) // 256
+
+
+def _rules_size(request: Request) -> int:
+    """Return an upper bound of the work to find the rules that join a request with another one."""
+    return RULES + 24 * _names(request) + (len(request.url) + len(request.body)) // 8
+
+
+def _names(request: Request) -> int:
+    body = request.body
+    return request.url.count("&") + (sum(body.count(mark) for mark in _MARKS) if body else 0)
+
+
+def _likest(
+    request: Request, captures: Iterable[Capture], stored: Callable[[Capture], Request]
+) -> list[Capture]:
+    """Return the captures in the order in which they are worth comparing, by what they begin with."""
+    ranked: list[tuple[tuple[bool, int, int], str, Place, Capture]] = []
+    work = _Work(WORK)
+    for capture in islice(captures, LOOKED_AT):
+        body = request.body if capture.method == request.method else b""
+        if not work.takes(READ + len(body) // 1024 if body else 2) and len(ranked) >= FEW:
+            break
+        alike = same_start(body, stored(capture).body) if body else 0
+        order = not body and capture.method != request.method, -same_start(capture.url, request.url), -alike
+        ranked.append((order, capture.timestamp, capture.place, capture))
+    return [capture for *_, capture in sorted(ranked, key=lambda item: item[:3])]
+
+
+def _roughly(same: bool, request: Request, recorded: Request) -> list[str]:
+    """Return what differs between two requests of which one has too many names to compare them one by one."""
+    if same:
+        return []
+    found = []
+    if request.method != recorded.method:
+        found.append(f"method: asked {request.method}, recorded {recorded.method}")
+    mine, theirs = request.url.partition("?"), recorded.url.partition("?")
+    if mine[0] != theirs[0]:
+        found.append("path: another one")
+    for part, one, other in (("query", mine[2], theirs[2]), ("body", request.body, recorded.body)):
+        if one != other:
+            unit = "character" if part == "query" else "byte"
+            asked = counted(len(one), unit)
+            found.append(f"{part}: {asked} asked, {len(other)} recorded, too many names to compare them")
+    return found
+
+
+def _cut(differs: list[str]) -> list[str]:
+    more = len(differs) - MANY
+    return [*differs[:MANY], f"{more} more"] if more > 1 else differs
+
+
+def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
+    """Return captures of the same host, when none has the path."""
+    host = surt(url).partition(")")[0]
+    return matcher.around(host + ")") if host else iter(())
+
+
+def _weight(difference: str) -> int:
+    if difference.startswith(("path", "host", "method")):
+        return 20
+    return 5 if difference.startswith("body: ") else 1
+
+
+def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: Headers) -> Iterator[str]:
+    """Yield why a capture of the very same request is no answer: a condition, a header field, or what happened before."""
+    request = lookup.request
+    told = [preconditions_of(r.headers) for r in (request, recorded)]
+    if request.method not in SAFE_METHODS and judge(told[0], told[1], capture.status) == FAILS:
+        refused = f" (answered {capture.status})" if capture.status in REFUSED else ""
+        for name, wanted, known in zip(FIELDS, *told, strict=True):
+            if wanted != known:
+                yield f"header {name}: {_sent('asked', wanted)}, {_sent('recorded', known)}{refused}"
+    for name, value in fields:
+        asked = _field(request.headers, name)
+        if name == CREDENTIALS:  # no hash of a secret is shown
+            asked, value = asked.partition(" ")[0], value.partition(" ")[0]
+        elif secret_header(name, asked) or PSEUDONYM_TEXT.search(value):
+            asked, value = ("a secret" if text else "" for text in (asked, value))
+        if asked != value and not (asked and value == PRESENT):
+            yield f"header {name}: asked {asked!r}, recorded {value!r}"
+    if lookup.grounds is not None:
+        yield f"confidence: {Confidence.of(lookup.confidence)} that it is the answer; " + "; ".join(
+            lookup.grounds()
+        )
+
+
+def _varied(captures: list[Capture], peek: Peek) -> Iterator[tuple[Place, Headers]]:
+    """Yield, for each capture of one request, the fields that any of their answers names in Vary, with its values."""
+    names = sorted({n for c in captures for n, _ in c.vary} - NEVER_VARY)
+    for capture in captures:
+        own = dict(capture.vary)
+        yield (
+            capture.place,
+            tuple((n, own[n] if n in own else _field(peek.fields(capture), n)) for n in names),
+        )
+
+
+def _field(headers: Headers, name: str) -> str:
+    """Return the value of a field that counts in a request; of CREDENTIALS, whichever field holds them."""
+    if name == CREDENTIALS:
+        return credentials_of(headers)
+    return ", ".join(v for n, v in headers if n.lower() == name)
+
+
+def _sent(how: str, value: str | None) -> str:
+    return f"not {how}" if value is None else f"{how} {shown([value])}"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.contents.failing import Failed
+from stillweb.snapshots.evidence.conditions import Peek
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.failing import Failed
-from stillweb.snapshots.evidence.group import Group
-from stillweb.snapshots.evidence.peeking import Peek
 from stillweb.snapshots.evidence.sessions import Session
+from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.rules import Issued

@@ -11,13 +11,14 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History, mix
+from stillweb.snapshots.evidence.events import Event, History
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+from stillweb.snapshots.identity.keys import mix
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]
@@ -28,6 +29,7 @@ Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
 _WORD = re.compile(r"[a-z]{2,}")
+_TOLD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,16 @@ class Model:
     """What the recording of one site shows of which events decide which answers."""
 
     def __init__(
-        self, recorded: Iterable[tuple[str, Event, int, Parts]], forgets: Collection[str] = ()
+        self,
+        recorded: Iterable[tuple[str, Event, int, Parts]],
+        forgets: Collection[str] = (),
+        words: Callable[[int], Set[str]] = lambda capture: frozenset(),
     ) -> None:
-        """Learn from `recorded`: session, event, answer and parts of each request, in order. `forgets`: kinds of events that decide nothing."""
+        """Learn from `recorded`: session, event, answer and parts of each request, in order.
+
+        `forgets`: kinds of events that decide nothing. `words` returns those of an answer by its number.
+        """
+        self._shown = words
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
@@ -225,13 +234,32 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted((-self.chance(t, self.kinds[t], target.event), t) for t in group)
+            weighed = sorted(
+                (-_moved(self.chance(t, self.kinds[t], target.event), self._echo(t, target)), t)
+                for t in group
+            )
             odds = [-chance / (1 + chance) for chance, _ in weighed]
             total, first = sum(odds), weighed[0][1]
             groups[first] = [(t, own / total) for own, (_, t) in zip(odds, weighed, strict=True)]
             chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
         kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
         return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)
+
+    def _echo(self, t: str, target: Target) -> float:
+        """Return the factor of the odds that a type decides, by how many of the words sent with it are in the answers after it alone."""
+        if len(target.answers) < 2:
+            return 1.0
+        sent = [_sent(t, o) for o in target.observations]
+        shown = [self._shown(o.capture) for o in target.observations]
+        heard: dict[tuple[bool, ...], bool] = {}
+        for word in sorted(set().union(*sent)):
+            pattern = tuple(word in words for words in sent)
+            if not all(pattern) and not heard.get(pattern):
+                within = [word in words for words in shown]
+                heard[pattern] = any(within) and all(h for h, w in zip(pattern, within, strict=True) if w)
+        echoes = min(priors.ECHOES, sum(heard.values()))
+        silent = min(priors.ECHOES, len(heard)) - echoes
+        return priors.HEARD**echoes * priors.UNHEARD ** max(0, silent)
 
     # Posterior
 
@@ -477,7 +505,7 @@ class Model:
         weighed: dict[str, float] = defaultdict(float)  # by group, the shares of the parts that differ
         for part in differ & shares.keys():
             weighed[shares[part][0]] += shares[part][1]
-        kept = math.prod(1 - self.chance(p, p, target.event) for p in sorted(differ - shares.keys()))
+        kept = math.prod(1 - self._part_chance(p, target) for p in sorted(differ - shares.keys()))
         if not weighed:
             return kept
         return kept * sum(
@@ -538,8 +566,14 @@ class Model:
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
         kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-        chance = self.chance(t, kind, target.event)
+        chance = self._part_chance(t, target) if part else self.chance(t, kind, target.event)
         return {answer: 1 - chance * apart for answer, apart in differs.items()}
+
+    def _part_chance(self, part: str, target: Target) -> float:
+        """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
+        chance = self.chance(part, part, target.event)
+        echo = any(words_of(o.parts.get(part, "")) & self._shown(o.capture) for o in target.observations)
+        return _moved(chance, priors.HEARD) if echo else chance
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
         """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
@@ -555,6 +589,23 @@ class Model:
         for way in product(*ways):
             made.append((tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way)))
         return made
+
+
+def _sent(t: str, o: Observation) -> set[str]:
+    """Return the words that were sent with a type or as a part before an answer."""
+    if t.startswith(PART):
+        return words_of(o.parts.get(t, ""))
+    return {
+        w
+        for e in o.history.of(t, o.place)
+        for v in (*(v for _, v in e.parameters), *e.fields)
+        for w in words_of(v)
+    }
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words of a text that can be recognised in another: of two letters or digits at least."""
+    return {w for w in _TOLD.findall(text.casefold()) if len(w) > 1}
 
 
 def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:

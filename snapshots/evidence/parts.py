@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from stillweb.snapshots.evidence.issued import named_values, token_like
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, MULTIPART
@@ -19,6 +18,7 @@ from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import MADE_ANEW, cookies_of, credentials_of, is_session
 from stillweb.snapshots.identity.header_fields import counting, is_token, own_name, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
+from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import digest, is_plain, parse
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request

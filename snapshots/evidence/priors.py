@@ -56,6 +56,9 @@ RETURNED, FRESH = (
     1.5,
 )  # an answer in a new state was given before or not: what is believed before anything is seen
 LEARNING = 1.0  # what each answer in a new state adds to that
+# What a word that is sent with a type, and is in the answers after it alone, does to the odds that it decides; what one that is not does
+HEARD, UNHEARD = 5.0, 0.8
+ECHOES = 3  # words, or sets of words that come together, that count
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7

@@ -6,7 +6,8 @@ more than one of three. A reducer is fed event by event and can be carried on wh
 
 from __future__ import annotations
 
-from stillweb.snapshots.evidence.events import Event, mix
+from stillweb.snapshots.evidence.events import Event
+from stillweb.snapshots.identity.keys import mix
 
 _MASK = (1 << 64) - 1
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence.events import History
-from stillweb.snapshots.evidence.polling import POLLING, channel_of
+from stillweb.snapshots.evidence.polls import POLLING, channel_of
 from stillweb.snapshots.http.fragments import asks_for_page
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.recognising import Recogniser
+    from stillweb.snapshots.identity.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
 

@@ -1,4 +1,4 @@
-"""What clients said over web sockets, and what they wrote by HTTP beside it: either may change what the other one brings.
+"""Messages of clients over web sockets, and their writes by HTTP: either may change what the other one brings.
 
 A message to a server is no request, so no slot holds it. What was said before a capture is compared as a whole with
 what a session has said in replay.
@@ -16,7 +16,7 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS
 
 STRAYED = "?"  # said by a client that nobody recorded saying it
@@ -31,7 +31,7 @@ UNREAD: Words = {UNKNOWN: 1}
 
 
 class Source(Protocol):
-    """What is needed of a snapshot."""
+    """The part of a snapshot that is needed here."""
 
     def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
     def prefix(self, start: str, /) -> Iterable[Capture]: ...
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 def word(entry: Mapping[str, Any]) -> str:
-    """A stored message as it is counted; "" for one that says nothing."""
+    """Return a stored message in the form that is counted; "" for one that says nothing."""
     text = str(entry.get("text", entry.get("base64", "")))
     return (
         ""
@@ -59,11 +59,11 @@ class Spoken:
         self._before: dict[tuple[str, str, int], Words] = {}
 
     def on(self, site: str) -> bool:
-        """Whether a client said something there, and it is known when; or it can't be read."""
+        """Return True if a client said something at a site, or what it said can't be read."""
         return site in self._all() or site in self._unread
 
     def before(self, capture: Capture) -> Words:
-        """What its session had said to its site when it was asked for; what no session says where that can't be read."""
+        """Return what the session of a capture had said to the site before it; UNREAD where that can't be read."""
         site = site_of(capture.url)
         if site in self._unread:
             return UNREAD
@@ -75,16 +75,19 @@ class Spoken:
         return found
 
     def written(self, url: str, session: str) -> list[tuple[int, str]]:
-        """What a recorded session wrote to the site of an address: event and key of each request, in order."""
+        """Return event and key of each write of a recorded session to the site of an address, in order."""
         return [(capture.begin, capture.key) for capture in self.writes(url, session)]
 
     def writes(self, url: str, session: str) -> list[Capture]:
-        """The captures of the same."""
+        """Return the captures of the writes of a recorded session to the site of an address, in order."""
         site = site_of(url)
         found = self._written.get((site, session))
         if found is None:
-            start = surt(f"http://{site}/").rpartition(")")[0]
-            own = (c for c in self._source.prefix(start) if c.session == session and site_of(c.url) == site)
+            own = (
+                c
+                for c in self._source.prefix(site_prefix(site))
+                if c.session == session and site_of(c.url) == site
+            )
             found = self._written[site, session] = sorted(
                 (
                     c

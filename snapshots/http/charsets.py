@@ -1,8 +1,9 @@
 """Decoder for a page's bytes, with the character encoding that a browser would choose.
 
 Order (WHATWG Encoding, and HTML 13.2.3.2): byte order mark, `Content-Type`, `<meta>` in the first 1024 bytes,
-then UTF-8 if the bytes are valid UTF-8, else what Firefox's detector (chardetng) finds. One step is our own: on non-ASCII
-bytes that are UTF-8 but for a few damaged ones, UTF-8 is taken whatever the label says, with a warning.
+then UTF-8 if the bytes are valid UTF-8, else what Firefox's detector (chardetng) finds. Our own are the steps for damage:
+non-ASCII bytes that are UTF-8 but for a few are read as UTF-8 whatever the label says, with a warning, and a few damaged
+bytes don't change what is detected.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
         if found and found.startswith("utf-16"):
             found = "utf-8"  # as UTF-16, the ASCII label would not have been readable (HTML 13.2.3.3)
     if found is None:
-        if _is_utf8(body):
+        if _is_utf8(body) and not _ISO_2022_JP.search(body):
             return _read(body, "utf-8", "utf-8", warnings)
         found = _detected(body)
         warnings.append(f"no charset is named: read as {found}")
@@ -91,15 +92,53 @@ def _is_utf8(body: bytes) -> bool:
     """Return True if bytes are UTF-8 but for a few damaged ones: one in five characters beyond ASCII at most."""
     text = body.decode("utf-8", "replace")
     damaged = text.count("\ufffd") - body.count(b"\xef\xbf\xbd")
-    return not damaged or sum(not c.isascii() for c in text) >= 5 * damaged
+    return not damaged or _beyond_ascii(text) >= 5 * damaged
 
 
 def _detected(body: bytes) -> str:
-    """Return the codec that a browser would guess for a page that names none."""
+    """Return the codec that a browser would guess for a page that names none.
+
+    The detector drops an encoding at the first byte that it doesn't have, so one damaged byte turns a page over. So
+    it is asked again without the few bytes that such an encoding can't read: if it now finds that one, it is.
+    """
+    if _ISO_2022_JP.search(body):
+        return "iso2022_jp"
+    found = _guess(body)
+    head = body[:_READ_AGAIN]
+    sound = found in _OF_PAIRS and "\ufffd" not in _read_by(found, head)
+    for name in _OF_PAIRS[:-1] if sound else (*_WITH_GAPS, *_OF_PAIRS):
+        text = _read_by(name, head)
+        damaged = text.count("\ufffd")
+        few = 0 < damaged <= max(1, _beyond_ascii(text) // 16)
+        if few and _guess(text.replace("\ufffd", "").encode(name, "ignore")) == name:
+            return name
+    return found
+
+
+def _read_by(name: str, body: bytes) -> str:
+    return body.decode(name, "replace").translate(_NEVER_WRITTEN)
+
+
+_ISO_2022_JP = re.compile(rb"\x1b\$[@B]")  # all ASCII: the detector doesn't see it
+# Encodings that don't have all pairs of bytes; the last has nearly all, and reads what the others wrote.
+_OF_PAIRS = ("euc_jp", "gb18030", "big5hkscs", "cp949", "cp932")
+# Encodings that don't have all bytes; those of ISO have none from 0x80 to 0x9F.
+_WITH_GAPS = ("cp1253", "cp1255", "cp1257", "cp874", *(f"iso8859-{part}" for part in (2, 4, 5, 6, 7, 8)))
+_READ_AGAIN = 1 << 18  # bytes of a page
+_NEVER_WRITTEN = dict.fromkeys(
+    (*range(0x80, 0xA0), *range(0xF8F0, 0xF8F4)), "\ufffd"
+)  # what Python's cp932 makes of them
+
+
+def _guess(body: bytes) -> str:
     import chardetng_py  # late: frozen texts are also read where it is not installed
 
     label = chardetng_py.detect(body)
     return codec(label) or codecs.lookup(label).name
+
+
+def _beyond_ascii(text: str) -> int:
+    return sum(not c.isascii() for c in text)
 
 
 def _read(body: bytes, name: str, source: str, warnings: list[str]) -> Decoded:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stillweb.snapshots.dates import not_after
 
 MOST_RANGES = 64  # more ranges in one request get the whole body, as RFC 9110 14.2 allows
 UNKNOWN = 1 << 62  # bytes of a body of unknown size
@@ -69,3 +73,38 @@ def is_whole(told: str | None, length: str | None) -> bool:
     """Return True if a part with this Content-Range and Content-Length is the whole file."""
     have = recorded_span(told)
     return have is not None and have[0] == 0 and have[1] == have[2] and length == str(have[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A recorded 206: its Content-Range and the validators of the representation that its bytes are of (RFC 9110, 8.8)."""
+
+    content_range: str | None
+    tag: str | None
+    modified: str | None
+    whole: bool  # whether it is all of the file
+
+    @property
+    def representation(self) -> tuple[str, int] | None:
+        """A validator and the size of the whole, equal for parts of the same bytes; None where nothing tells.
+
+        The validator is a strong tag, or else the date with any weak tag.
+        """
+        validator = self.tag
+        if validator is None or validator.startswith("W/"):
+            validator = None if self.modified is None else f"{self.modified} {self.tag}"
+        have = recorded_span(self.content_range)
+        return None if validator is None or have is None else (validator, have[2])
+
+    def holds(self, asked: str, if_range: str | None) -> bool:
+        """Return True if the one range asked for lies in this part, of the representation that If-Range names."""
+        named = if_range is None or if_range.strip() in (self.tag, self.modified)
+        return named and inside(asked, self.content_range) is not None
+
+
+def part_of(header: Callable[[str], str | None]) -> Part:
+    """Return the part that an answer (206) holds; `header` gives its header fields."""
+    told, modified = header("content-range"), header("last-modified")
+    if not_after(header("date"), modified):
+        modified = None  # it may have changed again in the same second (RFC 9110, 8.8.2.2)
+    return Part(told, header("etag"), modified, is_whole(told, header("content-length")))

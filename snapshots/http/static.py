@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 _STATIC = ("image/", "video/", "audio/", "font/", "text/css", "text/javascript", "application/javascript")
 _STATIC_ALL = frozenset(
     {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
 )
+ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")  # in the media types of what pages load
 FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
 
 

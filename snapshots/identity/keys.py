@@ -156,6 +156,13 @@ def _body(parsed: Parsed) -> bytes:
 KEY_PARTS: list[Callable[[Parsed], bytes]] = [_method, _operation, _address, _query, _body_type, _body]
 
 
+def mix(*parts: object) -> int:
+    """Return a 64-bit number for `parts`, the same on every machine."""
+    return int.from_bytes(
+        hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
+
+
 def digest(parsed: Parsed) -> str:
     """Return the canonical key of a parsed request."""
     return parsed.derived("digest", _digest)

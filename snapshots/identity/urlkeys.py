@@ -194,3 +194,8 @@ def _script_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def site_prefix(site: str) -> str:
+    """Return the start of the index keys of a site's captures; other sites may share it."""
+    return surt(f"http://{site}/").rpartition(")")[0]

@@ -10,7 +10,7 @@ snapshot try passwords against the pseudonyms until one fits; most passwords are
 master key is stored in the user's state directory (mode 0600), and a snapshot's key is derived from it and from a
 salt that the snapshot carries. Two snapshots of one user share no pseudonym, and guesses can only be tested against
 the proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
-others (`stillweb.snapshots.evidence.recognising`), and `mask` makes requests comparable whatever secret is sent.
+others (`stillweb.snapshots.identity.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
 The only I/O is to read keys and to store learned secrets (`keystore.Learned`). Messages without secrets are returned
 as the same object. `stillweb.snapshots.secrets.detect` decides which names and formats are secrets.

@@ -20,9 +20,11 @@ from urllib.parse import urljoin
 from lxml import etree
 from lxml import html as lxml_html
 
+from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
+
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
-VERSION = "5"
+VERSION = "6"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
 MOST_ROWS = 65_534  # rows that a cell spans at most (HTML, 4.9.11)
@@ -269,7 +271,7 @@ def lost_words(tree: Element, text: PageText) -> list[str]:
         if not isinstance(element.tag, str) or element.tag in _UNREAD or hidden(element):
             pieces.append(" ")
             continue
-        if element.tag in _APART:
+        if element.tag in _APART or (element.tag in _SCRIPTS and _script_mark(element)):
             pieces.append(" ")
             stack.append(" ")
         stack.extend(reversed(element))
@@ -300,7 +302,7 @@ _APART = BREAK | {
     "option",
     "optgroup",
     "button",
-    "sup",
+    "rt",
     "input",
     "textarea",
     "select",
@@ -311,7 +313,7 @@ _NAMES = frozenset(
     {"nav", "navbar", "navigation", "menu", "sidebar", "breadcrumb", "breadcrumbs", "footer", "toolbar"}
 )
 _NAME_PARTS = re.compile(r"[a-z]+")
-_RAISED = re.compile(r"[-+\u2212\u2013]?(?:\d+(?:[.,/]\d+)*|[a-z])[-+\u2212]?")
+_SCRIPTS = frozenset({"sup", "sub"})
 _NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image", "range", "color"})
 
 
@@ -348,6 +350,34 @@ def _is_boilerplate(element: Element, tag: str) -> bool:
     return 2 * linked > len("".join(element.itertext()).split())
 
 
+def _script_mark(element: Element) -> str:
+    """Return the mark before a raised or lowered element (`snapshots/text/scripts.py`)."""
+    text = "".join("".join(element.itertext()).split())
+    if element.tag == "sup":
+        return raised_mark(text)
+    before = element.getprevious()
+    if before is None:
+        beside = element.getparent().text or ""
+    else:
+        beside = before.tail or "".join(before.itertext())
+    return lowered_mark(text, beside, element.tail or "")
+
+
+def _touches(first: Element | None, second: Element | None) -> bool:
+    """Return True if one of two siblings with no text between them is an `rp`, the bracket of a reading."""
+    if first is None or second is None or (first.tail or "").strip():
+        return False
+    return "rp" in (first.tag, second.tag)
+
+
+def _text_before(element: Element) -> str:
+    """Return the text that stands directly before an element: its parent's, or of the sibling before it."""
+    before = element.getprevious()
+    if before is None:
+        return element.getparent().text or ""
+    return before.tail or "".join(before.itertext())
+
+
 class _Renderer:
     """Writes a tree as lines of markdown. Not recursive, except into hidden elements, boilerplate and cells."""
 
@@ -362,6 +392,7 @@ class _Renderer:
         self._open = False  # the link's bracket is open in this line
         self._lists: list[Iterator[str]] = []  # marks of the items of the open lists
         self._selected: list[Element] = []  # options of the open `select`
+        self._scripts: list[str] = []  # marks of the open `sup` and `sub` elements
         self._main = 0  # open elements of main content
         self._pre = 0
 
@@ -454,11 +485,13 @@ class _Renderer:
                 self._target = href.replace(" ", "%20").replace("\n", "")
         elif tag in ("progress", "meter") and not (element.text or "").strip() and element.get("value"):
             self._say(" " + "/".join(filter(None, (element.get("value"), element.get("max")))))
-        elif tag == "sup" and _RAISED.fullmatch("".join(element.itertext()).strip()) and self._at_word():
-            self._say("^")
+        elif tag in _SCRIPTS:
+            mark = _script_mark(element)
+            self._scripts.append(mark)
+            self._say(mark)
         elif tag in _HEADINGS:
             self._prefix = self._prefix if self._in_cell else "#" * int(tag[1:]) + " "
-        elif tag == "rt" and not any(one.tag == "rp" for one in element.getparent()):
+        elif tag == "rt" and not _touches(element.getprevious(), element):
             self._say("(")
         if element.text:
             self._say(element.text)
@@ -473,8 +506,13 @@ class _Renderer:
         elif tag == "pre":
             self._fence()
             self._pre -= 1
-        elif tag == "rt" and not any(one.tag == "rp" for one in element.getparent()):
+        elif tag == "rt" and not _touches(element, element.getnext()):
             self._say(")")
+        elif tag in _SCRIPTS:
+            mark = self._scripts.pop()
+            self._say(")" * mark.count("("))
+            if mark and (element.tail or "")[:1].isalnum():
+                self._say(" ")
         elif tag in ("option", "button", "textarea", "select", "progress", "meter", "text"):
             self._say(" ")
         if tag in ("main", "article") or element.get("role") == "main":
@@ -484,10 +522,6 @@ class _Renderer:
             self._prefix = ""
         if tag in BREAK:
             self._break(tag)
-
-    def _at_word(self) -> bool:
-        last = next((piece for piece in reversed(self._line) if piece), "")
-        return bool(last) and (last[-1].isalnum() or last[-1] in ")]")
 
     def _say(self, text: str) -> None:
         if not text:
@@ -566,7 +600,7 @@ class _Renderer:
     def cell(self, element: Element) -> str:
         """Return the words of a table's cell on one line; the items of its lists are parted by semicolons."""
         self._walk(element, judged=True)
-        return " ".join(self._lines).replace(" ; ", "; ")
+        return " ".join(filter(None, self._lines)).replace(" ; ", "; ")
 
 
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
@@ -642,15 +676,19 @@ def math_text(element: Element) -> str:
 
 
 def _formula(element: Element, depth: int = 0) -> str:
-    if not isinstance(element.tag, str) or element.tag in ("annotation", "annotation-xml", "mphantom"):
+    name = element.tag.rpartition(":")[2]
+    if name in ("annotation", "annotation-xml", "mphantom"):
         return ""
     if depth > DEEPEST_FORMULA:
         return " ".join("".join(element.itertext()).split())
-    parts = [_formula(child, depth + 1) for child in element if isinstance(child.tag, str)]
-    name = element.tag.rpartition(":")[2]
-    if not parts:
-        text = " ".join((element.text or "").split())
-        return f" {text} " if name == "mo" and text in _SPACED else text
+    children = [child for child in element if isinstance(child.tag, str)]
+    if not children:
+        return _token(name, " ".join((element.text or "").translate(_UNSEEN_OPERATORS).split()))
+    if name == "maction":  # one of its children is shown at a time
+        children = children[_integer(element.get("selection"), 1) - 1 :][:1] or children[:1]
+    if name == "mmultiscripts":
+        return _with_scripts_before(children, depth)
+    parts = [_formula(child, depth + 1) for child in children]
     marks = {"msup": "^", "mover": "^", "msub": "_", "munder": "_"}
     if name in marks and len(parts) == 2:
         return parts[0] + marks[name] + _group(parts[1])
@@ -658,22 +696,74 @@ def _formula(element: Element, depth: int = 0) -> str:
         return f"{parts[0]}_{_group(parts[1])}^{_group(parts[2])}"
     if name == "mfrac" and len(parts) == 2:
         return f"{_group(parts[0])}/{_group(parts[1])}"
-    if name == "msqrt":
-        return f"sqrt({''.join(parts)})"
+    if name == "msqrt" or (name == "menclose" and element.get("notation", "longdiv") == "radical"):
+        return f"sqrt({_row(children, parts)})"
     if name == "mroot" and len(parts) == 2:
         return f"root({parts[0]}, {parts[1]})"
-    if name in ("mtable", "mtr", "mlabeledtr"):
-        return ("; " if name == "mtable" else ", ").join(parts)
-    out = ""
-    for part in parts:
-        apart = _SCRIPT.search(out) is not None and part[:1].isalnum()  # x^2 y, not x^2y
-        out += f" {part}" if apart else part
+    if name == "mtable":
+        return f"[{'; '.join(parts)}]"
+    if name in ("mtr", "mlabeledtr"):
+        return ", ".join(parts)
+    if name == "mfenced":
+        marks_between = "".join(element.get("separators", ",").split())
+        inner = parts[0]
+        for number, part in enumerate(parts[1:]):
+            inner += f"{marks_between[min(number, len(marks_between) - 1)]} " if marks_between else " "
+            inner += part
+        return f"{element.get('open', '(')}{inner}{element.get('close', ')')}"
+    return _row(children, parts)
+
+
+def _token(name: str, text: str) -> str:
+    """Return the text of a leaf of a formula, with blanks where it must not touch its neighbours."""
+    if name == "mspace":
+        return " "
+    if name == "ms":
+        return f' "{text}" '
+    return f" {text} " if name == "mtext" or (name == "mo" and text in _SPACED) else text or " "
+
+
+def _row(children: list[Element], parts: list[str]) -> str:
+    """Return parts beside each other, with a blank where two of them would read as one word or number."""
+    out, last = "", None
+    for child, part in zip(children, parts, strict=True):
+        name = child.tag.rpartition(":")[2]
+        if name == "mo" and (last is None or last == "mo") and out.rstrip()[-1:] not in _CLOSING:
+            part = part.strip() or " "  # a sign, not an operator between two terms
+        if out[-1:].isalnum() and part[:1].isalnum():
+            is_word = (name == "mi" and len(part) > 1) or (
+                last == "mi" and out[-2:].isalpha() and len(out) > 1
+            )
+            if is_word or name == last == "mn" or _SCRIPT.search(out):
+                out += " "
+        out += part
+        last = name if part.strip() else last
     return out
 
 
+def _with_scripts_before(children: list[Element], depth: int) -> str:
+    """Return the base of `mmultiscripts` with its scripts, those before it first: `_6^14 C`."""
+    base, before, after = _formula(children[0], depth + 1), "", ""
+    is_before, is_raised = False, False
+    for child in children[1:]:
+        if child.tag.rpartition(":")[2] == "mprescripts":
+            is_before, is_raised = True, False
+            continue
+        text = _formula(child, depth + 1).strip()
+        script = ("^" if is_raised else "_") + _group(text) if text else ""
+        if is_before:
+            before += script
+        else:
+            after += script
+        is_raised = not is_raised
+    return f"{before} {base}{after}" if before else base + after
+
+
+_UNSEEN_OPERATORS = dict.fromkeys((0x2061, 0x2062, 0x2063, 0x2064), " ")
+_CLOSING = (")", "]", "}", "|", "!", "%")
 _SCRIPT = re.compile(r"[\^_][\w.−-]+\Z")
 DEEPEST_FORMULA = 100  # levels of MathML below which only the words are read
-_SPACED = frozenset("=<>≤≥≈≠±×·+−→∈")
+_SPACED = frozenset("=<>≤≥≈≠±×·+−-→∈")
 
 
 def _group(text: str) -> str:

@@ -14,12 +14,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
+from stillweb.snapshots.words import counted
+
 # Of the process that reads a PDF: pdfium knows no limits, and a small file can unpack to much, repeat its parts or break it.
 MEMORY = 300 << 20  # bytes, beside three times the file
 SECONDS = 120  # of the processor
-RENDERING = (
-    2  # of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits
-)
+# Of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits; 3 marks raised
+# letters and lowered digits, too, and says which boxes are checked.
+RENDERING = 3
 MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
@@ -135,6 +138,7 @@ def _pages(data: bytes, out: PdfText) -> None:
     if document.get_formtype():
         document.init_forms()  # draws the fields that have a value and no picture of it
     damaged: list[int] = []
+    comments = 0
     try:
         for number in range(len(document)):
             try:
@@ -146,15 +150,18 @@ def _pages(data: bytes, out: PdfText) -> None:
                 out.pages.append("")  # so that the following pages keep their numbers
                 continue
             try:
-                notes = _free_texts(page)
+                shown = _annotations(page)
+                comments += shown.comments
                 if raw.FPDFPage_GetAnnotCount(page):  # what fields and notes show becomes part of the page
                     raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)
                     page.close()
                     page = document[number]
                 words = page.get_textpage()
-                text = _clean(_with_raised(words))
+                text = _clean(_with_scripts(words))
                 words.close()
-                text = "\n".join([text, *(note for note in notes if note not in text)]).lstrip("\n")
+                known = " ".join(text.split())
+                notes = [note for note in shown.drawn if " ".join(note.split()) not in known]
+                text = "\n".join([text, *notes, *shown.undrawn, *shown.checked]).lstrip("\n")
                 if not text.strip():
                     image = next(page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3), None)
                     (out.images if image is not None else out.empty).append(number + 1)
@@ -163,86 +170,193 @@ def _pages(data: bytes, out: PdfText) -> None:
             out.pages.append(text)
     finally:
         document.close()
+    if comments:
+        out.warnings.append(
+            f"{counted(comments, 'comment')} that no page shows {'is' if comments == 1 else 'are'} not read"
+        )
     if damaged:
         out.warnings.append(f"damaged: of pages {spans(damaged)} nothing can be read")
 
 
-def _free_texts(page: Any) -> list[str]:
-    """Return the texts that annotations write on a page; pdfium draws none of those without a picture."""
-    import ctypes
+@dataclass(slots=True)
+class _Annotations:
+    """Texts that annotations write on a page, with a picture and without one, chosen values, and comments."""
 
+    drawn: list[str] = field(default_factory=list)
+    undrawn: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    comments: int = 0  # texts of annotations that a reader sees when it opens them
+
+
+def _annotations(page: Any) -> _Annotations:
+    """Return what the annotations of a page say beside what pdfium draws of them.
+
+    It draws no free text without a picture, and boxes and chosen options as lines and colours.
+    """
     import pypdfium2.raw as raw
 
-    found = []
+    found = _Annotations()
+    form = page.formenv.raw if page.formenv else None
     for number in range(raw.FPDFPage_GetAnnotCount(page)):
         note = raw.FPDFPage_GetAnnot(page, number)
         if not note:
             continue
-        hidden = raw.FPDFAnnot_GetFlags(note) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW)
-        if raw.FPDFAnnot_GetSubtype(note) == raw.FPDF_ANNOT_FREETEXT and not hidden:
-            length = raw.FPDFAnnot_GetStringValue(note, b"Contents", None, 0)
-            buffer = ctypes.create_string_buffer(length)
-            raw.FPDFAnnot_GetStringValue(
-                note, b"Contents", ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), length
-            )
-            if text := _clean(buffer.raw.decode("utf-16-le", "replace").rstrip("\0")).strip():
-                found.append(text)
+        kind = raw.FPDFAnnot_GetSubtype(note)
+        contents = _string(raw.FPDFAnnot_GetStringValue, note, b"Contents")
+        if raw.FPDFAnnot_GetFlags(note) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW):
+            pass
+        elif kind == raw.FPDF_ANNOT_FREETEXT:
+            text = contents or _TAG.sub("", _string(raw.FPDFAnnot_GetStringValue, note, b"RC"))
+            pictured = raw.FPDFAnnot_GetAP(note, raw.FPDF_ANNOT_APPEARANCEMODE_NORMAL, None, 0) > 2
+            if text.strip():
+                (found.drawn if pictured else found.undrawn).append(text.strip())
+        elif kind == raw.FPDF_ANNOT_WIDGET and form is not None:
+            name = _string(raw.FPDFAnnot_GetFormFieldName, form, note)
+            found.checked += [f"[x] {name}: {value}" for value in _checked(form, note)]
+        elif kind in _COMMENTS and contents.strip():
+            found.comments += 1
         raw.FPDFPage_CloseAnnot(note)
     return found
 
 
-_NUMBER = re.compile(r"[-+\u2212\u2013]?[0-9]+")
+_COMMENTS = (
+    1,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+    12,
+    13,
+    14,
+    15,
+)  # FPDF_ANNOT_TEXT to FPDF_ANNOT_INK, without free text
+_TAG = re.compile(r"<[^>]*>")
 
 
-def _with_raised(words: Any) -> str:
-    """Return a page's text with `^` before raised digits, which break no line.
+def _checked(form: Any, widget: Any) -> list[str]:
+    """Return the value of a checked box or radio button, or the chosen options of a list."""
+    import pypdfium2.raw as raw
 
-    A digit is raised if it is smaller than the character before it, next to it and above its baseline.
-    """
+    kind = raw.FPDFAnnot_GetFormFieldType(form, widget)
+    if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+        if not raw.FPDFAnnot_IsChecked(form, widget):
+            return []
+        return [_string(raw.FPDFAnnot_GetFormFieldExportValue, form, widget) or "Yes"]
+    if kind != raw.FPDF_FORMFIELD_LISTBOX:
+        return []
+    return [
+        _string(raw.FPDFAnnot_GetOptionLabel, form, widget, option)
+        for option in range(raw.FPDFAnnot_GetOptionCount(form, widget))
+        if raw.FPDFAnnot_IsOptionSelected(form, widget, option)
+    ]
+
+
+def _string(read: Any, *given: Any) -> str:
+    """Return the text that a function of pdfium writes into a buffer of UTF-16."""
     import ctypes
 
     import pypdfium2.raw as raw
 
+    length = read(*given, None, 0)
+    buffer = ctypes.create_string_buffer(max(length, 2))
+    read(*given, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), length)
+    return _clean(buffer.raw.decode("utf-16-le", "replace").rstrip("\0"))
+
+
+class _Glyphs:
+    """Places of the characters of a page's text, in the direction in which the last ones that `shift` saw are read."""
+
+    def __init__(self, words: Any) -> None:
+        import ctypes
+
+        import pypdfium2.raw as raw
+
+        self._words, self._raw = words, raw
+        self._x, self._y, self._box = ctypes.c_double(), ctypes.c_double(), raw.FS_RECTF()
+        self._to_x, self._to_y = ctypes.byref(self._x), ctypes.byref(self._y)
+        self._quarter = 0  # of a turn, to the left
+
+    def size(self, at: int) -> float:
+        """Return the size of a character's font."""
+        return float(self._raw.FPDFText_GetFontSize(self._words.raw, at))
+
+    def baseline(self, at: int) -> float:
+        """Return how high a character's baseline lies."""
+        self._raw.FPDFText_GetCharOrigin(self._words.raw, at, self._to_x, self._to_y)
+        x, y = self._x.value, self._y.value
+        return (y, -x, -y, x)[self._quarter]
+
+    def box(self, at: int) -> tuple[float, float, float]:
+        """Return the left and right edges of a character and the height of its line."""
+        self._raw.FPDFText_GetLooseCharBox(self._words, at, self._box)
+        box = self._box
+        left, right = (
+            (box.left, box.right),
+            (box.bottom, box.top),
+            (-box.right, -box.left),
+            (-box.top, -box.bottom),
+        )[self._quarter]
+        return left, right, box.right - box.left if self._quarter % 2 else box.top - box.bottom
+
+    def shift(self, at: int, before: int) -> int:
+        """Return 1 if a character is raised beside another one, -1 if it is lowered, else 0.
+
+        It is smaller, or raised by more than a quarter of a line, and next to the other one.
+        """
+        turned = self._raw.FPDFText_GetCharAngle(self._words.raw, before)  # to the right
+        self._quarter = round(-turned / (math.pi / 2)) % 4
+        rise = self.baseline(at) - self.baseline(before)
+        if not rise:
+            return 0
+        _, right, height = self.box(before)
+        left, _, own = self.box(at)
+        away = 0.1 if own < 0.9 * height else 0.25
+        if abs(left - right) >= 0.4 * height or not away * height < abs(rise) < 0.9 * height:
+            return 0
+        return 1 if rise > 0 else -1 if own < 0.9 * height else 0
+
+
+def _with_scripts(words: Any) -> str:
+    """Return a page's text with marks before raised and lowered parts, which break no line.
+
+    They are looked for at digits and signs, after changes of a character's size and after line breaks.
+    """
     text: str = words.get_text_range()
     if len(text) != words.count_chars():  # characters beyond the 16-bit plane: no place in the text is known
         return text
-    x, y, box = ctypes.c_double(), ctypes.c_double(), raw.FS_RECTF()
-    origin, handle, to_x, to_y = raw.FPDFText_GetCharOrigin, words.raw, ctypes.byref(x), ctypes.byref(y)
-
-    def baseline(at: int) -> float:
-        origin(handle, at, to_x, to_y)
-        return y.value
-
-    def is_raised(at: int, before: int) -> bool:
-        rise = baseline(at) - baseline(before)
-        if rise <= 0:
-            return False
-        raw.FPDFText_GetLooseCharBox(words, before, box)
-        height, right = box.top - box.bottom, box.right
-        raw.FPDFText_GetLooseCharBox(words, at, box)
-        smaller, near = box.top - box.bottom < 0.9 * height, abs(box.left - right) < 0.4 * height
-        return bool(smaller and near and 0.1 * height < rise < 0.9 * height)
-
+    glyphs = _Glyphs(words)
     parts: list[str] = []
-    done = 0
-    for found in _NUMBER.finditer(text):
-        start, end = found.span()
-        broken = text[start - 2 : start] == "\r\n"
-        base = start - (3 if broken else 1)
-        first = None
-        if base >= 0 and not text[base].isspace() and is_raised(start, base):
-            first = start
-        elif end - start > 1 and baseline(end - 1) != baseline(start):
-            base, broken = start, False
-            first = next((at for at in range(start + 1, end) if is_raised(at, at - 1)), None)
-        if first is None:
+    done = at = 0
+    for found in _PERHAPS.finditer(text):
+        start, at = found.end() - 1, found.start()
+        base = at - 1
+        likely = start > at or text[start] in _RAISED_OFTEN or glyphs.size(start) < 0.9 * glyphs.size(base)
+        if base < done or not likely or not (shift := glyphs.shift(start, base)):
             continue
-        parts += [text[done : first - 2 * broken], "^", text[first:end]]
-        done = end
+        end, level, line = start + 1, glyphs.baseline(start), glyphs.baseline(base)
+        while end < len(text) and not text[end].isspace() and glyphs.baseline(end) == level:
+            end += 1
         after = end + 2
-        if text[end:after] == "\r\n" and after < len(text) and baseline(after) == baseline(base):
-            done = after
+        if not (text[end:after] == "\r\n" and after < len(text) and glyphs.baseline(after) == line):
+            after = end
+        script, following = text[start:end], text[after : after + 1]
+        mark = raised_mark(script) if shift > 0 else lowered_mark(script, text[base], following)
+        gap = " " if mark and following.isalnum() else ""
+        parts += [text[done:at], mark, script, ")" * mark.count("("), gap]
+        done = after
     return "".join(parts) + text[done:]
+
+
+# Where a raised or lowered part may begin: after a line break, at a digit or sign, at the last letter of a word and at
+# a letter after a digit or bracket. (To ask for the size of each character takes longer than to read the page.)
+_PERHAPS = re.compile(
+    r"(?<=[^\s])(?:\r\n[^\s]|[-+\u2212\u20130-9])|(?<=[^\W_])[^\W\d_](?![^\W_])|(?<=[0-9)])[^\W\d_]"
+)
+_RAISED_OFTEN = frozenset("0123456789-+\u2212\u2013")
 
 
 def _pages_by_pypdf(data: bytes, out: PdfText) -> None:

@@ -142,3 +142,23 @@ def test_the_frozen_server_is_the_real_one(peer: Peer, site: Site, tmp_path: Pat
     shown = zip(real["results"], frozen["results"], strict=True)
     for arguments, (theirs, ours) in zip_longest([*asked, {}], shown, fillvalue={}):
         assert seen(ours, arguments) == seen(theirs, arguments), arguments
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.contract)
+def test_the_real_server_is_replayed_from_a_tape_of_its_calls(peer: Peer, site: Site, tmp_path: Path) -> None:
+    if not peer.python.exists():
+        pytest.skip("the real server is not here: ./setup.sh --peers installs it")
+    asked = calls(site.origin, PAGES)
+    server, stillweb = (
+        [str(peer.python), "-m", "mcp_server_fetch", *peer.more],
+        [sys.executable, "-m", "stillweb"],
+    )
+    live = told([*stillweb, "mcp-record", "-o", str(tmp_path / "tape"), "--", *server], asked, tmp_path)
+    again = told([*stillweb, "mcp-replay", str(tmp_path / "tape")], asked, tmp_path)
+    for result in again["results"]:
+        result.pop("_meta", None)
+        if "content" in result:
+            assert result.pop("mark")["verdict"] == "exact"
+            result["mark"] = None
+    assert again == live

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from stillweb.proxy.record.flows import UNANSWERED, UNCONNECTED
-from stillweb.proxy.replay.failing import MOST_HELD
+from stillweb.proxy.replay.answering import MOST_HELD
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer

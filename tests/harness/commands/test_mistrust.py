@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.harness.commands.mistrust import advice
+from stillweb.harness.commands.record import advice
 
 EXPIRED = "Certificate verify failed: certificate has expired"
 MISNAMED = "Certificate verify failed: hostname mismatch"

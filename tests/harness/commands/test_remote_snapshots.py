@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import stillweb
@@ -143,6 +144,7 @@ def test_no_option_takes_an_address_for_a_local_path(
     assert group is not None
     for inner in [group, *getattr(group, "commands", {}).values()]:
         for option in inner.params:
+            assert type(option.type) is not click.Path, f"{option.name}: use LocalPath"
             if "--out" not in option.opts:
                 continue
             words = [command] if inner is group else [command, inner.name]

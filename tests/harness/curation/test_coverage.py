@@ -15,7 +15,7 @@ from stillweb.harness.benchmarks.browsecomp.prompts import Failure, PageReader, 
 from stillweb.harness.curation.coverage import coverage, searches_of, urls_of
 from stillweb.harness.task import Task
 from stillweb.harness.tools import Toolset
-from stillweb.harness.tools.queries import query_verdict
+from stillweb.harness.tools.toolset import query_verdict
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot

@@ -255,11 +255,11 @@ def test_a_set_on_a_hub_is_read_once_and_again_without_it(tmp_path: Path) -> Non
         return json.loads(done.stdout)
 
     wanted = [["lake_001", "lake_001-g"], ["lake_001-g"]]
-    with support.hub("someone/lakes", files) as (url, asked):
-        assert load(url) == wanted
-        assert any("/revision/v1" in path for path in asked)
-        assert not any("README" in path for path in asked)
-    assert load(url) == wanted  # the hub is gone: its files are kept
+    with support.hub("someone/lakes", files) as hub:
+        assert load(hub.url) == wanted
+        assert any("/revision/v1" in path for path in hub.asked)
+        assert not any("README" in path for path in hub.asked)
+    assert load(hub.url) == wanted  # the hub is gone: its files are kept
 
 
 SGI = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,15 @@ import pytest
 
 import stillweb
 from stillweb.harness.export.publication import publish_to, pull
+from stillweb.harness.results.certificate import certify
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
-from stillweb.snapshots.remote import BLOCK, FsspecStore, open_store
+from stillweb.snapshots.remote import BLOCK, FsspecStore, is_remote, open_store
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
-from tests.snapshots.making import small_snapshot
+from tests.snapshots.making import record, small_snapshot
+from tests.support.hub import LARGE, Hub, hub
 from tests.support.stores import BUCKET, oci_registry, s3_server, use_s3
 
 PAGE = "http://example.test/"
@@ -29,7 +33,7 @@ def endpoint() -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(params=["folder", "s3", "oci"])
+@pytest.fixture(params=["folder", "s3", "oci", "hub"])
 def address(
     request: pytest.FixtureRequest, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
@@ -39,9 +43,26 @@ def address(
     elif request.param == "s3":
         use_s3(monkeypatch, endpoint)
         yield f"s3://{BUCKET}/{tmp_path.name}"
+    elif request.param == "hub":
+        with hub("lab/site") as stand:
+            use_hub(monkeypatch, stand)
+            yield "hub:lab/site"
     else:
         with oci_registry(tmp_path / "registry") as host:
             yield f"oci://{host}/shelf/site:v1"
+
+
+def use_hub(monkeypatch: pytest.MonkeyPatch, stand: Hub, token: str = "synthetic") -> None:
+    from huggingface_hub import HfApi, constants, hf_api
+
+    monkeypatch.setattr(constants, "ENDPOINT", stand.url)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", stand.url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(hf_api, "api", HfApi())
+    monkeypatch.setenv("HF_TOKEN", token)
+    monkeypatch.setenv("HF_ENDPOINT", stand.url)  # of other processes
 
 
 @pytest.fixture
@@ -50,7 +71,7 @@ def sealed(tmp_path: Path) -> Path:
     return seal(tmp_path / "site").path
 
 
-def run_of(folder: Path, snapshot: Path) -> Path:
+def run_of(folder: Path, snapshot: Path | str) -> Path:
     (folder / "tasks.jsonl").write_text(
         json.dumps({"id": "a", "question": "?", "answer": "Hello there"}) + "\n"
     )
@@ -79,7 +100,7 @@ def test_a_run_is_published_here_and_certified_there(
     monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "state-there"))
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache-there"))
     with (
-        Snapshot.open(address if "://" in address else Path(address)) as there,
+        Snapshot.open(address if is_remote(address) else Path(address)) as there,
         Snapshot.open(sealed) as here,
     ):
         assert there.id == here.id
@@ -123,6 +144,66 @@ def test_a_registry_that_asks_for_credentials_says_so(sealed: Path, tmp_path: Pa
     ):
         publish_to(sealed, f"oci://{host}/site:v1")
     assert "\n" not in str(told.value)
+
+
+def test_an_interrupted_publishing_to_a_hub_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    with Writer.open(small_snapshot(tmp_path / "site")) as writer:
+        record(writer, f"{PAGE}large", random.Random(1).randbytes(3 * LARGE))
+    sealed = seal(tmp_path / "site").path
+    with hub("lab/site", token="synthetic") as stand:
+        use_hub(monkeypatch, stand)
+        stand.failing = "/commit/"
+        with pytest.raises(StillwebError, match=r"^hub:lab/site: access denied") as told:
+            publish_to(sealed, "hub:lab/site")
+        assert "\n" not in str(told.value)
+        assert [list(files) for files in stand.commits.values()] == [[]]
+        large, stand.failing = stand.sent, ""
+        assert large > 2 * LARGE
+        publish_to(sealed, "hub:lab/site")
+        assert stand.sent < large + LARGE  # the snapshot is not sent again
+        assert "site.wacz" in pull("hub:lab/site", tmp_path / "out")
+
+
+@pytest.mark.parametrize("token", ["another", ""])
+def test_a_hub_tells_wrong_credentials(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    with hub("lab/site", token="synthetic") as stand:
+        use_hub(monkeypatch, stand, token)
+        for use in (
+            lambda: publish_to(sealed, "hub:lab/site"),
+            lambda: pull("hub:lab/site", tmp_path / "out"),
+        ):
+            with pytest.raises(StillwebError, match=r"^hub:lab/site: .*credentials") as told:
+                use()
+            assert "\n" not in str(told.value)
+        assert not stand.commits
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_revision_of_a_hub_that_moves_leaves_what_is_open_and_what_is_pinned(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "work").mkdir()
+    with hub("lab/site") as stand:
+        use_hub(monkeypatch, stand)
+        pinned = publish_to(sealed, "hub:lab/site").address
+        assert pinned == f"hub:lab/site@{stand.refs['main']}"
+        run = run_of(tmp_path / "work", "hub:lab/site")
+        with Snapshot.open("hub:lab/site") as there:
+            before = there.id
+            with Writer.open(tmp_path / "site") as writer:
+                record(writer, f"{PAGE}more", b"more")
+            publish_to(seal(tmp_path / "site", tmp_path / "site2.wacz").path, "hub:lab/site", replace=True)
+            monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "empty"))
+            assert there.lookup(PAGE).response.status == 200
+        with Snapshot.open("hub:lab/site") as now, Snapshot.open(pinned) as then:
+            assert (now.id != before, then.id) == (True, before)
+        outcome = certify(run, times=1)
+        assert not outcome.holds
+        assert "snapshot" in str(outcome.differences)
 
 
 def test_a_tampered_file_is_neither_read_nor_pulled(

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from stillweb.harness.testing.blocking import Blocked
-from stillweb.harness.testing.guard import guarded
+from stillweb.harness.testing.pytest_case import guarded
 from tests.support.waiting import HANG, STARTS
 
 ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=300)"

@@ -6,8 +6,7 @@ from itertools import permutations
 from pathlib import Path
 
 from stillweb.harness.runs.given_text import GivenText
-from stillweb.harness.tools.alike import first_alike
-from stillweb.harness.tools.store import Store
+from stillweb.harness.tools.store import Store, first_alike
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 

@@ -192,7 +192,7 @@ def test_sigterm_in_the_midst_of_writing_the_ledger_still_ends_it(tmp_path: Path
     script = (
         "import os, signal, sys\n"
         "from stillweb.proxy.replay.ledger import Ledger\n"
-        "from stillweb.proxy.replay.listening import flush_at_sigterm\n"
+        "from stillweb.proxy.replay.gateway import flush_at_sigterm\n"
         "write = os.write\n"
         "def struck(fd, data):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"

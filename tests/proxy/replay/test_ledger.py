@@ -89,7 +89,7 @@ def test_sigterm_finds_all_lines_written(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
         "from stillweb.proxy.replay.ledger import Ledger\n"
-        "from stillweb.proxy.replay.listening import flush_at_sigterm\n"
+        "from stillweb.proxy.replay.gateway import flush_at_sigterm\n"
         "book = Ledger(sys.argv[1])\n"
         "flush_at_sigterm(book)\n"
         "print('ready', flush=True)\n"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.replay import lines
+from stillweb.proxy.replay import replies as lines
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.replies import Line
-from stillweb.snapshots.evidence.recognising import Recogniser
+from stillweb.snapshots.identity.recognising import Recogniser
 from stillweb.snapshots.request import Headers, Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client

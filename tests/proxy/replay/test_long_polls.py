@@ -12,8 +12,8 @@ from threading import Event
 import httpx
 import pytest
 
+from stillweb.proxy.replay.answering import Answerer, hanging
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.long_polls import Desk, hanging
 from stillweb.proxy.replay.replies import Line, Reply
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import Failure
@@ -131,9 +131,9 @@ def test_a_poll_that_hangs_ends_with_the_gateway(
 ) -> None:
     arrived = Event()
 
-    def noted(desk: Desk, request: Request, line: Line) -> Reply:
+    def noted(answerer: Answerer, request: Request, line: Line) -> Reply:
         arrived.set()
-        return hanging(desk, request, line)
+        return hanging(answerer, request, line)
 
     monkeypatch.setattr("stillweb.proxy.replay.answering.hanging", noted)
     more = {"http1": protocol == "http/1.1", "http2": protocol == "h2"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from stillweb.proxy.replay.answering import is_preflight
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.permissions import is_preflight
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from stillweb.harness.commands.lookup import command
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.evidence.nearest import differences
+from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
@@ -32,7 +32,7 @@ def grounds(asked: Matcher, *walk: Request) -> list[str]:
 def test_grounds_name_the_event_that_decides() -> None:
     told = grounds(over(*FILTERED), LIST, IN_2021, LIST)
     assert told[0] == "recorded 1 of 4 times, with 3 different answers"
-    assert told[1].startswith("recorded after POST /filter year=2021; decides (0.")
+    assert told[1] == "recorded after POST /filter year=2021; decides (0.99)"
 
 
 def test_grounds_name_what_has_not_happened_or_otherwise() -> None:

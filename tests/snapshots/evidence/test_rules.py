@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SURE
-from stillweb.snapshots.evidence.equality import equal
 from stillweb.snapshots.evidence.matcher import Matcher
+from stillweb.snapshots.identity.equality import equal
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded, get, html, post
 

@@ -200,6 +200,16 @@ def test_requests_that_differ_in_a_field_have_their_own_answers(field: str) -> N
     assert likely(matcher, asked("/three"))[1] < SERVED
 
 
+def test_a_field_that_its_own_answer_repeats_decides_in_one_session() -> None:
+    def made(name: str) -> Exchange:
+        asked = sent("/files", {}, upload_metadata=f"filename {name}")
+        return asked, Response(201, "Created", (("Location", f"/files/{name}"),), name.encode())
+
+    matcher = over(made("north"), made("south"))
+    assert likely(matcher, made("south")[0])[0] == "south"
+    assert likely(over(made("north")), made("east")[0])[1] < 0.5
+
+
 def test_a_year_named_timestamp_is_no_clock() -> None:
     matcher = over(*((get(f"{A}/data?timestamp={year}"), plain(year)) for year in ("2020", "2022")))
     assert told(matcher, get(f"{A}/data?timestamp=2022"))[0].rstrip("?") == "2022"

@@ -43,6 +43,23 @@ def test_one_damaged_byte_does_not_turn_a_page_of_utf_8_over(label: str) -> None
     assert "1 characters could not be read as utf-8" in found.warnings
 
 
+@pytest.mark.parametrize("damage", [b"\x80", b"\xe9", b"\xff"])
+@pytest.mark.parametrize(("charset", "sentence"), SENTENCES)
+def test_one_damaged_byte_does_not_turn_over_what_was_detected(
+    charset: str, sentence: str, damage: bytes
+) -> None:
+    page = f"<!doctype html><title>t</title><p>{sentence} {sentence} ".encode(charset)
+    found = decode(page + b"x" + damage + b" y " + sentence.encode(charset) + b"</p>", "text/html")
+    assert found.text.count(sentence) == 3
+
+
+def test_a_page_in_the_japanese_of_letters_is_read_with_a_warning() -> None:
+    sentence = "港は1887年に建設された。"
+    found = decode(f"<p>{sentence}</p>".encode("iso-2022-jp"), "text/html")
+    assert found.text == f"<p>{sentence}</p>"
+    assert found.warnings == ("no charset is named: read as iso2022_jp",)
+
+
 def test_a_label_holds_where_the_bytes_may_be_either() -> None:
     for charset, sentence in SENTENCES:
         if charset != "cp874":  # no label of the web

@@ -82,3 +82,60 @@ def test_lowered_digits_and_large_ones_are_not() -> None:
     low = b"(H) Tj /F1 8 Tf -2 Ts (2) Tj 0 Ts /F1 12 Tf (O at 20 C) Tj"
     assert page(low) == "H2O at 20 C"
     assert page(b"(about 10) Tj /F1 14 Tf (6) Tj") == "about 106"
+
+
+def script(text: bytes, rise: int) -> bytes:
+    return b" /F1 8 Tf %d Ts (%s) Tj 0 Ts /F1 12 Tf " % (rise, text)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"(H) Tj" + script(b"2", -3) + b"(SO) Tj" + script(b"4", -3) + b"( and Ca) Tj" + script(b"2+", 5) + b"(.) Tj", "H2SO4 and Ca^2+."),
+        (b"(log) Tj" + script(b"2", -3) + b"(8 of 101) Tj" + script(b"2", -3) + b"( is) Tj", "log_2 8 of 101_2 is"),
+        (b"(e) Tj" + script(b"x", 5) + b"( and 3) Tj" + script(b"n+1", 5) + b"( and x) Tj" + script(b"2n", 5) + b"( k) Tj", "e^x and 3^(n+1) and x^(2n) k"),
+        (b"(the 1) Tj" + script(b"st", 5) + b"( basin) Tj" + script(b"12", 5) + b"( of 1887) Tj" + script(b"3", 5) + b"(.) Tj", "the 1st basin^12 of 1887^3."),
+        (b"(about 10) Tj 5 Ts (6) Tj 0 Ts ( cells) Tj", "about 10^6 cells"),
+        (b"ET BT /F1 12 Tf 0.94 0.34 -0.34 0.94 100 300 Tm (slanted 1234 and 567) Tj", "slanted 1234 and 567"),
+        *((b"ET BT /F1 12 Tf %s 300 300 Tm (turned 1234 of 10) Tj" % turn + script(b"6", 5) + b"( ok) Tj", "turned 1234 of 10^6 ok")
+          for turn in (b"0 1 -1 0", b"0 -1 1 0", b"-1 0 0 -1")),
+    ],
+)  # fmt: skip
+def test_raised_and_lowered_parts_read_as_no_other_word(content: bytes, text: str) -> None:
+    assert page(content) == text
+
+
+PICTURES = b"/AP<</N<</Card 7 0 R/Off 8 0 R>>>>"
+CROSS = stream(b"2 2 m 18 18 l S", b"/Type/XObject/Subtype/Form/BBox[0 0 20 22]")
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (b"/FT/Btn/T(paid)/V/Card/AS/Card" + PICTURES, "Plan\n[x] paid: Card"),
+        (b"/FT/Btn/Ff 49152/T(paid)/V/Card/AS/Card" + PICTURES, "Plan\n[x] paid: Card"),
+        (b"/FT/Btn/T(paid)/V/Off/AS/Off" + PICTURES, "Plan"),
+        (b"/FT/Ch/Ff 131072/T(port)/Opt[[(a)(Arden)][(b)(Bexley)]]/V(b)", "Plan\nBexley"),
+        (b"/FT/Ch/T(port)/Opt[(Arden)(Bexley)]/V(Bexley)", "Plan\nArden\nBexley\n[x] port: Bexley"),
+        (b"/FT/Tx/T(note)/Ff 4096/V(one\\rtwo)", "Plan\none\ntwo"),
+    ],
+)  # fmt: skip
+def test_a_field_of_any_type_has_its_value(field: bytes, text: str) -> None:
+    widget = b"<</Type/Annot/Subtype/Widget/F 4" + field + PLACE + b">>"
+    assert page(b"(Plan) Tj", widget, CROSS, CROSS, root=FORM) == text
+
+
+@pytest.mark.parametrize(
+    ("note", "text"),
+    [
+        (b"/Subtype/FreeText/Contents(12)", "Total 12\n12"),
+        (b"/Subtype/FreeText/RC(<p>Rich</p>)", "Total 12\nRich"),
+        (b"/Subtype/FreeText/Contents(Closed now)/AP<</N 7 0 R>>", "Total 12\nClosed\nnow"),
+        (b"/Subtype/Stamp/AP<</N 7 0 R>>", "Total 12\nClosed\nnow"),
+    ],
+)
+def test_a_note_is_read_once(note: bytes, text: str) -> None:
+    drawn = b"BT /F1 12 Tf 2 14 Td (Closed) Tj 0 -12 Td (now) Tj ET"
+    form = b"/Type/XObject/Subtype/Form/BBox[0 0 200 30]/Resources<</Font<</F1 5 0 R>>>>"
+    annotation = b"<</Type/Annot/F 4" + note + PLACE + b">>"
+    assert page(b"(Total 12) Tj", annotation, stream(drawn, form)) == text

@@ -1,0 +1,39 @@
+"""`stillweb mcp-record`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.program import WithProgram, program_of
+from stillweb.harness.console import say
+from stillweb.snapshots.words import counted
+
+
+@click.command("mcp-record", cls=WithProgram)
+@click.option(
+    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot, a directory; may exist."
+)
+@click.option("--name", default="", help="Name of the server in the snapshot; by default its own.")
+@click.pass_context
+def command(ctx: click.Context, out: Path, name: str) -> None:
+    """Record what a client and an MCP server (stdio) say to each other: give this command to the client as the server.
+
+    \b
+    stillweb mcp-record -o site -- mcp-server-time --local-timezone UTC
+    stillweb mcp-replay site
+    """
+    program = program_of(ctx)
+    if not program:
+        raise click.UsageError("give the server to start after '--': -- SERVER ARGS...")
+    from stillweb.harness.servers.mcp_tape import record
+
+    recording, code = record(out, program, name)
+    say(f"{out}: {counted(recording.stored, 'call')} recorded")
+    for left in recording.left:
+        say(f"not recorded: {left}")
+    if code > 0:
+        say(f"{program[0]} ended with exit code {code}")
+        ctx.exit(code if code < 126 else 1)

@@ -1,0 +1,58 @@
+"""`stillweb mcp-replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillweb.harness.commands.options import SNAPSHOT, accept_option, min_confidence_option
+from stillweb.harness.console import say, say_damage
+from stillweb.snapshots.words import counted
+
+
+@click.command("mcp-replay")
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
+@click.option("--server", default="", help="The server's name, if the snapshot holds several.")
+@click.option(
+    "--transport",
+    type=click.Choice(["stdio", "http"]),
+    default="stdio",
+    show_default=True,
+    help="http serves at /mcp on loopback.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="With --transport http: the port; a free one by default."
+)
+@click.option("--max-misses", type=click.IntRange(0), help="A gate: exit code 1 after more misses than N.")
+@accept_option
+@min_confidence_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    snapshots: tuple[Path | str, ...],
+    server: str,
+    transport: str,
+    port: int | None,
+    max_misses: int | None,
+    accept: str,
+    min_confidence: float,
+) -> None:
+    """Answer as the MCP server that `mcp-record` recorded: a call that was not recorded is an error.
+
+    \b
+    stillweb mcp-replay site.wacz
+    stillweb mcp-replay site.wacz --transport http --port 8931
+    """
+    from stillweb.harness.servers.mcp_tape import Tape, serve
+    from stillweb.snapshots import Snapshot
+
+    if port is not None and transport != "http":
+        raise click.UsageError("--port goes with --transport http")
+    with Snapshot.open(*snapshots) as snapshot:
+        say_damage(snapshot)
+        tape = Tape(snapshot, server, accept=accept, min_confidence=min_confidence)
+        serve(tape, transport, port or 0, ready=lambda url: say(f"serving at {url}"))
+        say(f"{counted(tape.calls, 'call')}, {counted(tape.misses, 'miss')}")
+    if max_misses is not None and tape.misses > max_misses:
+        ctx.exit(1)

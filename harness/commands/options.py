@@ -1,0 +1,172 @@
+"""Options and arguments that several commands take: snapshots, addresses in them, finite numbers, and how to answer."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stillweb.snapshots.errors import MissingCapability, StillwebError
+from stillweb.snapshots.evidence import SERVED, SURE
+from stillweb.snapshots.remote import is_remote, open_store
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+
+class FiniteRange(click.FloatRange):
+    """Float range without nan and infinity: float() parses them, and nan passes every limit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Fail with a usage error if it is not finite."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number that can be counted to", param, ctx)
+        return number
+
+
+class SnapshotType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.5 alone
+    """A snapshot to read: a local Path that exists, or the address of one in a store, as text.
+
+    The forms of addresses are those of `stillweb.snapshots.remote.FORMS`.
+    """
+
+    name = "snapshot"
+
+    def __init__(self, *, exists: bool = True) -> None:
+        self._exists = exists  # True if a missing local path is an error
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # a default
+        if is_remote(value):
+            open_store(value)  # checks its form
+            return value
+        path = Path(value.removeprefix("file://"))
+        if self._exists and not path.exists():
+            raise click.UsageError(f"{value}: no such file or directory", ctx)
+        return path
+
+
+SNAPSHOT = SnapshotType()
+SNAPSHOT_TO_BE = SnapshotType(exists=False)
+
+
+class LocalPath(click.Path):
+    """A path on this machine. An address of a store is an error, not the name of a local folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_remote(value):
+            what = param.get_error_hint(ctx) if param is not None and ctx is not None else "this path"
+            raise click.UsageError(
+                f"{value}: {what} takes a path on this machine. To send results to a store: stillweb publish",
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
+def brought_here(snapshots: Iterable[Path | str]) -> tuple[Path | str, ...]:
+    """Return the snapshots, with a local copy in place of each remote one: an isolated process reaches no store.
+
+    Another process makes the copies: a process with the threads of a store's library can't be isolated in place.
+    """
+    named = list(snapshots)
+    remote = [one for one in named if isinstance(one, str)]
+    if not remote:
+        return tuple(named)
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    copier = context.Process(target=_copy, args=(theirs, remote))
+    copier.start()
+    theirs.close()
+    try:
+        found = ours.recv()
+    except EOFError as error:
+        raise MissingCapability("the process that copies remote snapshots was ended") from error
+    finally:
+        copier.join()
+    if isinstance(found, StillwebError):
+        raise found
+    copies = dict(zip(remote, found, strict=True))
+    return tuple(Path(copies[one]) if isinstance(one, str) else one for one in named)
+
+
+def _copy(answers: Connection, addresses: list[str]) -> None:
+    """Send the paths of local copies of remote snapshots, or the error."""
+    from stillweb.snapshots.opening import local_copy
+
+    try:
+        answers.send([local_copy(address) for address in addresses])
+    except StillwebError as error:
+        answers.send(error)
+
+
+def split_address(words: Sequence[str], what: str) -> tuple[list[Path | str], str]:
+    """Split the arguments into snapshots and the address (`what`: "a URL") after them. Raise click's UsageError."""
+    if len(words) < 2:
+        raise click.UsageError(f"give one or more snapshots and then {what}")
+    *paths, address = words
+    if is_remote(paths[0]) and os.path.exists(address):  # Path.exists raises for a name that is too long
+        raise click.UsageError(f"{address!r} comes first: one or more snapshots and then {what}")
+    if "://" not in address and not address.startswith("urn:"):
+        raise click.UsageError(f"{address!r} is no URL; it begins with http:// or https://")
+    return [SNAPSHOT.convert(path, None, None) for path in paths], address
+
+
+class _Threshold(FiniteRange):
+    """A confidence: a number from 0 to 1, or `sure`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Fail with a usage error for anything else."""
+        return SURE if value == "sure" else super().convert(value, param, ctx)
+
+
+min_confidence_option = click.option(
+    "--min-confidence",
+    type=_Threshold(0, 1),
+    default=SERVED,
+    show_default=True,
+    metavar="X|sure",
+    help="Lowest confidence served, from 0 to 1; 'sure' is 0.99.",
+)
+max_expected_wrong_option = click.option(
+    "--max-expected-wrong",
+    type=FiniteRange(0),
+    metavar="X",
+    help="A gate: exit code 1 if more than X answers are expected to be wrong (the sum of 1 - confidence).",
+)
+accept_option = click.option(
+    "--accept",
+    default="rule",
+    show_default=True,
+    metavar="VERDICT",
+    help="Lowest verdict served: exact, canonical, varies or rule; '+unambiguous' refuses guesses.",
+)
+at_option = click.option(
+    "--at",
+    default="",
+    metavar="DATE",
+    help="See nothing later than DATE (2026-03-01), and of several answers the newest; 'latest' for the newest of all.",
+)
+timing_option = click.option(
+    "--timing",
+    default="none",
+    show_default=True,
+    metavar="recorded|xN|none",
+    help="Send answers with the recorded time to their first byte and at the recorded pace, or N times as slowly.",
+)
+faults_option = click.option(
+    "--faults",
+    type=LocalPath(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Disturb answers on purpose, as a YAML file says (docs/drills.md).",
+)
+synthetic_search_option = click.option(
+    "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
+)

@@ -1,0 +1,136 @@
+"""Web sockets of a session: what they are sent, and their ledger lines."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stillweb.proxy.replay.misses import body_entry, masked_url_of
+from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, found_at
+from stillweb.snapshots.evidence.spoken import STRAYED
+from stillweb.snapshots.identity.equality import LIMIT
+from stillweb.snapshots.identity.issued import shown_in, text_of
+from stillweb.snapshots.identity.numbering import named, plain
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import Request
+
+if TYPE_CHECKING:
+    from stillweb.proxy.replay.answering import Answerer
+    from stillweb.proxy.replay.faults import Met
+    from stillweb.proxy.replay.replies import Line
+    from stillweb.snapshots.capture import Capture
+
+BREATH = 0.02  # seconds for the client to receive a message before polls on other connections go on
+
+
+class Talk:
+    """A web socket that a session opened. `player` knows the messages to send."""
+
+    def __init__(
+        self, answerer: Answerer, request: Request, line: Line, player: Player, secrets: Secrets
+    ) -> None:
+        self.player = player
+        self.secrets = secrets
+        self.met: Met | None = None  # fault of the handshake
+        self._answerer = answerer
+        self._request = request
+        self._line = line
+
+    @classmethod
+    def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
+        """Open a recorded web socket and write its handshake to the ledger, unless a fault refuses it.
+
+        Return None if no web socket was recorded at that address.
+        """
+        found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
+        if not found.conversations or not (found.sure or answerer.accept == "rule"):
+            return None
+        turn = line.sockets.get(request.url, 0)
+        line.sockets[request.url] = turn + 1
+        spoken = answerer.matcher.spoken
+        given = partial(_named, answerer, line, {}) if answerer.accept == "rule" else None
+        player = Player(
+            found.conversations,
+            turn,
+            lambda one: spoken.written(one.url, one.session),
+            given,
+            line.named,
+        )
+        talk = cls(answerer, request, line, player, found.secrets)
+        talk.met = met = answerer.meets(request, line)
+        verdict = "exact" if found.sure else f"rule:{found.rule}"
+        more: dict[str, Any] = {} if found.sure else {"ambiguous": True}
+        if met is not None:
+            if met.fault.replaces:
+                return talk  # the refusal gets the ledger line
+            answerer.faulted += 1
+            more |= {"under": verdict, **met.members()}
+            verdict = met.verdict
+        talk._note(verdict, "websocket", 101, more or None)
+        return talk
+
+    def heard(self) -> None:
+        """Process a recorded message of the client: it may change the site's answers and end polls."""
+        line = self._line
+        if word := self.player.word():
+            line.session.says(site_of(self._request.url), word)
+        line.session.opened(self._request.url)
+        if line.waiting:  # polls on other connections; the client is to receive this answer first
+            asyncio.get_running_loop().call_later(BREATH, line.moved)
+
+    def doubted(self) -> bool:
+        """Note that the sockets recorded there differ. Return False to refuse an ambiguous answer."""
+        refused = self._answerer.accept.endswith("+unambiguous")
+        more: dict[str, Any] = {"ambiguous": True}
+        if refused:
+            self._answerer.count(self._request, self._line, None)
+            more |= {
+                "why": "several web sockets were recorded there, and said different things",
+                "nearest": [],
+            }
+        served = f"rule:{self.player.rules}" if self.player.rules else "exact"
+        verdict, derived, status = ("miss", "", 0) if refused else (served, "websocket", 101)
+        self._note(verdict, derived, status, more)
+        return not refused
+
+    def strayed(self, expected: Said | None, said: Said) -> None:
+        """Note a client's message that was not recorded as a miss."""
+        request = self._request
+        self._answerer.count(request, self._line, None)
+        self._line.session.says(site_of(request.url), STRAYED)
+        sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
+        why = "a message of the web socket was not recorded" + (
+            "; nothing more was said" if expected is None else "; another one was"
+        )
+        near: list[dict[str, Any]] = []
+        if expected is not None:
+            near = [
+                {"method": "GET", "url": masked_url_of(request), "differs": ["the message"], "rule": None}
+            ]
+        more = {"why": why, "nearest": near}
+        body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
+        self._note("miss", "", 0, more | body_entry(body))
+
+    def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
+        answerer = self._answerer
+        answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))
+
+
+def _given(answerer: Answerer, line: Line, value: str) -> bool:
+    """Return True if a session was served a value, or requested a URL with it."""
+    return any(
+        value in one.url or shown_in(value, text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
+        for one in line.session.served
+    )
+
+
+def _named(answerer: Answerer, line: Line, known: dict[Capture, set[str]], value: str) -> bool:
+    """Return True if an answer that a session was served names an id. `known` caches the ids read."""
+    wanted = plain(value)
+    for one in line.session.served:
+        if one not in known:
+            known[one] = named(one.url + "\n" + text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
+        if wanted in known[one]:
+            return True
+    return False

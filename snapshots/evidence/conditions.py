@@ -1,0 +1,186 @@
+"""Choice among captures by what HTTP settles (RFC 9110): conditions, ranges, and what a request says beside its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
+from stillweb.snapshots.evidence.sessions import Followed
+from stillweb.snapshots.http.preconditions import (
+    FITS,
+    UNSURE,
+    Preconditions,
+    judge,
+    preconditions_of,
+)
+from stillweb.snapshots.http.spans import Part, part_of
+from stillweb.snapshots.identity.cookies import cookies_of
+from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
+from stillweb.snapshots.warc.messages import set_cookies
+
+REMEMBERED = 1 << 15  # captures
+DOUBTED = 0.75  # what an answer is worth if a condition may have come to something else
+CUT = 0.9  # what an answer is worth of which only the first was kept
+
+Place = tuple[str, int]
+T = TypeVar("T")
+
+
+def _once(read: Callable[[Capture], T]) -> Callable[[Capture], T]:
+    """Return `read` with its results remembered while there is room."""
+    known: dict[Place, T] = {}
+
+    def remembered(capture: Capture) -> T:
+        if capture.place not in known:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[capture.place] = read(capture)
+        return known[capture.place]
+
+    return remembered
+
+
+class Peek:
+    """Reader of what the records of captures tell beyond their index lines; each is read once.
+
+    `fields`: the header fields of the recorded request; `preconditions`: the conditions among them; `part`: the bytes that a
+    recorded 206 holds; `gives`: names and values of the cookies that an answer sets.
+    """
+
+    def __init__(
+        self, read_request: Callable[[Capture], Request], head: Callable[[Capture], Response]
+    ) -> None:
+        self.fields: Callable[[Capture], Headers] = _once(lambda capture: read_request(capture).headers)
+        self.preconditions: Callable[[Capture], Preconditions] = _once(
+            lambda capture: preconditions_of(read_request(capture).headers)
+        )
+        self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(head(capture).header))
+        self.gives: Callable[[Capture], Headers] = _once(lambda capture: _gives(head(capture)))
+
+
+def _gives(head: Response) -> Headers:
+    given = (value.partition(";")[0] for value in set_cookies(head.headers))
+    return tuple([cookie for pair in given for cookie in cookies_of((("cookie", pair),))])
+
+
+@dataclass(slots=True)
+class Situation:
+    """A request, the session that it is of, and what was found out about the choice among captures so far."""
+
+    request: Request
+    name: str  # of the session
+    followed: Followed
+    page: Followed | None  # the same as of the last page, whatever it brought in
+    read_request: Callable[[Capture], Request]
+    peek: Peek
+    unsure: bool = False
+    why: list[str] = field(default_factory=list)
+
+    def own(self, captures: list[Capture]) -> str:
+        """Return the recorded session that this one follows among captures: of its own name, else of the last page or answer."""
+        if any(c.session == self.name for c in captures):
+            return self.name
+        return (self.page or self.followed).session
+
+    def worth(self, chosen: Capture) -> float:
+        """Return the factor by which the chance of an answer is less because of a condition, or as its body was cut."""
+        return min(DOUBTED if self.unsure else 1.0, CUT if chosen.truncated else 1.0)
+
+
+def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return the captures of a write whose conditions come to the same as those of the request; else unsure ones."""
+    if now.request.method in SAFE_METHODS:
+        return captures  # what a GET's conditions come to is worked out from its answer
+    asked = preconditions_of(now.request.headers)
+    told = [(now.peek.preconditions(c), c) for c in captures]
+    sure = [c for own, c in told if own == asked] or [
+        c for own, c in told if judge(asked, own, c.status) == FITS
+    ]
+    if sure:
+        return sure
+    unsure = [c for own, c in told if judge(asked, own, c.status) == UNSURE]
+    now.unsure = True
+    if not unsure:
+        now.why.append("precondition")
+    return unsure
+
+
+def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return whole answers before parts and "not modified", which only answer a request for just that, as may a whole."""
+    partial = PARTIAL if now.request.method in SAFE_METHODS else PARTIAL - {412}
+    whole = [c for c in captures if c.status not in partial]
+    if len(whole) == len(captures):
+        return captures
+    whole = whole or _all_of_it(captures, now)
+    if whole and not now.request.conditional():
+        return whole
+    same = _asked_likewise(captures, now)
+    if whole and same:  # a whole that lies over a part answers for it
+        over = max(layer_of(c.filename) for c in whole)
+        same = [c for c in same if layer_of(c.filename) >= over]
+    if whole and not same and now.request.header("range") and _changed(captures, whole, now):
+        now.unsure = True
+    return same or whole or _parts_around(captures, now)
+
+
+def same_conditions(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return the captures asked for under the same conditions, or for the same part: a server may heed neither."""
+    doubted = now.request.method == "HEAD" and now.request.header("range")
+    if (len(captures) < 2 and not doubted) or not now.request.conditional():
+        return captures
+    same = _asked_likewise(captures, now)
+    if doubted and not same:
+        now.unsure = True  # it has no meaning there (RFC 9110, 14.2), and yet some servers heed it
+    return same or _asked_with_such(captures, now) or captures
+
+
+def _asked_with_such(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return the captures that show whether the server heeds any of the fields that the request has."""
+    asked = [n for n in CONDITIONAL if now.request.header(n) is not None]
+    return [c for c in captures if any(now.read_request(c).header(n) is not None for n in asked)]
+
+
+def _asked_likewise(captures: list[Capture], now: Situation) -> list[Capture]:
+    wanted = now.request.conditional()
+    return [c for c in captures if now.read_request(c).conditional() == wanted]
+
+
+def _all_of_it(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return the parts (206) that are all of the file, if no other is of another representation."""
+    if now.request.method not in ("GET", "HEAD"):
+        return []
+    parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
+    if _apart([part for part, _ in parts]):
+        return []
+    # An answer to If-Range need not say of what kind it is (RFC 9110, 15.3.7).
+    return [c for part, c in parts if part.whole and now.read_request(c).header("if-range") is None]
+
+
+def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return the recorded part (206) that holds the range asked for, if no other is of another representation."""
+    asked, if_range = now.request.header("range"), now.request.header("if-range")
+    if asked is None:
+        return []
+    wanted = [now.request.combined(n) for n in CONDITIONS]
+    parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
+    found = [(part, c) for part, c in parts if part.holds(asked, if_range)]
+    around = [(p, c) for p, c in found if [now.read_request(c).combined(n) for n in CONDITIONS] == wanted]
+    if not around or _apart([part for part, _ in (around if if_range is not None else parts)]):
+        now.why.append("part")
+        return []
+    return [max((c for _, c in around), key=lambda c: layer_of(c.filename))]  # the bytes of all are the same
+
+
+def _changed(captures: list[Capture], whole: list[Capture], now: Situation) -> bool:
+    """Return True if a recorded part is of none of the wholes: the representation of another part is unknown then."""
+    of = {(part.tag, part.modified) for part in map(now.peek.part, whole)}
+    parts = [now.peek.part(c) for c in captures if c.status == 206]
+    return any((part.tag, part.modified) not in of for part in parts)
+
+
+def _apart(parts: list[Part]) -> bool:
+    """Return True if several parts may be of different representations."""
+    seen = {part.representation for part in parts}
+    return len(seen) > 1 or (len(parts) > 1 and None in seen)

@@ -1,0 +1,348 @@
+"""Sites: what the recording of one site shows, read once, and its requests as the model sees them."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol
+
+from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
+from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence.events import Event, event_of
+from stillweb.snapshots.evidence.model import Model, Parts, words_of
+from stillweb.snapshots.evidence.parts import (
+    CLOCKS,
+    cookie_parts,
+    header_parts,
+    issued_in,
+    made_up,
+    repeated_pairs,
+    rule_parts,
+)
+from stillweb.snapshots.evidence.priors import KINDS
+from stillweb.snapshots.evidence.sessions import REMEMBERED
+from stillweb.snapshots.evidence.spoken import Spoken
+from stillweb.snapshots.http.static import static
+from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
+from stillweb.snapshots.identity.group import Group, drawn_anew
+from stillweb.snapshots.identity.issued import find_issued, text_of
+from stillweb.snapshots.identity.keys import (
+    Parsed,
+    parse,
+    request_key,
+    split_url,
+)
+from stillweb.snapshots.identity.recognising import (
+    other_secrets,
+)
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.urlkeys import site_prefix
+from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.warc.messages import set_cookies
+from stillweb.snapshots.words import whole_number
+
+WORDS = 1 << 11  # answers whose words are remembered
+
+
+class Store(Protocol):
+    """The part of a snapshot that a matcher needs."""
+
+    @property
+    def rules(self) -> RuleSet: ...
+    def captures(self) -> Iterator[Capture]: ...
+    def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
+    def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
+    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
+    def prefix(self, start: str, /) -> Iterator[Capture]: ...
+    def read(self, capture: Capture, /) -> Response: ...
+    def read_start(self, capture: Capture, size: int, /) -> Response: ...
+    def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
+    def head(self, capture: Capture, /) -> Response: ...
+    def read_request(self, capture: Capture, /) -> Request: ...
+
+
+class Reader(Protocol):
+    """The part of a matcher that a site's evidence needs."""
+
+    @property
+    def snapshot(self) -> Store: ...
+    @property
+    def rules(self) -> RuleSet: ...
+    @property
+    def spoken(self) -> Spoken: ...
+    def gave(self, served: Sequence[Capture], values: list[str], /) -> bool: ...
+    def group(self, url: str, /) -> Group: ...
+    def twins(self, request: Request, /) -> list[Capture]: ...
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request as the model sees it. `normal` is its key without what rules leave out."""
+
+    event: Event
+    parts: Parts
+    normal: str
+
+
+class Learnt(NamedTuple):
+    """The model of a site, the captures behind its observations, and those that can't be read, by key."""
+
+    model: Model
+    captures: list[Capture]
+    damaged: Mapping[str, list[Capture]]
+    beside: Mapping[str, list[int]]  # keys of events by what rules leave of them
+
+
+class SiteEvidence:
+    """Evidence of one site's recording. Its requests are read when the model is first asked."""
+
+    def __init__(self, matcher: Reader, site: str) -> None:
+        self._matcher = matcher
+        store = matcher.snapshot
+        found = [
+            c
+            for c in store.prefix(site_prefix(site))
+            if site_of(c.url) == site and not c.truncated.startswith("!")
+        ]
+        found.sort(
+            key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
+        )
+        self.issued = self._find_issued(found)
+        # keys of requests with a moment far from when they were made: no clock
+        self.moments: set[str] = set()
+        names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
+        for c in found:
+            if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
+                continue
+            if (request := _by_index(c) or _readable(store, c)) is None:
+                continue
+            issued = self._issued(request)[0]
+            normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
+            if parts:
+                names[c.place] = normal
+                clock = any(name[6:] in CLOCKS for name in parts)
+                if clock and "?" in c.url and not drawn_anew(c, 3600.0):
+                    self.moments.add(normal)
+        self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
+        varied = self.equality.varied
+        self._still = {
+            c.key
+            for c in found
+            if static(c.method, c.mime, c.status)
+            and c.place not in names
+            and c.key not in varied
+            and not c.vary
+        }
+        self.files: dict[str, list[Capture]] = defaultdict(list)  # by key, those that stay as they are
+        for c in found:
+            if c.key in self._still:
+                self.files[c.key].append(c)
+        found = [c for c in found if c.key not in self._still]
+        self.quiet = not self.equality.varied and not matcher.spoken.on(site) and not any(map(_tells, found))
+        # where no answer varies, nothing shows that a request that only reads decides
+        reads = () if varied else ("plain GET", "choosing GET", "asset")
+        self.forgets = KINDS if self.quiet else ("beacon", *reads)
+        self.vary: dict[str, set[str]] = defaultdict(set)
+        for c in found:
+            self.vary[c.key].update(name for name, _ in c.vary)
+        # keys and conditions of requests that were answered in part, or by "not modified"
+        self.partial: set[tuple[str, tuple[str | None, ...]]] = set()
+        for c in found:
+            if c.status in PARTIAL and (request := _readable(store, c)) is not None:
+                self.partial.add((c.key, request.conditional()))
+        self._site, self._found = site, found
+        self._learnt: Learnt | None = None
+        self._learning = threading.RLock()
+
+    @property
+    def learnt(self) -> Learnt:
+        """The model, and the captures that it was learnt from; made when first asked for."""
+        if self._learnt is None:
+            with self._learning:
+                if self._learnt is None:
+                    self._learnt = self._learn()
+        return self._learnt
+
+    @property
+    def ready(self) -> bool:
+        """Return True if the model was learnt, or no answer of the site depends on one."""
+        return self.quiet or self._learnt is not None
+
+    @property
+    def model(self) -> Model:
+        """The model of the site."""
+        return self.learnt.model
+
+    def _learn(self) -> Learnt:
+        store, spoken = self._matcher.snapshot, self._matcher.spoken
+        said = spoken.on(self._site)
+        given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
+        captures: list[Capture] = []
+        damaged: dict[str, list[Capture]] = defaultdict(list)
+        beside: dict[str, list[int]] = defaultdict(list)
+        recorded = []
+        before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
+        for capture in self._found:
+            request = _readable(store, capture)
+            if request is None:
+                damaged[capture.key].append(capture)
+                continue
+            head, label = store.head(capture), self.equality.label(capture)
+            session = f"{layer_of(capture.filename)} {capture.session}"
+            asked = self.asked(
+                request,
+                capture.key,
+                given[session],
+                stored=True,
+                served=before[session],
+                response=head,
+                said=label,
+            )
+            before[session].append(capture)
+            if said and (words := spoken.before(capture)):
+                asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
+            captures.append(capture)
+            if asked.event.key not in beside[asked.normal]:
+                beside[asked.normal].append(asked.event.key)
+            recorded.append((session, asked.event, label, asked.parts))
+            keep_cookies(given[session], head, asked)
+        shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
+        return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside)
+
+    def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
+        """Return the words that an answer shows a client; none of one that can't be read."""
+        try:
+            return frozenset(
+                words_of(text_of(self._matcher.snapshot.read_start(captures[number], LIMIT + 1)))
+            )
+        except (DamagedInput, TooLarge):
+            return frozenset()
+
+    def known_issued(self, request: Request) -> Issued:
+        """Return the places in which the recording shows values that the site gave out to be sent back once."""
+        if request.method in SAFE_METHODS or not self.issued:
+            return NOTHING
+        return self.issued.get(path_of(request.method, split_url(request.url)[0]), NOTHING)
+
+    def _issued(self, request: Request) -> tuple[Issued, list[str]]:
+        """Return where a write holds values that the site gave out, and the values."""
+        if request.method in SAFE_METHODS:
+            return NOTHING, []
+        return issued_in(request, self.known_issued(request))
+
+    def _find_issued(self, found: list[Capture]) -> dict[str, frozenset[str]]:
+        """Return the places of values that the site gave out, by method and path."""
+        store = self._matcher.snapshot
+        sessions: dict[tuple[int, str], list[tuple[Capture, Parsed | None]]] = defaultdict(list)
+        told = False
+        for c in found:
+            parsed = None
+            if c.method not in SAFE_METHODS and (request := _readable(store, c)) is not None:
+                parsed = parse(request)
+                told = True
+            sessions[layer_of(c.filename), c.session].append((c, parsed))
+        return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1)) if told else {}
+
+    def still(self, capture: Capture) -> bool:
+        """Return True for a file that stays as it is."""
+        return capture.key in self._still
+
+    def label_live(self, key: int, response: Response) -> int:
+        """Return the number for a live answer to a request; that of the recorded answer that it equals, if any does."""
+        label, seen = label_of(response), set[int]()
+        target = self.model.targets.get(key)
+        for o in target.observations if target is not None else ():
+            if o.answer not in seen:
+                seen.add(o.answer)
+                if label in (o.answer, self.equality.read_label(self.learnt.captures[o.capture])):
+                    return o.answer
+        return label
+
+    def masked(self, request: Request) -> list[int]:
+        """Return the keys of the recorded events that differ from a request in its secrets alone."""
+        keys: dict[int, None] = {}
+        for capture in self._matcher.twins(request):
+            stored = self._matcher.group(request.url).request(capture)
+            if not other_secrets(request, stored)[1]:
+                keys.update(
+                    dict.fromkeys(
+                        self.learnt.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
+                    )
+                )
+        return list(keys)
+
+    def asked(
+        self,
+        request: Request,
+        key: str,
+        given: dict[tuple[str, str], str],
+        *,
+        stored: bool = False,
+        served: Sequence[Capture] = (),
+        response: Response | None = None,
+        said: int = 0,
+    ) -> Asked:
+        """Return a request as the model sees it."""
+        issued, named = self._issued(request)
+        theirs = not named or self._matcher.gave(served, named)
+        normal, parts = rule_parts(request, self._matcher.rules, issued, given=theirs, stored=stored)
+        own = (key, request.conditional()) in self.partial
+        if normal in self.moments:
+            parts = {
+                f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
+            }
+        parts |= header_parts(request, self.vary.get(key, ()))
+        if repeated := repeated_pairs(request):
+            parts["~order"] = repr(repeated)
+        parts |= cookie_parts(request, given)
+        if response is None:
+            made = partial(event_of, key=normal, own=own)
+            event = request.derived(("event", normal, own), made)
+        else:
+            media, location = response.header("content-type") or "", response.header("location") or ""
+            told = whole_number(response.header("content-length") or "")
+            size = len(response.body) if told is None else told
+            event = event_of(request, normal, response.status, media, location, said, size, own=own)
+        return Asked(replace(event, fields=made_up(parts)), parts, normal)
+
+
+def _tells(capture: Capture) -> bool:
+    """Return True if a capture may have changed what its site answers, by its request and status alone."""
+    if capture.method not in SAFE_METHODS:
+        return True
+    return 300 <= capture.status < 400 and capture.status != 304 and "?" in capture.url
+
+
+def _by_index(capture: Capture) -> Request | None:
+    """Return the request of a capture by its index line alone, without header fields; None where that does not tell it."""
+    if capture.method not in ("GET", "HEAD"):
+        return None
+    request = Request(capture.method, capture.url)
+    return request if request_key(request).canonical == capture.key else None
+
+
+def _readable(store: Store, capture: Capture) -> Request | None:
+    """Return the request of a capture, None where it or the answer is damaged."""
+    try:
+        request = store.read_request(capture)
+        store.head(capture)
+    except (DamagedInput, TooLarge):
+        return None
+    return request
+
+
+def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
+    """Note which request made a site give its client a cookie; one that only reads renews what the client had."""
+    for line in set_cookies(head.headers):
+        name, equals, value = line.partition(";")[0].partition("=")
+        if equals:
+            giver = f"{asked.event.key:x}"
+            if asked.event.safe:
+                giver = asked.parts.get(f"~cookie given {name.strip()}", giver)
+            given[name.strip(), value.strip().strip('"')] = giver

@@ -1,0 +1,206 @@
+"""Differences between two requests in words: `query page: asked '3', recorded '2'`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, AnyStr
+from urllib.parse import unquote_plus, urlsplit
+
+from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
+from stillweb.snapshots.identity.issued import named_values
+from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.model_calls import TURNS, asks_a_model
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field
+from stillweb.snapshots.words import counted
+
+SHOWN = 60  # characters of a value
+LEAD = 20  # of which stand before where two long ones part
+
+
+def agreed(asked: Body, stored: Body) -> int:
+    """Return how many leaves of JSON are equal before the first that differs: a conversation with a model grows at its end."""
+    if asked.kind != JSON or stored.kind != JSON:
+        return 0
+    one, other = _leaves(asked.value), _leaves(stored.value)
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def differences(asked: Parsed, stored: Parsed) -> Iterator[str]:
+    """Yield what differs between two requests, part by part, with both values; nothing if their keys are the same."""
+    if asked.method != stored.method:
+        yield f"method: asked {asked.method}, recorded {stored.method}"
+    if asked.url != stored.url:
+        one, other = urlsplit(asked.url), urlsplit(stored.url)
+        for part, a, b in (
+            ("scheme", one.scheme, other.scheme),
+            ("host", one.netloc, other.netloc),
+            ("path", one.path, other.path),
+        ):
+            if a != b:
+                yield f"{part}: asked {a}, recorded {b}"
+    if asked.operation != stored.operation:
+        yield f"operation: asked {dict(asked.operation)}, recorded {dict(stored.operation)}"
+    yield from _pairs("query", _query(asked), _query(stored))
+    if sorted(asked.query or ()) != sorted(stored.query or ()):
+        if not _differ(_query(asked), _query(stored)):
+            yield "query: the same in another spelling"
+    elif (asked.query is None) != (stored.query is None):
+        yield "query: one has a ? and the other has none"
+    yield from _bodies(asked, stored)
+
+
+def _query(parsed: Parsed) -> list[tuple[str, str]]:
+    out = []
+    for pair in parsed.query or ():
+        name, equals, value = pair.partition("=")
+        out.append((unquote_plus(name), unquote_plus(value) if equals else "(no value)"))
+    return [item for item in out if item != ("", "(no value)")]
+
+
+def _differ(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> bool:
+    return sorted(one) != sorted(other)
+
+
+def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str]]) -> Iterator[str]:
+    mine, theirs = Counter(asked), Counter(stored)
+    values: dict[str, tuple[list[str], list[str]]] = {}  # by name: those only asked, and those only recorded
+    for side, only in enumerate((mine - theirs, theirs - mine)):
+        for name, value in only.elements():
+            values.setdefault(name, ([], []))[side].append(value)
+    for name, (a, b) in values.items():
+        if a and b and any(_secret(name, value) for value in (*a, *b)):
+            yield f"{place} {name}: another secret than the recorded one"
+        elif len(a) == len(b) == 1:
+            yield f"{place} {name}{_parted(a[0], b[0])}"
+        elif a and b:
+            yield f"{place} {name}: asked {shown(a)}, recorded {shown(b)}"
+        elif a:
+            yield f"{place} {name}: asked {shown(_told_of(name, a))}, not recorded"
+        else:
+            yield f"{place} {name}: not asked, recorded {shown(_told_of(name, b))}"
+
+
+def _secret(name: str, value: str) -> bool:
+    return PSEUDONYM_TEXT.search(value) is not None or secret_field(re.split(r"[.\[]", name)[-1], value)
+
+
+def _told_of(name: str, values: list[str]) -> list[str]:
+    return ["(a secret)" if _secret(name, value) else value for value in values]
+
+
+def shown(values: list[str]) -> str:
+    text = ", ".join(repr(v if len(v) <= SHOWN else v[:SHOWN] + "…") for v in values[:3])
+    return text + (" …" if len(values) > 3 else "")
+
+
+def _parted(asked: str, stored: str) -> str:
+    """Return both values; of long ones, such as prompts of a model, the part where they differ first."""
+    begin = same_start(asked, stored) - LEAD
+    if begin <= 0 or max(len(asked), len(stored)) <= SHOWN:
+        return f": asked {shown([asked])}, recorded {shown([stored])}"
+    one, other = (shown([text[begin:]]) for text in (asked, stored))
+    return f", from character {begin} on: asked {one}, recorded {other}"
+
+
+def same_start(one: AnyStr, other: AnyStr) -> int:
+    """Return how many characters (or bytes) two texts have in common at their start."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low
+
+
+def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
+    one, other = asked.body, stored.body
+    if one.kind != other.kind or one.label != other.label:
+        yield f"body: asked {_kind(one.kind, one.label)}, recorded {_kind(other.kind, other.label)}"
+    elif one.kind == JSON and (turns := _turns(asked, stored)) is not None:
+        yield from turns
+    elif one.kind == JSON:
+        found = list(_pairs("body member", _leaves(one.value), _leaves(other.value)))
+        if not found and one.value != other.value:  # a text and a number, say, of the same spelling
+            found = list(
+                _pairs("body member", _leaves(one.value, plain=False), _leaves(other.value, plain=False))
+            )
+        yield from found
+    elif one.kind == BYTES:
+        if one.value != other.value:
+            yield f"body: {len(one.value)} bytes asked, {len(other.value)} others recorded"
+    elif one.kind == MULTIPART:
+        found = list(_pairs("body field", _fields(one), _fields(other)))
+        if not found and canonical_body(one) != canonical_body(other):
+            found = ["body: the same fields, told in another way"]
+        yield from found
+    elif one.kind != EMPTY:
+        mine = [(name, value) for place, name, value in named_values(asked) if place != "query"]
+        theirs = [(name, value) for place, name, value in named_values(stored) if place != "query"]
+        yield from _pairs("body field", mine, theirs)
+
+
+def _turns(asked: Parsed, stored: Parsed) -> list[str] | None:
+    """Return what differs between two conversations with a model, up to the first turn that does; None if they are none.
+
+    Later turns follow from that one, so they explain nothing.
+    """
+    mine, theirs = asked.body.value, stored.body.value
+    if not (asks_a_model(asked) and asks_a_model(stored)):
+        return None
+    name = next((n for n in TURNS if all(isinstance(v.get(n), list) for v in (mine, theirs))), None)
+    if name is None or mine[name] == theirs[name]:
+        return None
+    said, known = mine[name], theirs[name]
+    same = next((n for n, (a, b) in enumerate(zip(said, known, strict=False)) if a != b), None)
+    at = same if same is not None else min(len(said), len(known))
+    turn = said[at] if at < len(said) else known[at]
+    role = turn.get("role") or turn.get("type") if isinstance(turn, dict) else None
+    place = f"turn {at + 1}" + (f" ({role})" if role else "")
+    earlier = f"; the {counted(at, 'turn')} before it {'is' if at == 1 else 'are'} as recorded" if at else ""
+    if same is None:
+        which = "not recorded" if len(said) > at else "not asked"
+        found = [f"conversation: {place} is {which}{earlier}"]
+    else:
+        found = [f"conversation: {place} is the first that differs{earlier}"]
+        found += _pairs(
+            "body member", _leaves(said[at], f"{name}[{at}]"), _leaves(known[at], f"{name}[{at}]")
+        )
+    rest = ({n: v for n, v in one.items() if n != name} for one in (mine, theirs))
+    return found + list(_pairs("body member", *(_leaves(one) for one in rest)))
+
+
+def _fields(body: Body) -> list[tuple[str, str]]:
+    """Return the fields of a multipart body; of a file its size, digest, name and type."""
+    found = []
+    for part in body.value:
+        value = part.content.decode("utf-8", "replace")
+        if part.filename is not None:
+            media = next(
+                (text.decode("latin-1") for name, text in part.headers if name == b"content-type"), ""
+            )
+            digest = f"sha256:{sha256(part.content).hexdigest()[:12]}"
+            value = f"{len(part.content)} bytes, {digest}, {part.filename}, {media}"
+        found.append((part.name, value))
+    return found
+
+
+def _kind(kind: str, label: str) -> str:
+    return "no body" if kind == EMPTY else f"{kind} ({label})" if label else kind
+
+
+def _leaves(value: Any, path: str = "", *, plain: bool = True) -> list[tuple[str, str]]:
+    """Return the leaves of JSON with their paths; texts without their quotes if `plain`."""
+    if isinstance(value, dict) and value:
+        return [
+            leaf
+            for name, item in value.items()
+            for leaf in _leaves(item, f"{path}.{name}" if path else name, plain=plain)
+        ]
+    if isinstance(value, list) and value:
+        return [leaf for n, item in enumerate(value) for leaf in _leaves(item, f"{path}[{n}]", plain=plain)]
+    return [(path or "(all)", value if plain and isinstance(value, str) else json.dumps(value))]

@@ -1,0 +1,215 @@
+"""Equality of answers to a client: of status, body and fields, but for time and for values drawn for each answer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
+
+from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.http.static import ASSET, static_mime
+from stillweb.snapshots.identity.keys import mix
+from stillweb.snapshots.secrets.redact import TEXTUAL
+
+# Fields that tell when an answer was made, or how it was carried.
+_UNCOUNTED = """
+    date age expires last-modified etag content-length transfer-encoding connection keep-alive server via alt-svc
+    x-request-id x-runtime x-trace-id cf-ray set-cookie vary cache-control strict-transport-security server-timing
+    report-to nel x-served-by x-cache x-cache-hits x-timer content-encoding accept-ranges location
+"""
+UNCOUNTED = frozenset(_UNCOUNTED.split())
+
+
+def equal(one: Response, other: Response) -> bool:
+    """Return True if two answers are the same to a client."""
+    return label_of(one) == label_of(other)
+
+
+def label_of(response: Response) -> int:
+    """Return a number for what an answer says; equal answers have equal numbers."""
+    fields = sorted({(n.lower(), v) for n, v in response.headers if n.lower() not in UNCOUNTED})
+    return mix(said(response), fields)
+
+
+def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
+    try:
+        return label_of(read(capture))
+    except (DamagedInput, TooLarge):
+        return mix(capture.status, capture.digest, capture.place)
+
+
+class Equality:
+    """Labels of captures. A body is read only where a request was answered with several, and each once.
+
+    `names` holds by place what rules leave of a capture's key, where that is less: captures of one name are of one request.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Capture], Response],
+        head: Callable[[Capture], Response],
+        captures: Iterable[Capture],
+        names: Mapping[tuple[str, int], str],
+    ) -> None:
+        self._read, self._names = read, names
+        self._labels: dict[tuple[str, int], int] = {}
+        told: dict[str, set[object]] = defaultdict(set)
+        several: dict[str, list[Capture]] = defaultdict(list)
+        for capture in captures:
+            name = names.get(capture.place, capture.key)
+            told[name].add((capture.status, capture.digest))
+            several[name].append(capture)
+        for name, own in several.items():
+            if len(own) > 1 and any(by_head(c) or not c.digest for c in own):
+                told[name] = set(map(self.read_label, own))
+            elif len(own) > 1 and len(told[name]) == 1 and not static_mime(own[0].mime):
+                told[name] = {_label(head, c) for c in own}  # bodies are equal, fields perhaps not
+        self.varied = {key for key, answers in told.items() if len(answers) > 1}  # keys of several answers
+
+    def label(self, capture: Capture) -> int:
+        """Return a number for what a capture says, to be compared with those of the same request."""
+        name = self._names.get(capture.place, capture.key)
+        if name not in self.varied:
+            return mix("only", name)
+        if capture.status == 200 and capture.digest and ASSET.search(capture.mime):
+            return mix("file", capture.digest, capture.mime)
+        return self.read_label(capture)
+
+    def read_label(self, capture: Capture) -> int:
+        """Return the number for what a capture says, as `label_of` does for any answer."""
+        found = self._labels.get(capture.place)
+        if found is None:
+            found = _label(self._read, capture)
+            self._labels[capture.place] = found
+        return found
+
+
+# What an answer says, without what is new at every visit and means nothing
+
+LIMIT = 1 << 21  # bytes of a body that are compared; beyond that the digest decides
+OFTEN = 1 << 15  # bytes of a body whose comparable form is remembered
+
+# Strict on purpose: taking "SalesReport2012Q3" for a random value would call two answers the same that are not.
+_DRAWN = re.compile(
+    r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?"
+    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+    r"|(?<![0-9A-Za-z])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{24,128}(?![0-9A-Za-z])"
+    r"|(?<![A-Za-z0-9_\-+/=])[A-Za-z0-9_\-+/=]{22,512}(?![A-Za-z0-9_\-+/=])"
+)
+_HINT = r"(?:csrf|xsrf|nonce|authenticity[-_]?token|requestverificationtoken|__eventvalidation|__viewstate)"
+_TOKEN_FIELDS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        _HINT + r"""[^<>]{0,80}?\s(?:value|content)=["']([^"'<>]{4,})["']""",
+        r"""(?:value|content)=["']([^"'<>]{4,})["'][^<>]{0,80}?name=["'][^"'<>]{0,40}?""" + _HINT,
+        _HINT + r"""[\w-]{0,20}["']?\s*[:=]\s*["']([^"'<>]{4,})["']""",
+    )
+)
+
+
+def by_head(capture: Capture) -> bool:
+    """Return True if the head of an answer says it all: of a redirect, a 304, or to HEAD."""
+    return 300 <= capture.status < 400 or capture.method == "HEAD"
+
+
+def said(response: Response, issued: Iterable[str] = ()) -> str:
+    """Return a hex digest of what an answer says; values of the session, `issued`, are left out."""
+    media = (response.header("content-type") or "").partition(";")[0].strip().lower()
+    location = _plain(response.header("location") or "", issued)
+    body: bytes = response.body
+    if body and len(body) <= LIMIT and (not media or TEXTUAL.search(media)):
+        encoding = response.header("content-encoding")
+        if len(body) <= OFTEN and not any(issued):
+            body = _compared_often(body, encoding)
+        else:
+            body = _compared(body, encoding, issued)
+    if 300 <= response.status < 400 and location:
+        body = b""  # nobody reads the page of a redirect
+    head = f"{response.status}\n{location}\n".encode("utf-8", "surrogateescape")
+    return hashlib.sha256(head + body).hexdigest()
+
+
+def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> bytes:
+    """Return the text of a body without what is drawn for each answer."""
+    try:
+        text = decode(body, encoding, limit=LIMIT).decode("utf-8", "surrogateescape")
+    except EncodingProblem:
+        return body  # not what its header says: as it is
+    return _plain(text, issued).encode("utf-8", "surrogateescape")
+
+
+_compared_often = lru_cache(maxsize=256)(_compared)  # sites answer many requests with the same page
+
+
+def _plain(text: str, issued: Iterable[str]) -> str:
+    for value in issued:
+        if value in text:
+            text = text.replace(value, "~")
+    if _hinted(text):
+        for pattern in _TOKEN_FIELDS:
+            text = pattern.sub(_field_blanked, text)
+    return _drawn_blanked(text)
+
+
+def _hinted(text: str) -> bool:
+    """Return True if a text may have a field of a token's name; words are found quicker than a pattern."""
+    low = text.lower()
+    return any(word in low for word in _HINT_WORDS) or (
+        not text.isascii() and any(letter in text for letter in _ODD_CASES) and bool(_HINTED.search(text))
+    )
+
+
+def _drawn_blanked(text: str) -> str:
+    """`_DRAWN.sub(_drawn, text)`, tried only where a run of its characters is long enough: quicker by far."""
+    flat = text.encode("latin-1", "replace").translate(_IN_RUN)  # a byte a character
+    at = flat.find(_SHORTEST_RUN)
+    if at < 0:
+        return text
+    parts: list[str] = []
+    done = 0
+    while at >= 0:
+        end = flat.find(b" ", at)
+        end = len(text) if end < 0 else end
+        for match in _DRAWN.finditer(text, at, end + 1):  # it looks at the character after the run, too
+            parts += text[done : match.start()], _drawn(match)
+            done = match.end()
+        at = flat.find(_SHORTEST_RUN, end)
+    return "".join((*parts, text[done:]))
+
+
+def _field_blanked(match: re.Match[str]) -> str:
+    start, end = match.start(1) - match.start(), match.end(1) - match.start()
+    return match[0][:start] + "~" + match[0][end:]
+
+
+def _drawn(match: re.Match[str]) -> str:
+    run = match[0]
+    if run.startswith("stillweb-secret-") or _HEX.fullmatch(run):
+        return "~"
+    kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else 3 for c in run]
+    changes = sum(a != b for a, b in pairwise(kinds))
+    return "~" if changes * 2 >= len(run) and len(set(kinds) - {3}) == 3 else run
+
+
+_HINTED = re.compile(_HINT, re.IGNORECASE)
+_HINT_WORDS = (
+    "csrf",
+    "xsrf",
+    "nonce",
+    "authenticity",
+    "requestverificationtoken",
+    "__eventvalidation",
+    "__viewstate",
+)
+_ODD_CASES = "\u017f\u0130\u0131\u212a"  # letters that a pattern takes for s, i and k whatever their case
+_IN_RUN = bytes(
+    0x61 if chr(c).isascii() and (chr(c).isalnum() or chr(c) in "_-+/=") else 0x20 for c in range(256)
+)
+_SHORTEST_RUN = b"a" * 22  # of all alternatives of _DRAWN
+_HEX = re.compile(r"[0-9a-fA-F-]+")

@@ -1,0 +1,55 @@
+"""The captures of one path, whatever their query, method and body: where rules find what they may join."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.dates import seconds_of
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.request import Request
+
+_MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
+_FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
+
+
+def drawn_anew(capture: Capture, early: float) -> bool:
+    """Return True if a query holds the time of its request in milliseconds, up to `early` seconds before, or a random fraction."""
+    if _FRACTION.search(capture.url):
+        return True
+    asked = seconds_of(capture.timestamp)
+    return asked is not None and any(
+        -early < int(one) / 1000 - asked < 10 for one in _MOMENT.findall(capture.url)
+    )
+
+
+class Group:
+    """The captures of a path, and the requests that they answer."""
+
+    def __init__(self, captures: Iterable[Capture], read_request: Callable[[Capture], Request]) -> None:
+        self.captures = tuple(captures)
+        self._read_request = read_request
+        self.by_key: dict[str, list[Capture]] = defaultdict(list)
+        for capture in self.captures:
+            self.by_key[capture.key].append(capture)
+        self._requests: dict[tuple[str, int], Request] = {}
+        self._remainders: dict[Hashable, str] = {}
+
+    def request(self, capture: Capture) -> Request:
+        """Return the request of a capture of this path; a GET without body needs no reading."""
+        found = self._requests.get(capture.place)
+        if found is None:
+            found = Request(capture.method, capture.url)
+            if capture.method not in ("GET", "HEAD") or request_key(found).canonical != capture.key:
+                found = self._read_request(capture)  # it has a body, or a field that replaces its method
+            self._requests[capture.place] = found
+        return found
+
+    def remainder(self, capture: Capture, known: Hashable, compute: Callable[[Request], str]) -> str:
+        """Return what `compute`, which depends on `known` alone, makes of a capture's request, computed once."""
+        found = self._remainders.get((capture.place, known))
+        if found is None:
+            found = self._remainders[capture.place, known] = compute(self.request(capture))
+        return found

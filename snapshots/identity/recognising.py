@@ -1,0 +1,124 @@
+"""A replayed request as the recorder would have stored it: the secrets it knows by their pseudonyms.
+
+So the recorded password finds the recorded answer, by the same key as any other request, and another one does not.
+No key is needed for it, only what the pseudonyms themselves prove (`stillweb.snapshots.secrets.keystore`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.identity.cookies import CREDENTIALS, MADE_ANEW, cookies_of, logins_of
+from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
+from stillweb.snapshots.identity.issued import named_values
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets import keystore
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
+
+# What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
+_TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
+
+
+class Recogniser(Redactor):
+    """Replaces secrets by the pseudonyms that they prove to be; those that it doesn't know become `MASK`.
+
+    One for each session: like the recorder it replaces what it has recognised wherever else it occurs later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self._known: dict[str, dict[str, set[str]]] = {}  # salt, proof, pseudonyms
+        self._near: dict[str, int] = {}  # the pseudonyms that count now, and the layers they are in
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"names": self._names, "known": self._known, "near": self._near}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Recogniser.__init__(self)
+        self._known, self._near = state["known"], state["near"]
+        for secret, name in state["names"].items():
+            self.remember(secret, name)
+
+    def know(self, pseudonyms: Mapping[str, int]) -> None:
+        """Learn the pseudonyms that secrets of the next request may prove to be, with their layers."""
+        self._near = dict(pseudonyms)
+        for name in pseudonyms:
+            if (found := keystore.split(name)) is not None:
+                self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
+
+    def learn(self, secret: str) -> str:
+        """Return the pseudonym of a secret, `MASK` for one that was not recorded."""
+        best: list[tuple[int, str]] = []
+        for salt, by_proof in self._known.items():
+            found = by_proof.get(keystore.proof_of(secret, salt), set())
+            near = found & self._near.keys() or found
+            if len(near) == 1:  # two of one snapshot that prove alike can't be told apart
+                name = next(iter(near))
+                best.append((self._near.get(name, 0), name))
+        # Each layer has a name of its own for the secret: the one that was recorded here, and highest.
+        if not best:
+            return MASK
+        name = max(best)[1]
+        return name if self._names.get(secret) == name else self.remember(secret, name)
+
+
+def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
+    """Return the pseudonyms in a stored request that can be proven."""
+    found = {m[0] for m in PSEUDONYM_TEXT.finditer(request.url)}
+    if request.body:
+        found |= {m[0].decode() for m in PSEUDONYM.finditer(request.body)}
+    if headers:
+        for _, value in request.headers:
+            found |= {m[0] for m in PSEUDONYM_TEXT.finditer(value)}
+    return {name for name in found if keystore.split(name) is not None}
+
+
+def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
+    """Return the names under which a recognised request has another secret than a stored one, and whether one is typed.
+
+    Empty where nothing proves it, as with pseudonyms of older snapshots: then any secret may be the recorded one.
+    """
+    mine = [(f"{where}:{name}", value) for where, name, value in named_values(parse(asked))]
+    theirs = {(f"{where}:{name}", value) for where, name, value in named_values(parse(stored))}
+    names = {place for place, value in theirs if keystore.split(value) is not None}
+    found = sorted({p for p, value in mine if p in names and "secret-" in value and (p, value) not in theirs})
+    users = [PSEUDONYM_TEXT.search(r.url.partition("://")[2].partition("/")[0]) for r in (asked, stored)]
+    if users[0] and users[1] and users[0][0] != users[1][0] and keystore.split(users[1][0]):
+        return ["password of the URL", *(p.partition(":")[2] for p in found)], True
+    plain = [place.partition(":")[2] for place in found]
+    return plain, any(_TYPED.search(name) for name in plain)
+
+
+def _lasting(credentials: str) -> bool:
+    """Return True for credentials that are the same in each request, and not recognised yet."""
+    scheme, _, secret = credentials.strip().partition(" ")
+    return bool(secret) and scheme.lower() not in MADE_ANEW and PREFIX not in secret
+
+
+def guarded(capture: Capture) -> bool:
+    """Return True if a secret in a header field of a capture's request counts."""
+    return any(
+        n == "*" or (v and (n == CREDENTIALS or v == PRESENT or PSEUDONYM_TEXT.search(v)))
+        for n, v in capture.vary
+    )
+
+
+def minds(request: Request, *, given: bool) -> bool:
+    """Return True if a request bears a secret, not yet recognised, by which it matters whose it is.
+
+    It is one of Authorization, in a field of its own, or in a login's cookie unless the site has `given` it one.
+    """
+    headers = request.headers
+    if any(n.lower() == "authorization" and _lasting(v) for n, v in headers):
+        return True
+    if not bearing(headers):
+        return False
+    names = [] if given else logins_of(headers)
+    return any(PREFIX not in v for n, v in cookies_of(headers) if n in names) or any(
+        PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items()
+    )

@@ -1,0 +1,212 @@
+"""Any MCP server, recorded between it and the official client, and replayed without it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from stillweb.harness.servers.mcp_tape import request_of
+from stillweb.snapshots import Snapshot
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.wacz import seal
+from tests.harness.commands.calling import call
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNTER = (sys.executable, str(ROOT / "tests/support/mcp_counter.py"))
+Talk = Callable[[ClientSession], Awaitable[Any]]
+
+
+async def _sampled(*_: Any) -> types.CreateMessageResult:
+    text = types.TextContent(type="text", text="hm")
+    return types.CreateMessageResult(role="assistant", content=text, model="m")
+
+
+@asynccontextmanager
+async def over_stdio(*words: str) -> AsyncIterator[ClientSession]:
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "stillweb", *words], env=dict(os.environ)
+    )
+    async with (
+        stdio_client(parameters, errlog=open(os.devnull, "w")) as (read, write),
+        ClientSession(read, write, sampling_callback=_sampled) as client,
+    ):
+        yield client
+
+
+def talk(words: tuple[str, ...], say: Talk) -> Any:
+    async def run() -> Any:
+        async with over_stdio(*words) as client:
+            await client.initialize()
+            return await say(client)
+
+    return asyncio.run(run())
+
+
+def text(result: types.CallToolResult) -> str:
+    return " ".join(c.text for c in result.content if isinstance(c, types.TextContent))
+
+
+async def whole(client: ClientSession) -> list[Any]:
+    """All that the server offers, with a write between two equal reads."""
+    steps: list[float] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        steps.append(done)
+
+    said = [
+        [tool.name for tool in (await client.list_tools()).tools],
+        text(await client.call_tool("show")),
+        text(await client.call_tool("add", {"text": "milk", "tags": ["a", "b"]})),
+        text(await client.call_tool("show")),
+        text(await client.call_tool("add", {"text": "milk", "tags": ["a", "b"]})),
+        text(await client.call_tool("show")),
+        text(await client.call_tool("slowly", {"steps": 2}, progress_callback=progress)),
+        text(await client.call_tool("fail")),
+        (await client.read_resource("notes://first")).contents[0].text,  # type: ignore[arg-type,union-attr]
+        (await client.get_prompt("summary", {"style": "verse"})).messages[0].content.text,  # type: ignore[union-attr]
+    ]
+    return [*said, steps]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    folder = tmp_path_factory.mktemp("tape")
+    said = talk(("mcp-record", "-o", str(folder / "site"), "--", *COUNTER), whole)
+    assert said[1:6] == ["no notes", "note 1", "milk", "note 2", "milk, milk"]
+    assert said[-1] == [0, 1]
+    return seal(folder / "site").path, said
+
+
+@contextmanager
+def over_http(path: Path) -> Iterator[str]:
+    words = [sys.executable, "-m", "stillweb", "mcp-replay", str(path), "--transport", "http"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            yield next(line for line in server.stderr if "serving at" in line).split()[-1]
+        finally:
+            server.terminate()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_client_hears_what_it_heard_while_recording(
+    recorded: tuple[Path, list[Any]], transport: str
+) -> None:
+    path, said = recorded
+    if transport == "stdio":
+        assert talk(("mcp-replay", str(path)), whole) == said
+        return
+
+    async def run(url: str) -> Any:
+        async with (
+            streamable_http_client(url) as (read, write, _),
+            ClientSession(read, write) as client,
+        ):
+            await client.initialize()
+            return await whole(client)
+
+    with over_http(path) as url:
+        assert asyncio.run(run(url)) == said
+
+
+def test_what_the_client_never_listed_is_on_the_tape(tmp_path: Path) -> None:
+    talk(("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER), lambda c: c.call_tool("show"))
+
+    async def lists(client: ClientSession) -> list[str]:
+        resources = [str(r.uri) for r in (await client.list_resources()).resources]
+        return resources + [p.name for p in (await client.list_prompts()).prompts]
+
+    assert talk(("mcp-replay", str(tmp_path / "site")), lists) == ["notes://first", "summary"]
+
+
+def test_a_call_that_was_not_recorded_says_what_came_nearest(recorded: tuple[Path, list[Any]]) -> None:
+    async def missed(client: ClientSession) -> list[str]:
+        said = []
+        for name, given in (("add", {"text": "bread", "tags": ["a", "b"]}), ("drop", {})):
+            with pytest.raises(McpError) as told:
+                await client.call_tool(name, given)
+            said.append(str(told.value))
+        return said
+
+    other, unknown = talk(("mcp-replay", str(recorded[0])), missed)
+    assert "not in the snapshot: POST http://note-keeper.invalid/tools/call/add" in other
+    assert "nearest: POST http://note-keeper.invalid/tools/call/add" in other
+    assert "bread" in other
+    assert "not in the snapshot" in unknown
+
+
+def test_arguments_are_matched_as_json_and_the_answer_tells_its_confidence(
+    recorded: tuple[Path, list[Any]],
+) -> None:
+    async def reordered(client: ClientSession) -> types.CallToolResult:
+        return await client.call_tool("add", {"tags": ["a", "b"], "text": "milk"})
+
+    result = talk(("mcp-replay", str(recorded[0])), reordered)
+    assert text(result) == "note 1"
+    assert result.meta is not None
+    assert result.meta["stillweb"]["verdict"] == "exact"
+    one = request_of("s", "tools/call", {"name": "n", "arguments": {"a": 1, "b": None}, "_meta": {"x": 1}})
+    other = request_of("s", "tools/call", {"arguments": {"b": None, "a": 1.0}, "name": "n"})
+    apart = request_of("s", "tools/call", {"arguments": {"a": 1}, "name": "n"})
+    assert request_key(one).canonical == request_key(other).canonical != request_key(apart).canonical
+
+
+def test_reading_again_without_the_write_changes_nothing(recorded: tuple[Path, list[Any]]) -> None:
+    async def skipping(client: ClientSession) -> None:
+        await client.call_tool("show")
+        await client.call_tool("show")
+        second = await client.call_tool("show")
+        assert text(second) == "no notes"
+
+    talk(("mcp-replay", str(recorded[0])), skipping)
+
+
+def test_a_call_in_which_the_server_asks_its_client_is_not_recorded(tmp_path: Path) -> None:
+    words = ("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER)
+    assert text(talk(words, lambda c: c.call_tool("ask"))) == "asked"
+
+    async def missed(client: ClientSession) -> None:
+        with pytest.raises(McpError, match="not in the snapshot"):
+            await client.call_tool("ask")
+
+    talk(("mcp-replay", str(tmp_path / "site")), missed)
+
+
+def test_two_servers_in_one_snapshot_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    for name in ("one", "two"):
+        words = ("mcp-record", "-o", str(site), "--name", name, "--", *COUNTER)
+        talk(words, lambda c, name=name: c.call_tool("add", {"text": name}))
+    for server, said in ((["--server", "one"], "one"), (["--server", "two"], "two")):
+        result = talk(("mcp-replay", str(site), *server), lambda c, t=said: c.call_tool("add", {"text": t}))
+        assert text(result) == "note 1"
+    assert call(capsys, "mcp-replay", site)[0] == 2
+    assert call(capsys, "mcp-replay", site, "--server", "three")[0] == 2
+
+
+def test_a_secret_is_not_recorded(tmp_path: Path) -> None:
+    secret = "sk-" + "synthetic0" * 4
+    words = ("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER)
+    talk(words, lambda c: c.call_tool("add", {"text": secret}))
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        sent = [snapshot.read_request(c).body for c in snapshot.captures()]
+    assert any(b"arguments" in body for body in sent)
+    assert not any(secret.encode() in body for body in sent)
+
+
+def test_a_server_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "mcp-record", "-o", tmp_path / "site", "--", "no-such-server")[0] == 4
+    assert call(capsys, "mcp-record", "-o", tmp_path / "other")[0] == 2

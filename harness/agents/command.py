@@ -108,11 +108,11 @@ class CommandAgent:
         if not isinstance(given, dict) or any(isinstance(v, (dict, list)) for v in given.values()):
             raise UsageError(f"{source}: env: must map names of variables to texts")
         env = {str(k): str(v) for k, v in given.items()}
-        listed = {
+        texts = {
             name: listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct", "files")
         }
         try:
-            direct = direct_hosts(listed["direct"])
+            direct = direct_hosts(texts["direct"])
         except UsageError as error:
             raise UsageError(f"{source}: direct: {error}") from error
         clock = options.get("clock")
@@ -125,10 +125,10 @@ class CommandAgent:
             options.get("stdin", "text"),
             options.get("answer", "all"),
             env,
-            listed["pass_env"],
+            texts["pass_env"],
             direct,
             moment,
-            tuple(listed["files"]),
+            tuple(texts["files"]),
         )
 
     def identity(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class FunctionAgent:
         module = sys.modules.get(getattr(self.function, "__module__", None) or "")
         file = Path(getattr(module, "__file__", None) or "")
         files = {file.name: sha256(file.read_bytes()).hexdigest()} if file.is_file() else {}
-        return {"kind": "function", "name": self.name, "runs": "in process", "files": files}
+        return {"kind": "function", "name": self.name, "files": files}
 
     async def run(self, attempt: Attempt) -> Any:
         """Return what the function returns."""

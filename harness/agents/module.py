@@ -44,6 +44,7 @@ _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
 GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
+_METHODS = {"chat", "respond", "messages", "generate"}  # of model clients, by which they are asked
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from stillweb.harness.agents.module_process import main; main()"
@@ -290,7 +291,9 @@ class _Served:
 
     async def _model(self, message: Mapping[str, Any]) -> dict[str, Any]:
         method, body = str(message["method"]), dict(message["body"])
-        if self.attempt.models is None or method.startswith("_"):
+        if method not in _METHODS:
+            raise ValueError(f"a call {method!r} of a model")
+        if self.attempt.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
         self.attempt.check_limits(self._many("model") - 1)
         reply = await getattr(self.attempt.models, method)(self.attempt.session, body)

@@ -6,7 +6,7 @@
     files: [prompts.txt]              # further files that it reads, beside its package and what that imports
     …                                 # all other members are arguments of the object
 
-The process (stillweb.harness.agents.module_process) is confined as a `command:` agent's is. It has an `Attempt` of
+The process (stillweb.harness.runs.agent_process) is confined as a `command:` agent's is. It has an `Attempt` of
 its own, whose tools and models are here: it asks for them in lines of JSON on a socket, which also bring the events
 of the trace. An event of a call that was not made here ends the attempt.
 """
@@ -28,7 +28,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import stillweb
 from stillweb.harness._parsing import look_for_module
 from stillweb.harness.agents.attempt import Attempt, Ended
 from stillweb.harness.agents.command import CommandAgent, listed, without_places
@@ -47,7 +46,7 @@ _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "mo
 _METHODS = {"chat", "respond", "messages", "generate"}  # of model clients, by which they are asked
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from stillweb.harness.agents.module_process import main; main()"
+    "from stillweb.harness.runs.agent_process import main; main()"
 )
 _described: dict[str, dict[str, Any]] = {}  # what agents said of themselves, by what it depends on
 
@@ -144,7 +143,10 @@ class ModuleAgent(CommandAgent):
         return said
 
     def _readable(self, hidden: Iterable[Path | str]) -> list[Path]:
-        package = Path(stillweb.__file__).parent
+        spec = importlib.util.find_spec("stillweb")
+        assert spec is not None
+        assert spec.origin is not None
+        package = Path(spec.origin).parent
         links = [place for place in package.iterdir() if place.is_symlink()]  # in a checkout
         secrets = [Path(place).resolve() for place in hidden]
         code = [part for place in self.code for part in _without(Path(place).resolve(), secrets)]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.proxy.browsing import Browsing, SharedBrowser
 
 settings.register_profile(
     "stillweb",
@@ -29,6 +34,7 @@ BROWSER_MODULES = (
 )
 PROCESS_MODULES = ("subprocess", "tests.support.command_line")
 PEERS = Path(__file__).parent / "interop"
+_shared: list[SharedBrowser] = []  # at most one, made for the first test that is marked `browser`
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -62,3 +68,33 @@ def marks_of(module: ModuleType | None, known: dict[str, set[str]]) -> set[str]:
             if origin.startswith(starting):
                 found.add(mark)
     return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the functions that start a browser share one."""
+    if not _shared and item.get_closest_marker("browser"):
+        from tests.proxy.browsing import SharedBrowser
+
+        _shared.append(SharedBrowser())
+        _shared[0].lend()
+
+
+def pytest_sessionfinish() -> None:
+    """End the shared browser."""
+    while _shared:
+        _shared.pop().close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Browsing:
+    """A browser that records nothing, one for all tests of a worker."""
+    return _shared[0].browsing
+
+
+@pytest.fixture
+def own_browser() -> Iterator[None]:
+    """Let `fetch`, `explore` and `check` start browsers of their own, as they do outside of tests."""
+    _shared[0].patch.undo()
+    yield
+    _shared[0].lend()

@@ -100,7 +100,7 @@ class Library:
         self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
         self.shelf = Shelf(named(self.snapshots))
         self._of_run: dict[str, str] = {}
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="stillweb-view")
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="stillweb-view")
         self._results: dict[Any, Future[Any]] = {}
         self._lock = threading.Lock()
         for name, table in self.tables.items():

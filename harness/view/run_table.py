@@ -10,12 +10,13 @@ import math
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from stillweb.harness.scoring.wanted import is_right
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, is_cut_off
 from stillweb.snapshots._os.cache import cache_dir
+from stillweb.snapshots._os.garbage import seldom_collected
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
@@ -36,6 +38,9 @@ PAGE = 100  # rows shown at once
 FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
 UNFINISHED, DAMAGED = "unfinished", "damaged"
 
+REMEMBERED = 32  # results kept of one version of the rows
+
+T = TypeVar("T")
 _decode = msgspec.json.Decoder().decode
 
 
@@ -292,6 +297,47 @@ def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over the attempts of a run. `mean` is over the `scored` ones; `counts` are attempts by colour."""
+
+    mean: float | None
+    scored: int
+    done: int
+    right: int
+    tokens: int
+    cost: float | None
+    calls: int
+    misses: int
+    rated: int
+    presumed: int
+    doubt: float
+    live: bool  # True if an attempt is still to come or under way
+    counts: dict[str, int]
+
+
+def sums_of(rows: Sequence[Row], metric: str) -> Sums:
+    """Return the sums over rows."""
+    done = [row for row in rows if row.finished]
+    values = [value for row in done if (value := _value(row, metric)) is not None]
+    costs = [row.cost for row in rows]
+    return Sums(
+        mean=fmean(values) if values else None,
+        scored=len(values),
+        done=len(done),
+        right=sum(row.right for row in done),
+        tokens=sum(row.tokens for row in rows),
+        cost=None if None in costs else math.fsum(cost or 0.0 for cost in costs),
+        calls=sum(row.calls for row in rows),
+        misses=sum(row.misses for row in rows),
+        rated=sum(row.rated for row in rows),
+        presumed=sum(row.presumed for row in rows),
+        doubt=math.fsum(row.doubt for row in rows),
+        live=any(row.status == UNFINISHED for row in rows),
+        counts=Counter(row.color for row in rows),
+    )
+
+
 def _value(row: Row, metric: str) -> float | None:
     return row.metrics.get(metric) if metric else row.score
 
@@ -322,7 +368,7 @@ class RunTable:
         self._lock = threading.Lock()
         self._listed = 0.0
         self.version = 0
-        self._asked: tuple[int, tuple[Any, ...], Any] = (-1, (), None)
+        self._worked: dict[Any, tuple[int, Any]] = {}  # what `_once` found, with the version that it is of
         self._thread: threading.Thread | None = None
         self._load()
 
@@ -343,9 +389,25 @@ class RunTable:
     @property
     def rows(self) -> list[Row]:
         """Return the rows of all attempts that the run owes; those without a trace are unfinished."""
+        return self._once("rows", self._in_order)
+
+    def _in_order(self) -> list[Row]:
         return [
             self._rows.get(key) or Row(trace_name(*key).removesuffix(".jsonl"), *key) for key in self._order
         ]
+
+    def _once(self, key: Any, work: Callable[[], T]) -> T:
+        """Return what `work` finds in the rows, worked out once for each version of them."""
+        version = self.version  # before the rows are looked at: a newer version is worked out anew
+        known = self._worked.get(key)
+        if known is not None and known[0] == version:
+            found: T = known[1]
+            return found
+        if len(self._worked) >= REMEMBERED:
+            self._worked.clear()
+        found = work()
+        self._worked[key] = version, found
+        return found
 
     def _load(self) -> None:
         try:
@@ -359,13 +421,16 @@ class RunTable:
             self.problems.append(str(error))
         self._order = [(task.id, n) for task in self.tasks for n in range(1, self.epochs + 1)]
         try:
-            kept = msgspec.msgpack.decode(
-                self._cache().read_bytes(), type=tuple[str, dict[str, tuple[int, int, Row]]]
-            )
+            with seldom_collected():
+                kept = msgspec.msgpack.decode(
+                    self._cache().read_bytes(), type=tuple[str, dict[str, tuple[int, int, Row]]]
+                )
             self._kept = kept[1] if kept[0] == FORMAT else {}
         except (OSError, msgspec.DecodeError):  # no rows are kept yet: they are read from the traces
             self._kept = {}
         self._rows = {(row.task, row.epoch): row for _, _, row in self._kept.values()}
+        if not self.tasks:  # the list of tasks can't be read: the traces alone tell of them
+            self._order = sorted(self._rows)
 
     def _cache(self) -> Path:
         named = sha256(f"{FORMAT}\n{self.path.resolve()}".encode(errors="surrogatepass")).hexdigest()[:32]
@@ -416,26 +481,29 @@ class RunTable:
         kept: Mapping[str, tuple[int, int, Row]],
         known: Mapping[str, Any],
     ) -> None:
-        if not self.tasks:  # the list of tasks can't be read: the traces alone tell of them
+        if not self.tasks:
             self._order = sorted(rows)
         self._rows, self._kept = dict(rows), dict(kept)
         self.version += 1
 
     def find(self, name: str) -> Row | None:
         """Return the row whose trace has this name, or None."""
-        return next((row for row in self.rows if row.name == name), None)
+        return self._once("names", lambda: {row.name: row for row in self.rows}).get(name)
 
     @property
     def metrics(self) -> list[str]:
         """Return the names of the metrics, in order of appearance."""
-        return list(dict.fromkeys(name for row in self._rows.values() for name in row.metrics))
+        return self._once("metrics", lambda: list(dict.fromkeys(n for row in self.rows for n in row.metrics)))
+
+    def sums(self, metric: str) -> Sums:
+        """Return the sums over all attempts."""
+        return self._once(("sums", metric), lambda: sums_of(self.rows, metric))
 
     def select(self, show: str = "", text: str = "", sort: str = "", metric: str = "") -> list[Row]:
         """Return the rows that fit. `sort` is a name of SORTS or a metric, with a leading `-` for descending."""
-        asked = self.version, (show, text, sort, metric)
-        if self._asked[:2] == asked:
-            found: list[Row] = self._asked[2]
-            return found
+        return self._once((show, text, sort, metric), lambda: self._selected(show, text, sort, metric))
+
+    def _selected(self, show: str, text: str, sort: str, metric: str) -> list[Row]:
         rows: Iterable[Row] = self.rows
         if show.startswith("class:"):
             name = show.removeprefix("class:")
@@ -455,17 +523,18 @@ class RunTable:
             chosen.sort(
                 key=lambda row: -math.inf if (v := row.metrics.get(name)) is None else v, reverse=down
             )
-        self._asked = (*asked, chosen)
         return chosen
 
-    def groups(self, rows: Iterable[Row], metric: str, k: int) -> list[Group]:
-        """Return the roll-ups of the tasks that the rows are of, each over all attempts of its task."""
-        wanted = dict.fromkeys(row.task for row in rows)
-        by_task: dict[str, list[Row]] = {task: [] for task in wanted}
+    def groups(self, tasks: Iterable[str], metric: str, k: int) -> list[Group]:
+        """Return the roll-ups of tasks, each over all attempts of its task."""
+        by_task = self._once("tasks", self._by_task)
+        return [group_of(task, by_task.get(task, []), metric, k) for task in tasks]
+
+    def _by_task(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
         for row in self.rows:
-            if row.task in by_task:
-                by_task[row.task].append(row)
-        return [group_of(task, found, metric, k) for task, found in by_task.items()]
+            found.setdefault(row.task, []).append(row)
+        return found
 
 
 def _named(name: str) -> tuple[str, int]:

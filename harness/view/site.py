@@ -11,21 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from stillweb.harness.review.reviews import CLASSES, COMPOSITION, agreement_on, hints_of, latest_reviews
 from stillweb.harness.trace import Trace
-from stillweb.harness.view.comparison_pages import ComparisonPages
-from stillweb.harness.view.figures import Figures, figures_of
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.harness.view.run_table import DAMAGED, FILTERS, PAGE, SORTS, RunTable
-from stillweb.harness.view.sheet import Sheet, sheet_of
-from stillweb.harness.view.snapshot_pages import SnapshotPages
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import whole_number
 
+if TYPE_CHECKING:
+    from stillweb.harness.view.figures import Figures
+    from stillweb.harness.view.sheet import Sheet
+    from stillweb.harness.view.snapshot_pages import SnapshotPages
+
 _HERE = Path(__file__).parent
+PART = "([^/]+)"  # pattern of one part of a path
 MARKED = 60  # most characters of a value that is marked in a step's result
 
 
@@ -38,7 +40,7 @@ class Site(Library):
         """Return the page of an address. Errors of the input become a page that says what can't be shown."""
         asked = dict(query or {})
         try:
-            for pattern, make in self._routes:
+            for pattern, make in self._routes(path):
                 match = pattern.fullmatch(path)
                 if match:
                     return make(*map(unquote, match.groups()), query=asked)
@@ -48,10 +50,6 @@ class Site(Library):
         except (StillwebError, OSError) as error:
             return self._failed(500, error)
 
-    @cached_property
-    def _snapshot_pages(self) -> SnapshotPages:
-        return SnapshotPages(self)
-
     def replay(self, snapshot: str, view: str) -> Page:
         """Replay a view in a browser, and return the page on it."""
         try:
@@ -59,20 +57,41 @@ class Site(Library):
         except (StillwebError, OSError) as error:
             return self._failed(404 if isinstance(error, NotFound) else 500, error)
 
+    def _routes(self, path: str) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
+        """Return the routes that `path` may fit. Pages on other things are imported when one is first asked for."""
+        kind = path.split("/")[1] if path.startswith("/") else ""
+        if kind == "snapshot":
+            return self._snapshot_routes
+        return self._comparison_routes if kind in ("compare", "divergence", "snapshots") else self._run_routes
+
     @cached_property
-    def _routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-        one = "([^/]+)"
-        routes: tuple[tuple[str, Callable[..., Page]], ...] = (
-            ("/", self._home),
-            (f"/run/{one}", self._run),
-            (f"/run/{one}/attempt/{one}", self._attempt),
-            (f"/run/{one}/agreement", self._agreement),
-            (f"/run/{one}/figures", self._figures),
-            *self._snapshot_pages.routes(one),
-            *ComparisonPages(self).routes(one),
-            (f"/static/{one}", self._static),
+    def _snapshot_pages(self) -> SnapshotPages:
+        from stillweb.harness.view.snapshot_pages import SnapshotPages
+
+        return SnapshotPages(self)
+
+    @cached_property
+    def _snapshot_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
+        return _compiled(self._snapshot_pages.routes(PART))
+
+    @cached_property
+    def _comparison_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
+        from stillweb.harness.view.comparison_pages import ComparisonPages
+
+        return _compiled(ComparisonPages(self).routes(PART))
+
+    @cached_property
+    def _run_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
+        return _compiled(
+            [
+                ("/", self._home),
+                (f"/run/{PART}", self._run),
+                (f"/run/{PART}/attempt/{PART}", self._attempt),
+                (f"/run/{PART}/agreement", self._agreement),
+                (f"/run/{PART}/figures", self._figures),
+                (f"/static/{PART}", self._static),
+            ]
         )
-        return [(re.compile(pattern), make) for pattern, make in routes]
 
     def _failed(self, status: int, error: Exception) -> Page:
         page = self.render("failed.html", error=str(error), title="Not shown", query={})
@@ -91,14 +110,14 @@ class Site(Library):
         cards = []
         for name, table in self.tables.items():
             table.refresh(0.3)
-            rows = table.rows
+            sums, owed = table.sums(""), len(table.rows)
             cards.append(
                 {
                     "name": name,
-                    "owed": len(rows),
-                    "right": sum(row.right for row in rows),
-                    "wrong": sum(row.finished and not row.right for row in rows),
-                    "open": sum(not row.finished for row in rows),
+                    "owed": owed,
+                    "right": sums.right,
+                    "wrong": sums.done - sums.right,
+                    "open": owed - sums.done,
                     "reading": table.reading,
                     "snapshot": self._of_run[name],
                     "problems": table.problems,
@@ -120,11 +139,7 @@ class Site(Library):
         pages = max(1, -(-len(every) // size))
         page = max(1, min(page, pages))
         part = every[(page - 1) * size : page * size]
-        groups = []
-        if by_task:
-            wanted = set(part)
-            groups = table.groups((row for row in rows if row.task in wanted), asked["metric"], k)
-        everything = table.rows
+        groups = table.groups(part, asked["metric"], k) if by_task else []
         return self.render(
             "run.html",
             title=name,
@@ -139,12 +154,11 @@ class Site(Library):
             pages=pages,
             found=len(every),
             matching=len(rows),
-            owed=len(everything),
-            sums=_sums(everything, asked["metric"]),
+            owed=len(table.rows),
+            sums=table.sums(asked["metric"]),
             filters=FILTERS,
             sorts=list(SORTS),
             classes=CLASSES,
-            live=any(not row.finished and row.status == "unfinished" for row in everything),
             snapshot=self._of_run[name],
         )
 
@@ -161,6 +175,8 @@ class Site(Library):
         filled: Mapping[str, str] | None = None,
     ) -> Page:
         """Return an attempt's page; `problem` and `filled` are those of a review that was not accepted."""
+        from stillweb.harness.view.sheet import sheet_of
+
         table = self.table(name)
         trace, why = self.read(name, attempt)
         row = table.find(attempt)
@@ -243,6 +259,8 @@ class Site(Library):
 
     def figures(self, name: str) -> Figures | None:
         """Return the figures of a run, or None while its traces are being read. Raise DamagedInput."""
+        from stillweb.harness.view.figures import figures_of
+
         table = self.table(name)
         found: Figures | None = self.soon(("figures", name, table.version), partial(figures_of, table.path))
         return found
@@ -270,28 +288,10 @@ class Site(Library):
         )
 
 
-def _sums(rows: Sequence[Any], metric: str) -> dict[str, Any]:
-    done = [row for row in rows if row.finished]
-    scored = [row.metrics.get(metric) if metric else row.score for row in done]
-    values = [value for value in scored if value is not None]
-    costs = [row.cost for row in rows]
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.color] = counts.get(row.color, 0) + 1
-    return {
-        "mean": sum(values) / len(values) if values else None,
-        "scored": len(values),
-        "done": len(done),
-        "right": sum(row.right for row in done),
-        "tokens": sum(row.tokens for row in rows),
-        "cost": None if None in costs else sum(costs),
-        "calls": sum(row.calls for row in rows),
-        "misses": sum(row.misses for row in rows),
-        "rated": sum(row.rated for row in rows),
-        "presumed": sum(row.presumed for row in rows),
-        "doubt": sum(row.doubt for row in rows),
-        "counts": counts,
-    }
+def _compiled(
+    routes: Sequence[tuple[str, Callable[..., Page]]],
+) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
+    return [(re.compile(pattern), make) for pattern, make in routes]
 
 
 def _sought(sheet: Sheet | None) -> dict[int, list[str]]:

@@ -6,6 +6,8 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
+    from stillweb.harness.view.shelf import Listed
     from stillweb.snapshots.request import Headers
     from stillweb.snapshots.text.text import FrozenText
     from stillweb.snapshots.view import View
@@ -36,7 +39,6 @@ class SnapshotPages:
     def __init__(self, site: Library) -> None:
         self._site, self._shelf = site, site.shelf
         self._indexes: dict[str, Any] = {}
-        self._counted: dict[str, tuple[list[tuple[str, Counter[str]]], list[tuple[str, int]]]] = {}
         self._replaying = threading.Lock()  # one browser at a time
         self._lock = threading.Lock()
 
@@ -68,9 +70,8 @@ class SnapshotPages:
 
     def overview(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
-        captures = self._shelf.captures(name)
         views = snapshot.views()
-        sites, dates = self._counts(name)
+        counts = self._site.soon(("counts", name), lambda: _counts_of(self._shelf.captures(name), views))
         return self._render(
             "snapshot.html",
             name,
@@ -79,34 +80,22 @@ class SnapshotPages:
             id=snapshot.id,
             profile=snapshot.profile,
             notes=[*snapshot.notes, *(f"{one}: an empty archive" for one in snapshot.empty_archives())],
-            captures=len(captures),
+            counts=counts,
             views=views,
             texts=snapshot.count_texts(),
             failures=snapshot.count_failures(),
-            sites=sites,
-            dates=dates,
             runs=[run for run in self._site.tables if self._site.snapshot_of(run) == name],
         )
 
-    def _counts(self, name: str) -> tuple[list[tuple[str, Counter[str]]], list[tuple[str, int]]]:
-        """Return what the sites of a snapshot hold, largest first, and captures by day; counted once."""
-        with self._lock:
-            if name not in self._counted:
-                sites: dict[str, Counter[str]] = {}
-                captures = self._shelf.captures(name)
-                for one in captures:
-                    site = urlsplit(one.url).netloc if "://" in one.url else one.url
-                    counts = sites.setdefault(site, Counter())
-                    counts["captures"] += 1
-                    counts["errors"] += one.status >= 400
-                    counts["writes"] += one.method not in SAFE_METHODS
-                for view in self._open(name).views():
-                    sites.setdefault(urlsplit(view.url).netloc, Counter())["views"] += 1
-                self._counted[name] = (
-                    sorted(sites.items(), key=lambda item: (-item[1]["captures"], item[0])),
-                    sorted(Counter(one.timestamp[:8] for one in captures).items()),
-                )
-            return self._counted[name]
+    def _all(self, name: str) -> list[Listed] | None:
+        """Return all captures, or None while they are being read."""
+        self._open(name)
+        found: list[Listed] | None = self._site.soon(("captures", name), partial(self._shelf.captures, name))
+        return found
+
+    def _waiting(self, name: str, title: str) -> Page:
+        """Return a page that asks for itself again, since the captures are being read."""
+        return self._render("waiting.html", name, title)
 
     def views(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
@@ -197,10 +186,13 @@ class SnapshotPages:
         return None
 
     def captures(self, name: str, query: Mapping[str, str]) -> Page:
-        self._open(name)
+        every = self._all(name)
         asked = {key: query.get(key, "") for key in ("q", "status", "type", "method", "session")}
+        if every is None and (any(asked.values()) or query.get("page", "1") != "1"):
+            return self._waiting(name, f"Captures of {name}")
+        reading = every is None
+        every = self._shelf.first(name, PAGE) if every is None else every
         wanted = asked["q"].casefold()
-        every = self._shelf.captures(name)
         found = [
             one
             for one in every
@@ -219,6 +211,7 @@ class SnapshotPages:
             asked=asked,
             found=len(found),
             every=len(every),
+            reading=reading,
             number=number,
             pages=pages,
             methods=sorted({one.method for one in every}),
@@ -227,6 +220,8 @@ class SnapshotPages:
     def capture(self, name: str, offset: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
         file = query.get("file", "")
+        if self._all(name) is None:
+            return self._waiting(name, f"{file} at {offset}")
         capture = self._shelf.capture(name, file, int(offset))
         if capture is None:
             raise NotFound(f"{file} at {offset}: no capture of {name}")
@@ -361,6 +356,33 @@ class SnapshotPages:
 
         snapshot = self._open(name)
         return self._render("map.html", name, f"Map of {name}", trees=trees(snapshot), card=CARD)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Number of a snapshot's captures, counts of each site, largest first, and captures by day."""
+
+    captures: int
+    sites: list[tuple[str, Counter[str]]]
+    days: list[tuple[str, int]]
+
+
+def _counts_of(captures: Sequence[Listed], views: Sequence[View]) -> Counts:
+    sites: dict[str, Counter[str]] = {}
+    for one in captures:
+        scheme, mark, rest = one.url.partition("://")  # urlsplit takes four times as long
+        site = re.split("[/?#]", rest, maxsplit=1)[0] if mark else scheme
+        counts = sites.setdefault(site, Counter())
+        counts["captures"] += 1
+        counts["errors"] += one.status >= 400
+        counts["writes"] += one.method not in SAFE_METHODS
+    for view in views:
+        sites.setdefault(urlsplit(view.url).netloc, Counter())["views"] += 1
+    return Counts(
+        len(captures),
+        sorted(sites.items(), key=lambda item: (-item[1]["captures"], item[0])),
+        sorted(Counter(one.timestamp[:8] for one in captures).items()),
+    )
 
 
 def _asked(event: Mapping[str, Any]) -> str:

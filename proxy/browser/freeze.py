@@ -159,11 +159,12 @@ async def _quietly(action: Any) -> None:
         return  # the page is gone; nobody waits for this answer
 
 
-async def _ask(frame: Frame, call: str) -> State | None:
+async def _ask(frame: Frame, call: str, seconds: float) -> State | None:
     """Call the freeze script in one frame. Return None if the frame is gone, busy or has no script."""
     try:
         answer = await asyncio.wait_for(
-            frame.evaluate(f"async () => {{ const s = {_CONTROL}; return s ? await s.{call} : null; }}"), ASK
+            frame.evaluate(f"async () => {{ const s = {_CONTROL}; return s ? await s.{call} : null; }}"),
+            seconds,
         )
     except PlaywrightError:
         return None
@@ -172,9 +173,12 @@ async def _ask(frame: Frame, call: str) -> State | None:
     return answer  # type: ignore[no-any-return]
 
 
-async def ask_all(page: Page, call: str) -> State | None:
-    """Call the freeze script of a page, its frames and workers; None if the document is being replaced."""
-    return await _ask(page.main_frame, call)
+async def ask_all(page: Page, call: str, seconds: float = ASK) -> State | None:
+    """Call the freeze script of a page, its frames and workers; None if the document is being replaced.
+
+    Also None if a script holds the page up for `seconds`.
+    """
+    return await _ask(page.main_frame, call, seconds)
 
 
 async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how: str) -> State | None:
@@ -183,7 +187,7 @@ async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how:
     `how` holds members of an options object for freeze.js. The wait ends when the browser has reported the
     tabs.
     """
-    state = await ask_all(page, f"run({ms}, {{{how}}})")
+    state = await ask_all(page, f"run({ms}, {{{how}}})", min(ASK, patience.real))
     if state is not None:
         await told_of_tabs(page, traffic, state, patience)
     return state

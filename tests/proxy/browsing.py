@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from playwright.async_api import BrowserContext
 
+from stillweb.proxy.browser import browser, capture_view, running
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.check import check
+from stillweb.proxy.explore import explorer
 from stillweb.snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
 
@@ -57,3 +62,48 @@ def browsing() -> Iterator[Browsing]:
             yield Browsing(runner, host, proxy)
         finally:
             runner.run(host.close())
+
+
+class SharedBrowser:
+    """The one browser of a worker, in which `fetch`, `explore` and `check` work too: a start costs more than most pages.
+
+    It trusts no CA, so contexts of gateways and recorders accept any certificate. A test of what a browser of their own
+    does takes the fixture `own_browser`.
+    """
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._running: Browsing | None = None
+        self.patch = pytest.MonkeyPatch()
+
+    @property
+    def browsing(self) -> Browsing:
+        """The running browser. It is started on first use."""
+        if self._running is None:
+            self._running = self._open.enter_context(browsing())
+        return self._running
+
+    def lend(self) -> None:
+        """Let the functions without an event loop use it."""
+        for module in (capture_view, explorer, check):
+            self.patch.setattr(module, "run", self._run)
+        for module in (capture_view, check):
+            self.patch.setattr(module, "lent", self._lent)
+
+    def _run(self, main: Coroutine[Any, Any, T]) -> T:
+        if threading.current_thread() is not threading.main_thread():
+            return running.run(main)
+        return self.browsing.run(main)
+
+    @asynccontextmanager
+    async def _lent(self, host: BrowserHost | None, *arguments: Any) -> AsyncIterator[BrowserHost]:
+        ours = self._running is not None and asyncio.get_running_loop() is self._running.runner.get_loop()
+        if host is None and ours and not any(arguments[1:]):
+            host = self.browsing.host
+        async with browser.lent(host, *arguments) as found:
+            yield found
+
+    def close(self) -> None:
+        """End the browser, and lend it no more."""
+        self.patch.undo()
+        self._open.close()

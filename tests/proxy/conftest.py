@@ -8,7 +8,7 @@ import pytest
 
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
-from tests.proxy.browsing import Browsing, browsing
+from tests.proxy.browsing import Browsing
 from tests.proxy.gateways import serving
 from tests.proxy.lab import Lab, answer
 from tests.proxy.origin import Origin
@@ -36,13 +36,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Gateway]:
     """A running gateway; each test takes a session of its own."""
     with serving(tmp_path_factory.mktemp("gateway"), authority) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browsing]:
-    """A browser that records nothing, one for all tests of a worker."""
-    with browsing() as running:
         yield running
 
 

@@ -29,7 +29,7 @@ PAGES = {
 def test_a_page_that_is_held_up_is_given_up(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answered, "SECONDS", 4.0)
+    monkeypatch.setattr(answered, "SECONDS", 1.0)
     profile = complete(Profile())
 
     async def fetch(fetcher: Fetcher, url: str) -> list[FetchResult]:
@@ -41,8 +41,8 @@ def test_a_page_that_is_held_up_is_given_up(
         Writer.open(tmp_path / "s", profile=profile) as writer,
         Recorder(writer) as recorder,
     ):
-        fetcher = Fetcher(recorder, writer, profile, patience=Patience(real=4.0))
+        fetcher = Fetcher(recorder, writer, profile, patience=Patience(real=1.0))
         [result] = asyncio.run(fetch(fetcher, f"{base}/"))
     assert not result.ok
-    assert result.error == f"{base}/: the page did not answer within 4 s: a script of it holds it up"
+    assert result.error == f"{base}/: the page did not answer within 1 s: a script of it holds it up"
     assert result.captures == 1

@@ -91,17 +91,17 @@ def with_content(content: bytes, filters: bytes = b"/FlateDecode") -> bytes:
 
 SAID = b"BT /F1 12 Tf (said) Tj ET\n"
 MUCH = SAID + b"0 0 m " * (8 << 20)  # 50 MB, of which pdfium makes as much again
-TWICE = zlib.compress(zlib.compress(MUCH))
+PACKED = zlib.compress(MUCH)
 REPEATED = with_content(zlib.compress(SAID + b"0 0 m " * (1 << 20)))
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        with_content(zlib.compress(MUCH)),
-        with_content(TWICE, b"[ /FlateDecode /FlateDecode ]"),
-        with_content(zlib.compress(MUCH), b"/Flate#44ecode"),
-        with_content(zlib.compress(MUCH).hex().encode() + b">", b"[/ASCIIHexDecode /FlateDecode]"),
+        with_content(PACKED),
+        with_content(zlib.compress(PACKED), b"[ /FlateDecode /FlateDecode ]"),
+        with_content(PACKED, b"/Flate#44ecode"),
+        with_content(PACKED.hex().encode() + b">", b"[/ASCIIHexDecode /FlateDecode]"),
         REPEATED.replace(b"/Contents 5 0 R", b"/Contents [" + b"5 0 R " * 300 + b"]"),
     ],
     ids=["once", "twice", "escaped", "hexadecimal", "repeated"],

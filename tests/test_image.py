@@ -64,7 +64,7 @@ def built(stage: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["core", "all"])
+@pytest.mark.parametrize("stage", ["core"])
 def test_the_image_replays_a_snapshot(stage: str, tmp_path: Path) -> None:
     small_snapshot(tmp_path / "site")
     sealed = seal(tmp_path / "site").path

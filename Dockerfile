@@ -7,8 +7,8 @@ RUN python -m pip wheel --no-cache-dir --no-deps -w /wheels /src
 FROM python:3.12-slim-bookworm AS core
 COPY --from=build /wheels /wheels
 RUN python -m pip install --no-cache-dir /wheels/*.whl
-ENV STILLWEB_STATE=/work/.stillweb
-WORKDIR /work
+ENV STILLWEB_STATE=/data/.stillweb
+WORKDIR /data
 ENTRYPOINT ["stillweb"]
 
 FROM core AS all

@@ -182,6 +182,7 @@ if TYPE_CHECKING:
     help="Start programs and model-written code also where this machine can't confine them; the certificate says so.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each attempt, and its scores.")
 def command(
     source: str | None,
     agent: str | None,
@@ -221,6 +222,7 @@ def command(
     isolate: bool,
     allow_unconfined: bool,
     as_json: bool,
+    verbose: bool,
 ) -> None:
     """Run AGENT on the tasks of SET against frozen snapshots. The same command continues an unfinished run.
 
@@ -339,7 +341,8 @@ def command(
             uploads=uploads,
         )
         engine_of = make_engine(engine, path, parallel or pages_at_once())
-        return files, run_attempts(path, engine=engine_of, display=make_display(), retry_failed=retry_failed)
+        display = make_display(each=verbose)
+        return files, run_attempts(path, engine=engine_of, display=display, retry_failed=retry_failed)
 
     if drill:
         assert disturbed is not None
@@ -354,7 +357,7 @@ def command(
     if not made:
         say(f"{out}: every attempt was made before, none now; another -o runs them again")
     certificate = write_certificate(out) if made else check_traces(out)
-    summary = show_summary(out, certificate, as_json)
+    summary = show_summary(out, certificate, as_json, each=verbose)
     if failed := failed_attempts(summary):  # an endpoint that is down must not look like a run that is done
         raise GateFailed(
             f"{out}: {failed}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import math
 import os
@@ -213,12 +214,32 @@ def load_module(name: str, whose: str) -> ModuleType:
                 raise
             place = next(waiting, None)
             if place is None:
-                raise UsageError(
-                    f"{whose}: there is no module {error.name!r}, neither on Python's path nor in "
-                    f"{' or '.join(places)}; PYTHONPATH can name its folder"
-                ) from error
+                raise _no_module(whose, error.name, places) from error
             sys.path.append(place)
             importlib.invalidate_caches()
+
+
+def look_for_module(name: str, whose: str) -> None:
+    """Put the folder that holds a module on Python's path, without importing it. Raise UsageError if there is none."""
+    top = name.partition(".")[0]
+    places = list(dict.fromkeys((*_begun, os.getcwd())))
+    for place in (None, *(place for place in places if place not in sys.path)):
+        if place is not None:
+            sys.path.append(place)
+            importlib.invalidate_caches()
+        try:
+            if importlib.util.find_spec(top) is not None:
+                return
+        except ValueError:  # `__main__`
+            break
+    raise _no_module(whose, top, places)
+
+
+def _no_module(whose: str, name: str | None, places: list[str]) -> UsageError:
+    return UsageError(
+        f"{whose}: there is no module {name!r}, neither on Python's path nor in "
+        f"{' or '.join(places)}; PYTHONPATH can name its folder"
+    )
 
 
 def _is_of(error: ModuleNotFoundError, name: str) -> bool:

@@ -197,9 +197,6 @@ def main(argv: list[str] | None = None) -> int:
     if own:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is closed; a second Ctrl-C may kill the process
     _drop_unwritten()
-    # loaded only if agents may have run
-    if own and (threads := sys.modules.get("stillweb.harness.agents.threads")):
-        threads.end_process(code)
     _ended.append(code)
     sys.exit(code)
 

@@ -88,7 +88,8 @@ def _append(file: FileIO, path: Path, line: bytes) -> None:
         raise
 
 
-def _checked_line(event: Event) -> bytes:
+def checked_line(event: Event) -> bytes:
+    """Return an event's line. Raise UsageError if it violates the schema or is no JSON."""
     if message := check_event(event):
         raise UsageError(f"no trace can hold this {event['event']}: {message}")
     try:
@@ -127,7 +128,7 @@ class TraceWriter:
     def header(self, **members: Any) -> None:
         """Write the header line. Raise UsageError if it violates the schema."""
         event = {"event": "header", "schema": SCHEMA, "version": VERSION, **members}
-        _append(self._file, self.part, _checked_line(event))
+        _append(self._file, self.part, checked_line(event))
 
     def write(self, kind: str, /, **members: Any) -> int:
         """Append an event and return its number.
@@ -136,7 +137,7 @@ class TraceWriter:
         from custom tools, models and agents.
         """
         event = {"event": kind, "n": len(self.events) + 1, **members}
-        _append(self._file, self.part, _checked_line(event))
+        _append(self._file, self.part, checked_line(event))
         self.events.append(event)
         return len(self.events)
 
@@ -144,7 +145,7 @@ class TraceWriter:
         """Rewrite all lines but the header from `events`, in their order and with their own numbers."""
         with self.part.open("rb") as file:
             header = file.readline()
-        write_whole(self.part, [header, *map(_checked_line, events)])
+        write_whole(self.part, [header, *map(checked_line, events)])
         self._file.close()
         self._file = self.part.open("ab", buffering=0)
         self.events = events

@@ -448,7 +448,9 @@ def run(
     for notice in notices:
         tell(f"not read: {notice}")
     spec = name_of(agent)
-    made_agent = load_agent(spec)  # report its errors before a directory is made
+    made_agent = load_agent(
+        spec, allow_unconfined=allow_unconfined
+    )  # report its errors before a directory is made
     paths = _paths(snapshot)
     for sentence in _remarks(spec, made_agent, task_set, paths):
         tell(sentence)

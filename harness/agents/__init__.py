@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -50,12 +50,13 @@ class _LetIn(Protocol):
         ...
 
 
-def load_agent(spec: str, **options: Any) -> Agent:
+def load_agent(spec: str, *, allow_unconfined: bool = False, **options: Any) -> Agent:
     """Return the agent that a specification names (see the module's docstring).
 
     Raise UsageError if it is wrong.
 
-    `options` override those of a YAML file.
+    `options` override those of a YAML file. Code of the caller's is asked what it is in a confined process, or, with
+    `allow_unconfined`, as confined as the machine can.
     """
     if spec in _given:
         return _given[spec]
@@ -84,12 +85,14 @@ def load_agent(spec: str, **options: Any) -> Agent:
         return CommandAgent.from_options({"command": rest, **options}, spec)
     is_file = spec.endswith((".yaml", ".yml"))
     if is_file and (not colon or Path(spec).exists()):
-        return _from_file(Path(spec), options)
+        return _from_file(Path(spec), options, allow_unconfined)
     if is_file or not (kind.replace(".", "_").isidentifier() and rest.replace(".", "_").isidentifier()):
         raise UsageError(
             f"no agent {spec!r}: say script:FILE, openai:MODEL, anthropic:MODEL, gemini:MODEL, command:PROGRAM, FILE.yaml or module:object"
         )
-    return _from_import(kind, rest, options)
+    from stillweb.harness.agents.module import ModuleAgent
+
+    return ModuleAgent.load(spec, options, allow_unconfined=allow_unconfined)
 
 
 _given: dict[str, Agent] = {}  # functions that callers of the API gave, by the name of their agent
@@ -157,11 +160,6 @@ def identity_of(agent: Agent) -> dict[str, Any]:
     return {**_file_of(type(agent)), **mask_value(kept)}
 
 
-def is_foreign(agent: Agent) -> bool:
-    """Return True for a custom agent: a class or function of the caller, which runs in this process."""
-    return not type(agent).__module__.startswith("stillweb.harness.") or hasattr(agent, "function")
-
-
 def _file_of(kind: type) -> dict[str, Any]:
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     if kind.__module__.startswith("stillweb.harness.") or not file.is_file():
@@ -169,7 +167,7 @@ def _file_of(kind: type) -> dict[str, Any]:
     return {"files": {file.name: sha256(file.read_bytes()).hexdigest()}}
 
 
-def _from_file(path: Path, options: dict[str, Any]) -> Agent:
+def _from_file(path: Path, options: dict[str, Any], allow_unconfined: bool) -> Agent:
     settings = read_yaml(path)
     kind = settings.pop("agent", "script")
     if kind == "script":
@@ -187,8 +185,9 @@ def _from_file(path: Path, options: dict[str, Any]) -> Agent:
 
         return CommandAgent.from_options({**settings, **options}, str(path))
     if isinstance(kind, str) and ":" in kind:
-        module, _, attribute = kind.partition(":")
-        return _from_import(module, attribute, {**settings, **options})
+        from stillweb.harness.agents.module import ModuleAgent
+
+        return ModuleAgent.load(kind, {**settings, **options}, allow_unconfined=allow_unconfined)
     raise UsageError(
         f"{path}: agent: must be script, openai, anthropic, gemini, command or module:object, not {kind!r}"
     )
@@ -200,7 +199,9 @@ def _provider(kind: str) -> type[OpenAIAgent]:
     return AnthropicAgent if kind == "anthropic" else GeminiAgent
 
 
-def _from_import(module_name: str, attribute: str, options: dict[str, Any]) -> Agent:
+def import_agent(spec: str, options: Mapping[str, Any]) -> Agent:
+    """Import the agent `module:object` into this process. Raise UsageError if it is none."""
+    module_name, _, attribute = spec.partition(":")
     found = getattr(load_module(module_name, f"agent {module_name}:{attribute}"), attribute, None)
     if found is None:
         raise UsageError(f"agent {module_name}:{attribute}: the module has no {attribute!r}")

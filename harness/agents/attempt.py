@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
 from stillweb.harness.agents.retrieval import Standing
-from stillweb.harness.agents.threads import Behind
 from stillweb.harness.agents.tool_event import Part, ToolResult, call_members
 from stillweb.harness.task import Task
 from stillweb.harness.trace import TraceWriter
@@ -82,6 +81,14 @@ class Stopped(BaseException):
         self.stop = stop
 
 
+class Ended(Exception):
+    """Exception that tells how an attempt ended in the agent's own process, without an answer."""
+
+    def __init__(self, end: str, error: str | None) -> None:
+        super().__init__(error or end)
+        self.end, self.error = end, error
+
+
 @dataclass(slots=True)
 class Spent:
     """Usage of an attempt so far.
@@ -123,7 +130,7 @@ class Attempt:
     requests: Callable[[], list[Part]] | None = None
     spent: Spent = field(default_factory=Spent)
     on_change: Callable[[Attempt], None] | None = None
-    behind: Behind = field(default_factory=Behind)  # threads that still ran when the attempt was over
+    seconds: float | None = None  # time that the agent has; in a repetition more than the limit
     workspace: Path | None = None  # the attempt's folder, with copies of the run's uploads
     stop: Stop | None = None  # where the first run of a repeated attempt ended
     given_up: int = 0  # model calls abandoned by the agent while under way
@@ -201,13 +208,26 @@ class Attempt:
             self.lanes.end(place := self.lanes.begin(threading.current_thread()))
         n = self._write("tool_call", **members)
         self._note(n, place)
-        self.spent.calls += 1
-        self.spent.misses += members["verdict"] == "miss"
         if changed := self._standing.after(members):
             self._write("state", after=n, **changed)
+        self.count("tool_call", members)
+        return n
+
+    def count(self, kind: str, members: Mapping[str, Any]) -> None:
+        """Add a traced call to what the attempt has spent."""
+        spent = self.spent
+        if kind == "tool_call":
+            spent.calls += 1
+            spent.misses += members["verdict"] == "miss"
+        elif kind == "model":
+            usage, cost = members["usage"], members.get("cost")
+            spent.steps += 1
+            spent.input += usage["input"]
+            spent.output += usage["output"]
+            spent.uncounted += not (usage["input"] or usage["output"])
+            spent.cost = None if cost is None or spent.cost is None else round(spent.cost + cost, 9)
         if self.on_change:
             self.on_change(self)
-        return n
 
     def _note(self, n: int, place: Call, **said: Any) -> None:
         place.n = n
@@ -219,8 +239,12 @@ class Attempt:
         `begun` is 1 for a call that is already counted as under way.
         """
         self.stop_as_before()
+        self.check_limits(self._asking - begun)
+
+    def check_limits(self, asking: int) -> None:
+        """Raise as `before_model` does; `asking` is the number of model calls under way."""
         limits, spent = self.limits, self.spent
-        if limits.steps is not None and spent.steps + self._asking - begun >= limits.steps:
+        if limits.steps is not None and spent.steps + asking >= limits.steps:
             raise LimitReached("steps", limits.steps)
         if limits.tokens is not None:
             if spent.uncounted:
@@ -346,15 +370,6 @@ class Attempt:
     def model_called(self, **members: Any) -> int:
         """Write a model call, count its usage and return its event number."""
         self._check_under_way()
-        usage, cost = members["usage"], members.get("cost")
-        self.spent.steps += 1
-        self.spent.input += usage["input"]
-        self.spent.output += usage["output"]
-        self.spent.uncounted += not (usage["input"] or usage["output"])
-        self.spent.cost = (
-            None if cost is None or self.spent.cost is None else round(self.spent.cost + cost, 9)
-        )
         n = self._write("model", **members)
-        if self.on_change:
-            self.on_change(self)
+        self.count("model", members)
         return n

@@ -30,7 +30,7 @@ import shlex
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -50,7 +50,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor
 
 # Variables of our own environment that a program needs to start. No other is passed on, above all no key.
-_PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
+PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
 LEFT_SECONDS = 5.0  # how long a program's children may hold its output after it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
 PAST = "asked directly, past the snapshot; what these answered is in no trace"
@@ -62,7 +62,7 @@ MOST_OUTPUT = 64 << 20  # bytes of an answer; endless output would exhaust memor
 _FOLDERS = re.compile(r"(?<![\w.:/~%-])/(?:[^\s/:'\"<>|]+/)+(?=[^\s/:'\"<>|])")
 
 
-def _listed(value: Any, what: str) -> list[str]:
+def listed(value: Any, what: str) -> list[str]:
     """Return a list of texts from a list or a single text. Raise UsageError for anything else."""
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -108,11 +108,11 @@ class CommandAgent:
         if not isinstance(given, dict) or any(isinstance(v, (dict, list)) for v in given.values()):
             raise UsageError(f"{source}: env: must map names of variables to texts")
         env = {str(k): str(v) for k, v in given.items()}
-        listed = {
-            name: _listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct", "files")
+        texts = {
+            name: listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct", "files")
         }
         try:
-            direct = direct_hosts(listed["direct"])
+            direct = direct_hosts(texts["direct"])
         except UsageError as error:
             raise UsageError(f"{source}: direct: {error}") from error
         clock = options.get("clock")
@@ -125,10 +125,10 @@ class CommandAgent:
             options.get("stdin", "text"),
             options.get("answer", "all"),
             env,
-            listed["pass_env"],
+            texts["pass_env"],
             direct,
             moment,
-            tuple(listed["files"]),
+            tuple(texts["files"]),
         )
 
     def identity(self) -> dict[str, Any]:
@@ -192,21 +192,10 @@ class CommandAgent:
         task = attempt.task
         told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
         text = task.question if self.stdin == "text" else json.dumps(told, ensure_ascii=False)
-        environment = {name: os.environ[name] for name in (*_PASSED, *self.pass_env) if name in os.environ}
-        environment |= let_past(attempt.environment, self.direct)
-        if self.direct:
-            attempt.trace.write("evidence", kind="note", text=f"{PAST}: {', '.join(self.direct)}")
-        if self.clock is not None:
-            environment = await asyncio.to_thread(with_clock, environment, self.clock)
-        environment |= {"STILLWEB_TASK_ID": task.id, "STILLWEB_ATTEMPT": str(attempt.number), **self.env}
         with contextlib.ExitStack() as stack:
-            folder = attempt.workspace or Path(
-                stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="stillweb-attempt-", ignore_cleanup_errors=True)
-                )
-            )
+            start = await self._start(attempt, stack)
             output, errors, code = await self._confined(
-                self._start(attempt, environment, folder), text, attempt
+                start, partial(_tell, text.encode("utf-8", "surrogatepass")), attempt
             )
         if code:
             tail = self._without_secrets(
@@ -230,7 +219,18 @@ class CommandAgent:
     def _program(self) -> str:
         return _placeless(self.command[0])
 
-    def _start(self, attempt: Attempt, environment: dict[str, str], folder: Path) -> Start:
+    async def _start(self, attempt: Attempt, stack: contextlib.ExitStack) -> Start:
+        """Return the start of an attempt's program; its folder lasts as long as `stack`, if the run has none."""
+        environment = self._environment() | let_past(attempt.environment, self.direct)
+        if self.direct:
+            attempt.trace.write("evidence", kind="note", text=f"{PAST}: {', '.join(self.direct)}")
+        if self.clock is not None:
+            environment = await asyncio.to_thread(with_clock, environment, self.clock)
+        environment |= {
+            "STILLWEB_TASK_ID": attempt.task.id,
+            "STILLWEB_ATTEMPT": str(attempt.number),
+            **self.env,
+        }
         network = self.network(web=bool(attempt.environment))
         # a program named without a folder is looked up in PATH, even if a file of that name lies here
         words = [
@@ -242,11 +242,16 @@ class CommandAgent:
         ports = [(place.hostname or "", place.port or 0) for place in places]
         return Start(
             words,
-            folder,
+            attempt.workspace
+            or Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="stillweb-attempt-", ignore_cleanup_errors=True)
+                )
+            ),
             environment,
             readable=[
                 *(word for word in words[1:] if os.path.isabs(word) and Path(word).is_file()),
-                *(Path(name).expanduser() for name in self.files),
+                *self._readable(attempt.hidden),
                 *client_files(environment),
             ],
             hidden=attempt.hidden,
@@ -255,16 +260,29 @@ class CommandAgent:
             allow_unconfined=attempt.allow_unconfined,
         )
 
-    async def _confined(self, start: Start, text: str, attempt: Attempt) -> tuple[bytes, bytes, int]:
-        """Run a program to its end and return its output, errors and exit code."""
+    def _environment(self) -> dict[str, str]:
+        return {name: os.environ[name] for name in (*PASSED, *self.pass_env) if name in os.environ}
+
+    def _readable(self, hidden: Iterable[Path | str]) -> list[Path]:
+        return [Path(name).expanduser() for name in self.files]
+
+    async def _confined(
+        self,
+        start: Start,
+        talk: Callable[[asyncio.SubprocessTransport], Awaitable[None]],
+        attempt: Attempt,
+        *given: int,
+    ) -> tuple[bytes, bytes, int]:
+        """Run a program to its end and return its output, errors and exit code.
+
+        `talk` is awaited once it has started; the program inherits the file descriptors `given`.
+        """
         with start.prepared() as prepared:
-            transport, program = await _spawn(prepared)
+            transport, program = await _spawn(prepared, *given)
         channel = prepared.channel
         reports = asyncio.ensure_future(_follow(channel, start.ports, program))
         try:
-            if (stdin := transport.get_pipe_transport(0)) is not None:
-                stdin.write(text.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]  # it is for writing
-                stdin.close()
+            await talk(transport)
             await program.done.wait()
             if reports.done():
                 reports.result()
@@ -295,13 +313,13 @@ class CommandAgent:
             attempt.tool_called(**members)
 
 
-async def _spawn(prepared: Prepared) -> tuple[asyncio.SubprocessTransport, _Program]:
+async def _spawn(prepared: Prepared, *given: int) -> tuple[asyncio.SubprocessTransport, Program]:
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
-            _Program,
+            Program,
             *prepared.command,
             env={},
-            pass_fds=prepared.files,
+            pass_fds=(*prepared.files, *given),
             start_new_session=True,
         )
     )
@@ -314,7 +332,14 @@ async def _spawn(prepared: Prepared) -> tuple[asyncio.SubprocessTransport, _Prog
         raise
 
 
-async def _follow(channel: Channel, ports: Sequence[tuple[str, int]], program: _Program) -> None:
+async def _tell(text: bytes, transport: asyncio.SubprocessTransport) -> None:
+    """Write a program's standard input and close it."""
+    if (stdin := transport.get_pipe_transport(0)) is not None:
+        stdin.write(text)  # type: ignore[attr-defined]  # it is for writing
+        stdin.close()
+
+
+async def _follow(channel: Channel, ports: Sequence[tuple[str, int]], program: Program) -> None:
     """Receive a launcher's reports until the program ends, and forward its ports to this machine's."""
     servers: list[asyncio.Server] = []
     channel.connection.setblocking(False)
@@ -372,7 +397,7 @@ def without_places(text: str) -> str:
     return _FOLDERS.sub(lambda found: "" if os.path.isdir(found[0]) else found[0], text)
 
 
-class _Program(asyncio.SubprocessProtocol):
+class Program(asyncio.SubprocessProtocol):
     """Output of a program by file descriptor, with events for its end.
 
     `done` is set when its launcher reported the end or it wrote too much, `ended` when the launcher has
@@ -405,7 +430,7 @@ class _Program(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
 
-async def _end(transport: asyncio.SubprocessTransport, program: _Program) -> None:
+async def _end(transport: asyncio.SubprocessTransport, program: Program) -> None:
     """End a launcher, whose process namespace ends with it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(transport.get_pid(), signal.SIGKILL)

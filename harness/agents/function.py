@@ -41,7 +41,7 @@ def import_name(function: Callable[..., Any]) -> str | None:
 
 
 class FunctionAgent:
-    """Agent that calls a function once per attempt, in this process."""
+    """Agent that calls a function once per attempt, in the process that holds it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -52,7 +52,7 @@ class FunctionAgent:
         module = sys.modules.get(getattr(self.function, "__module__", None) or "")
         file = Path(getattr(module, "__file__", None) or "")
         files = {file.name: sha256(file.read_bytes()).hexdigest()} if file.is_file() else {}
-        return {"kind": "function", "name": self.name, "runs": "in process", "files": files}
+        return {"kind": "function", "name": self.name, "files": files}
 
     async def run(self, attempt: Attempt) -> Any:
         """Return what the function returns."""

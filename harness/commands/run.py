@@ -155,6 +155,11 @@ if TYPE_CHECKING:
 )
 @click.option("--ignore-case", is_flag=True, help="Ignore capitals when table cells are compared.")
 @click.option(
+    "--otlp",
+    metavar="URL",
+    help="Send each attempt, as it ends, to an OTLP collector (HTTP, JSON), as spans named as OpenInference does.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
     default="local",
@@ -213,6 +218,7 @@ def command(
     timeout: float,
     mode: str,
     ignore_case: bool,
+    otlp: str | None,
     engine: str,
     retry_failed: bool,
     at: str,
@@ -277,7 +283,9 @@ def command(
     tasks = read_tasks(source, split)
     if grader_template is not None:
         tasks = with_grader_template(tasks, grader_template)
-    made_agent = load_agent(agent)  # report its errors before a directory is made
+    made_agent = load_agent(
+        agent, allow_unconfined=allow_unconfined
+    )  # report its errors before a directory is made
     # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
     shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
     if shut:
@@ -342,6 +350,10 @@ def command(
         )
         engine_of = make_engine(engine, path, parallel or pages_at_once())
         display = make_display(each=verbose)
+        if otlp is not None:
+            from stillweb.harness.export.openinference import SendingDisplay
+
+            display = SendingDisplay(display, path, otlp, say)
         return files, run_attempts(path, engine=engine_of, display=display, retry_failed=retry_failed)
 
     if drill:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.harness._parsing import look_in
-from stillweb.harness.agents.threads import end_process
 from stillweb.harness.models.tape import make_empty
 from stillweb.harness.results.kept_certificate import (
     NAME,
@@ -352,12 +351,6 @@ def _main(arguments: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    ended = _main(sys.argv[1:])
-    end_process(ended)
-    sys.exit(ended)
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """First event that differs between a run and its repetition. `path` leads to the member."""
@@ -417,3 +410,7 @@ def _why(one: Trace, two: Trace) -> str:
     if any("order" in (event.get("aside") or {}) for event in one.of("model")):
         return " (its agent has calls under way at once, and what it does hangs on which of them ends first)"
     return ""
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-from stillweb.harness.agents import is_foreign
-from stillweb.harness.agents.attempt import Attempt, LimitReached, Stopped
-from stillweb.harness.agents.overdue import Overdue, ended_after
-from stillweb.harness.agents.threads import noticed
+from stillweb.harness.agents import Agent
+from stillweb.harness.agents.attempt import Attempt, Ended, LimitReached, Stopped
+from stillweb.harness.agents.function import FunctionAgent
+from stillweb.harness.agents.module import ModuleAgent
 from stillweb.harness.models.tape import ModelError
 from stillweb.harness.runs.repeating import ENDPOINT_FAILED, Known
 from stillweb.harness.runs.workshop import Workshop
@@ -21,42 +22,44 @@ from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
 from stillweb.harness.trace import Trace
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
-IN_PROCESS = "a process of its own: the agent is code in Stillweb's process, and trusted"
+IN_PROCESS = "a process of its own: the agent is a function in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
 
 
-async def play(shop: Workshop, attempt: Attempt, *, repeating: bool = False) -> Played:
-    """Run the agent within its time limit.
+def time_of(agent: Agent, limit: float | None, *, repeating: bool) -> float | None:
+    """Return the seconds that an agent has: more in a repetition, which ends where the first run did."""
+    lenient = repeating and limit is not None and not getattr(agent, "needs_gateway", False)
+    return 3 * limit + 30 if lenient and limit else limit
+
+
+async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = lambda: False) -> Played:
+    """Run the agent within its time. `ending` returns True while the run is being cancelled.
 
     Raises only MissingCapability, when the machine lacks something.
     """
-    limit = attempt.limits.seconds
-    lenient = repeating and limit is not None and not getattr(shop.agent, "needs_gateway", False)
-    seconds = 3 * limit + 30 if lenient and limit else limit
-    cancelled = _cancelled()
+    seconds = None if isinstance(agent, ModuleAgent) else attempt.seconds  # its own process keeps the time
+    cancelled, begun = _cancelled(), time.monotonic()
     try:
         async with asyncio.timeout(seconds) as timer:
-            with (
-                noticed(attempt.session) as attempt.behind,
-                ended_after(seconds),
-                attempt.lanes.followed(),
-            ):
-                text: Any = await shop.agent.run(attempt)
+            with attempt.lanes.followed():
+                text: Any = await agent.run(attempt)
             attempt.stop_as_before()  # a faster repetition may get further than the first run did
+        if seconds is not None and time.monotonic() - begun > seconds:  # it held the loop
+            raise Ended("seconds", _over(attempt))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     # agents are foreign code: their failure is a result, recorded with its traceback
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError | SystemExit) and _cancelled() > cancelled:
             raise  # the run was cancelled, not only the agent
-        if shop.ending():
+        if ending():
             raise asyncio.CancelledError from error  # the agent turned the cancellation into an error
         attempt.settle()
         return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
     finally:
         attempt.over = True
     attempt.settle()
-    if shop.ending():
+    if ending():
         raise asyncio.CancelledError  # the agent swallowed the cancellation
     if attempt.lacking:
         raise attempt.lacking
@@ -75,7 +78,7 @@ def _told_by(error: BaseException) -> BaseException:
     """Return the exception of a group that decides how the attempt ended."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    for kind in (MissingCapability, Stopped, Overdue, LimitReached, ModelError):
+    for kind in (MissingCapability, Stopped, LimitReached, ModelError):
         found: BaseException | None = error.subgroup(kind)
         while isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
@@ -86,8 +89,9 @@ def _told_by(error: BaseException) -> BaseException:
 
 def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Played:
     """Return the result of an attempt whose agent raised `error`. Raises MissingCapability again."""
-    over = (None, "seconds", f"the limit of {attempt.limits.seconds or 0:g} seconds is used up")
     match error:
+        case Ended():
+            return None, error.end, error.error
         case LimitReached():
             return None, error.limit, str(error)
         case Stopped():
@@ -95,9 +99,8 @@ def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Playe
                 attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
             return None, error.stop.end, error.stop.error
         case TimeoutError():
+            over = (None, "seconds", _over(attempt))
             return over if timed_out else (None, "error", f"TimeoutError: {error}")
-        case Overdue():
-            return over
         case MissingCapability():
             raise error  # no browser, full disk: the machine's fault, so the attempt is not scored
         case ModelError():
@@ -110,6 +113,10 @@ def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Playe
         "evidence", kind="note", text="the agent raised an exception", aside={"traceback": frames}
     )
     return None, "error", f"{type(error).__name__}: {error}"
+
+
+def _over(attempt: Attempt) -> str:
+    return f"the limit of {attempt.limits.seconds or 0:g} seconds is used up"
 
 
 def as_before(attempt: Attempt, before: Trace) -> Played:
@@ -127,9 +134,7 @@ async def score_attempt(
     page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
     text, end, error = played
     aside: dict[str, Any] = {}
-    if end == "seconds" and attempt.behind.names:
-        aside["threads"] = attempt.behind.names
-    if is_foreign(shop.agent):
+    if isinstance(shop.agent, FunctionAgent):
         attempt.confinement = {"held": [], "missing": [IN_PROCESS]}
     if attempt.confinement:
         aside["confinement"] = attempt.confinement

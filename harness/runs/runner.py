@@ -7,7 +7,6 @@ run_one(workshop, job)                          one attempt
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +21,11 @@ from typing import Any
 from stillweb.harness._parsing import session_of
 from stillweb.harness.agents import identity_of
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.agents.threads import Threads
 from stillweb.harness.models.tape import gather
 from stillweb.harness.runs.display import Display, PlainDisplay
 from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome
 from stillweb.harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
-from stillweb.harness.runs.playing import Played, as_before, play, score_attempt
+from stillweb.harness.runs.playing import Played, as_before, play, score_attempt, time_of
 from stillweb.harness.runs.ready import check_ready
 from stillweb.harness.runs.repeating import Known
 from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
@@ -249,7 +247,6 @@ def _make(
         shown.finished(outcome)
 
     async def all_of_them() -> None:
-        asyncio.get_running_loop().set_default_executor(Threads(thread_name_prefix="stillweb-work"))
         repeats = any(job.known for job in jobs)
         async with Workshop.open(files.path, embedder=embedder, repeats=repeats) as shop:
             note_foundations(shop)
@@ -343,6 +340,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
             hidden=shop.files.hidden(shop.settings),
             allow_unconfined=shop.settings.allow_unconfined,
             fork=shop.settings.fork,
+            seconds=time_of(shop.agent, shop.settings.limits.seconds, repeating=known is not None),
         )
         if display:
             display.changed(attempt)
@@ -354,7 +352,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         else:
             if (prepare := getattr(tools, "prepare", None)) is not None:
                 prepare()  # starts while the agent thinks about its first call
-            played = await play(shop, attempt, repeating=known is not None)
+            played = await play(shop.agent, attempt, ending=shop.ending)
         score = await score_attempt(shop, attempt, played, tools, known)
         trace.finish()
     if display:

@@ -171,7 +171,7 @@ async def _maybe_await(close: Callable[[], Any]) -> None:
 
 def agent_of(settings: Settings) -> Agent:
     """Return the agent of a run. Raises UsageError as `load_agent` does."""
-    return load_agent(settings.agent, **settings.agent_options)
+    return load_agent(settings.agent, allow_unconfined=settings.allow_unconfined, **settings.agent_options)
 
 
 def open_tools(snapshot: Any, settings: Settings) -> Tools | None:

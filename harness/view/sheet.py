@@ -92,19 +92,10 @@ def sheet_of(trace: Trace) -> Sheet:
         calls=len(trace.of("tool_call")),
         models=len(models),
         tokens=sum(e["usage"]["input"] + e["usage"]["output"] for e in models),
-        problems=[str(problem) for problem in detail.get("problems") or ()] + _ran_on(answer),
+        problems=[str(problem) for problem in detail.get("problems") or ()],
         hash=trace.hash,
         reviews=trace.of("review"),
         perfect=is_right(trace),
-    )
-
-
-def _ran_on(answer: Event) -> list[str]:
-    names = (answer.get("aside") or {}).get("threads") or []
-    return (
-        [f"{counted(len(names), 'thread')} ran on when its time was over: {', '.join(names)}"]
-        if names
-        else []
     )
 
 

@@ -402,7 +402,10 @@ def _recorded_part(
     several = have is None and (stored.header("content-type") or "").lower().startswith(
         "multipart/byteranges"
     )
-    if size is None or not (several or (have is not None and have[1] - have[0] == size)):
+    # only the origin knows how many bytes a range of another unit has (RFC 9110, 14.1)
+    unit = (told or "").strip().lower().partition(" ")[0]
+    foreign = again and unit not in ("", "bytes")
+    if size is None or not (several or foreign or (have is not None and have[1] - have[0] == size)):
         raise Refusal("the recorded 206 does not say which part it is")
     if again:
         return Answer(206, stored.reason, _with_length(headers, size), ((0, size),), size)

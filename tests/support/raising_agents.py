@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
+import time
 from typing import Any
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.scoring import Context, Score
-from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, StillwebError
 from tests.support.shelf_tools import PAGES
-from tests.support.waiting import HANG, until
+from tests.support.waiting import HANG
 
 PAGE = next(iter(PAGES))
-
-
-LEFT: list[str] = []  # the sessions whose tasks have ended
 
 
 class Odd(BaseException):
@@ -76,32 +71,32 @@ class Raising:
             group.create_task(lacking())
 
     async def leaves_a_task(self, attempt: Attempt) -> None:
-        """Which calls tools for as long as it may."""
+        """Leave a task that calls tools for as long as it may."""
 
         async def calling() -> None:
             with contextlib.suppress(StillwebError):
                 while True:
                     await attempt.call("fetch", {"url": PAGE})
                     await asyncio.sleep(0)
-            LEFT.append(attempt.session)
 
         task = asyncio.create_task(calling())
         await asyncio.sleep(0)
         assert not task.done()
 
-    async def hears_no_end(self, attempt: Attempt) -> None:
-        """Ctrl-C comes, and it takes it for a failure that it may try again after."""
-        signal.raise_signal(signal.SIGINT)
-        with contextlib.suppress(BaseException):
-            await asyncio.sleep(HANG)
+    async def holds(self, attempt: Attempt) -> None:
+        """Sleep in the loop's thread."""
+        time.sleep(HANG)
 
-    async def makes_an_error_of_the_end(self, attempt: Attempt) -> None:
-        """As what waits for a task often does."""
-        signal.raise_signal(signal.SIGINT)
-        try:
-            await asyncio.sleep(HANG)
-        except asyncio.CancelledError:
-            raise ValueError("nobody answered") from None
+    async def holds_again(self, attempt: Attempt) -> None:
+        """Call a tool, then sleep in the loop's thread, whatever interrupts it."""
+        await attempt.call("fetch", {"url": PAGE})
+        for _ in range(3):
+            with contextlib.suppress(BaseException):
+                time.sleep(HANG)
+
+    async def holds_in_a_thread(self, attempt: Attempt) -> None:
+        """Wait for a thread that sleeps."""
+        await asyncio.to_thread(time.sleep, HANG)
 
     async def is_cancelled(self, attempt: Attempt) -> None:
         """Waits for a task that it has cancelled."""
@@ -112,9 +107,3 @@ class Raising:
     async def odd(self, attempt: Attempt) -> None:
         """Raises what is no Exception."""
         raise Odd("of its own")
-
-
-def until_left(task: Task, answer: str | None, context: Context) -> Score:
-    """A scorer that waits for the task that the agent left."""
-    assert until(lambda: f"{task.id}/1" in LEFT)
-    return Score({"right": 1.0})

@@ -80,7 +80,7 @@ def run(
     """A run in which each of these agents makes one attempt; its endpoint is gone when it returns."""
     with Endpoint(policy) as endpoint:
         ready = Settings(
-            agent=f"tests.support.agents_at_once:{agent}",
+            agent=agent if agent.endswith(".yaml") else f"tests.support.agents_at_once:{agent}",
             contracts=(SHELF,),
             env={"OPENAI_BASE_URL": endpoint.url},
             **settings,
@@ -223,7 +223,10 @@ def test_what_hangs_on_the_clock_is_told_in_a_line(tmp_path: Path, monkeypatch: 
     (line,) = certify(files.path, times=1).differences
     assert "is not on the tape" in line
     assert "messages[0].content differs at character" in line
-    files = run(tmp_path / "waits", ["Hasty"], after(lambda text: 0.3 if text == "document 0" else 0.0))
+    agent = {"agent": "tests.support.agents_at_once:Every", "pass_env": ["STILLWEB_TEST_PATIENCE"]}
+    (tmp_path / "agent.yaml").write_text(json.dumps(agent))
+    slow_first = after(lambda text: 0.3 if text == "document 0" else 0.0)
+    files = run(tmp_path / "waits", ["Hasty"], slow_first, str(tmp_path / "agent.yaml"))
     monkeypatch.setenv("STILLWEB_TEST_PATIENCE", "0.000001")
     (line,) = certify(files.path, times=1).differences
     assert "gave up" in line

@@ -1,4 +1,4 @@
-"""A command agent sees its own files and the snapshot through its proxy, and nothing of the run or the machine."""
+"""Agents of one's own, programs and modules, see their own files and the snapshot through its proxy, and nothing of the run or the machine."""
 
 from __future__ import annotations
 
@@ -76,7 +76,25 @@ print(f"found {sorted(set(found))} in {seen}")
 """
 
 
-def steal(folder: Path, tops: list[str], **options: Any) -> tuple[RunFiles, str]:
+# A class that does the same in its process, and looks through what it is given there.
+MODULE = """
+class Thief:
+    name = "thief"
+    def identity(self): return {"kind": "thief"}
+    async def run(self, attempt):
+        said = []
+        exec(compile(CODE, "thief", "exec"), {"print": said.append})
+        given = repr([attempt.task, attempt.environment, attempt.fork, attempt.stop, attempt.tools.list()])
+        for name in ("_spec", "_notes", "close", "__class__", "nothing"):
+            try:
+                given += repr(await attempt.tools.call(name, {}))
+            except Exception as error:
+                given += repr(error)
+        return said[0] if "-".join(CANARY) not in given else f"found given: {given}"
+"""
+
+
+def steal(folder: Path, tops: list[str], *, kind: str = "command", **options: Any) -> tuple[RunFiles, str]:
     """The files of a run whose agent looks for its reference answer in all that it could reach, and what it says."""
     site = Site(folder / "site")
     site.add("http://shelf.example/birds", b"birds")
@@ -91,9 +109,12 @@ def steal(folder: Path, tops: list[str], **options: Any) -> tuple[RunFiles, str]
         given = {"TOPS": [*tops, str(folder), str(tasks)], "PORT": server.getsockname()[1]}
         code = "\n".join(f"{name} = {value!r}" for name, value in given.items())
         code += f"\nCANARY = b'-'.join({CANARY.encode().split(b'-')!r})\n{THIEF}"  # or it would find itself
-        (folder / "agent.py").write_text(code)
+        if kind == "module":
+            code = f"CODE = {code!r}\nCANARY = {CANARY.split('-')!r}\n{MODULE}"
+        (folder / "thief.py").write_text(code)
+        agent = {"command": f"command:{sys.executable} {folder / 'thief.py'}", "module": "thief:Thief"}[kind]
         settings = Settings(
-            agent=f"command:{sys.executable} {folder / 'agent.py'}",
+            agent=agent,
             snapshots=(str(folder / "site"),),
             source=str(tasks),
             directory=str(folder),
@@ -106,13 +127,15 @@ def steal(folder: Path, tops: list[str], **options: Any) -> tuple[RunFiles, str]
     return files, str(answer["text"] or answer["error"])
 
 
-def test_the_references_are_in_nothing_that_a_program_can_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["command", "module"])
+def test_the_references_are_in_nothing_that_an_agent_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("SECRET_OF_THE_USER", CANARY)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    files, said = steal(tmp_path, ["/"])
+    files, said = steal(tmp_path, ["/"], kind=kind)
     assert said.startswith("found [] in "), said
     assert int(said.rpartition(" ")[2]) > 2  # it did read something
     certificate = make_certificate(files.path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.agents.attempt import Attempt
+from stillweb.harness.agents.module import ModuleAgent
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
@@ -25,7 +26,7 @@ ASKED: list[str] = []  # the tasks at which the agent was set
 
 
 class Teller:
-    """An agent on no tape: its second answer would be another one."""
+    """An agent on no tape."""
 
     name = "teller"
 
@@ -34,9 +35,21 @@ class Teller:
         return {"kind": "teller"}
 
     async def run(self, attempt: Attempt) -> str:
-        """The right answer, at first."""
+        """The right answer."""
+        return "Alpha"
+
+
+@pytest.fixture(autouse=True)
+def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the agent's attempts; its second answer to a task is another one."""
+
+    async def counted(agent: ModuleAgent, attempt: Attempt) -> str | None:
         ASKED.append(attempt.task.id)
-        return "Alpha" if ASKED.count(attempt.task.id) == 1 else "Omega"
+        answer = await run(agent, attempt)
+        return answer if ASKED.count(attempt.task.id) == 1 else "Omega"
+
+    run = ModuleAgent.run
+    monkeypatch.setattr(ModuleAgent, "run", counted)
 
 
 @pytest.fixture

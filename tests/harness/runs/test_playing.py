@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from stillweb.harness.agents import module
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.engine import LocalEngine
@@ -18,6 +22,7 @@ from stillweb.harness.trace import read_trace
 from stillweb.snapshots.errors import MissingCapability
 from tests.harness.commands.calling import call
 from tests.support.runs import SHELF
+from tests.support.waiting import HANG, until
 
 RAISING = "tests.support.raising_agents:Raising"
 
@@ -38,25 +43,26 @@ def ends(files: RunFiles) -> dict[str, tuple[str, str]]:
 
 
 def test_what_is_no_exception_ends_the_attempt_and_not_the_run(tmp_path: Path) -> None:
-    names = ("exits", "exits_in_a_thread", "is_cancelled", "odd", "answers")
+    names = ("exits", "exits_in_a_thread", "exits_in_a_task", "is_cancelled", "odd", "answers")
     assert ends(begun(tmp_path, *names)) == {
         "exits": ("error", "SystemExit: 0"),
         "exits_in_a_thread": ("error", "SystemExit: 0"),
+        "exits_in_a_task": ("error", "SystemExit: 0"),
         "is_cancelled": ("error", "CancelledError: "),
         "odd": ("error", "Odd: of its own"),
         "answers": ("answered", ""),
     }
 
 
-@pytest.mark.parametrize(("name", "code"), [("exits", 1), ("exits_in_a_task", 2)])
+@pytest.mark.parametrize("name", ["exits", "exits_in_a_task"])
 def test_an_agent_that_exits_leaves_no_run_that_looks_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(
         "".join(json.dumps({"id": one, "question": "?", "answer": "7"}) + "\n" for one in (name, "answers"))
     )
-    assert call(capsys, "run", "--tasks", tasks, "--agent", RAISING, "-o", tmp_path / "run")[0] == code
+    assert call(capsys, "run", "--tasks", tasks, "--agent", RAISING, "-o", tmp_path / "run")[0] == 1
 
 
 def test_a_limit_that_strikes_in_a_task_is_the_end(tmp_path: Path) -> None:
@@ -73,23 +79,40 @@ def test_what_the_machine_lacks_is_scored_for_no_agent_that_hides_it(tmp_path: P
 
 
 def test_what_an_agent_leaves_at_work_has_no_part_in_its_trace(tmp_path: Path) -> None:
-    task = Task("leaves_a_task", "Which?", "7", "tests.support.raising_agents:until_left")
-    files = start_run(tmp_path / "run", Settings(agent=RAISING, contracts=(SHELF,)), [task])
-    run_attempts(files.path, display=SilentDisplay())
-    trace = read_trace(files.trace_path(task.id, 1))
-    assert (trace.last("score") or {})["status"] == "scored"
-    assert len(trace.of("tool_call")) <= 1
+    files = begun(tmp_path, "leaves_a_task")
+    assert ends(files) == {"leaves_a_task": ("answered", "")}
+    assert len(read_trace(files.trace_path("leaves_a_task", 1)).of("tool_call")) <= 1
 
 
-@pytest.mark.parametrize("name", ["hears_no_end", "makes_an_error_of_the_end"])
-def test_ctrl_c_ends_the_run_of_an_agent_that_hears_nothing_of_it(tmp_path: Path, name: str) -> None:
-    files = begun(tmp_path, name, "answers")
+def test_an_agent_that_holds_its_loop_is_ended_with_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GRACE", 0.2)
+    names = ("holds", "holds_again", "holds_in_a_thread")
+    began = time.monotonic()
+    found = ends(begun(tmp_path, *names, "answers", limits=Limits(seconds=1)))
+    over = ("seconds", "the limit of 1 seconds is used up")
+    assert found == {**dict.fromkeys(names, over), "answers": ("answered", "")}
+    assert time.monotonic() - began < HANG
+
+
+def test_ctrl_c_ends_the_run_of_an_agent_that_hears_nothing_of_it(tmp_path: Path) -> None:
+    files = begun(tmp_path, "holds_again", "answers")
     before = signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a command called here may have left none
+    pressing = threading.Thread(target=_press_ctrl_c, args=(files,))
+    pressing.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             run_attempts(files.path, display=SilentDisplay(), engine=LocalEngine(1))
     finally:
+        pressing.join()
         signal.signal(signal.SIGINT, before)
     assert [path.suffix for path in files.traces.iterdir()] == [".part"]
+
+
+def _press_ctrl_c(files: RunFiles) -> None:
+    """Send SIGINT to this process once the run's first attempt has called its tool."""
+    assert until(lambda: any(b"tool_call" in path.read_bytes() for path in files.traces.glob("*.part")))
+    os.kill(os.getpid(), signal.SIGINT)

@@ -1,0 +1,430 @@
+"""Agent that is Python code, `module:object`: it is imported and run in a confined process of its own.
+
+    agent: package.module:Reader
+    pass_env: [NAME]                  # variables of this environment that it gets; no others
+    direct: [api.openai.com]          # hosts that it reaches directly, past the snapshot
+    files: [prompts.txt]              # further files that it reads, beside its package and what that imports
+    …                                 # all other members are arguments of the object
+
+The process (stillweb.harness.runs.agent_process) is confined as a `command:` agent's is. It has an `Attempt` of
+its own, whose tools and models are here: it asks for them in lines of JSON on a socket, which also bring the events
+of the trace. An event of a call that was not made here ends the attempt.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from stillweb.harness._parsing import look_for_module
+from stillweb.harness.agents.attempt import Attempt, Ended
+from stillweb.harness.agents.command import CommandAgent, listed, without_places
+from stillweb.harness.agents.retrieval import Standing
+from stillweb.harness.agents.tool_event import call_members
+from stillweb.harness.sandbox.running import Limits, Start, run_start
+from stillweb.harness.trace import Event, canonical, digest, hashed_part
+from stillweb.proxy.net.client_env import direct_hosts
+from stillweb.snapshots.errors import MissingCapability, UsageError
+
+MOST_LINE = 64 << 20  # bytes of one message
+_MOST_ERRORS = 4000  # characters of standard error shown when the process fails
+GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
+_BEGINS = 120.0  # seconds in which the process must have imported the agent
+_ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
+_METHODS = {"chat", "respond", "messages", "generate"}  # of model clients, by which they are asked
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from stillweb.harness.runs.agent_process import main; main()"
+)
+_described: dict[str, dict[str, Any]] = {}  # what agents said of themselves, by what it depends on
+
+
+@dataclass(slots=True)
+class ModuleAgent(CommandAgent):
+    """Agent that imports an object and runs it, once per attempt, in a confined process."""
+
+    spec: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    code: tuple[str, ...] = ()  # files and folders of its code, beside the installation
+    said: dict[str, Any] = field(default_factory=dict)  # what it says of itself: name, identity, …
+
+    @classmethod
+    def load(cls, spec: str, options: Mapping[str, Any], *, allow_unconfined: bool = False) -> ModuleAgent:
+        """Return the agent. Raise UsageError if it can't be imported or is no agent."""
+        given = {
+            name: listed(options.get(name), f"agent {spec}: {name}")
+            for name in ("pass_env", "direct", "files")
+        }
+        try:
+            direct = direct_hosts(given["direct"])
+        except UsageError as error:
+            raise UsageError(f"agent {spec}: direct: {error}") from error
+        code = code_of(spec)
+        agent = cls(
+            [sys.executable, "-c", _START, json.dumps([os.path.abspath(place) for place in sys.path])],
+            pass_env=given["pass_env"],
+            direct=direct,
+            files=tuple(given["files"]),
+            spec=spec,
+            options={name: value for name, value in options.items() if name not in given},
+            code=code,
+        )
+        agent.said = agent._describe(allow_unconfined=allow_unconfined)
+        agent.name = str(agent.said["name"])
+        return agent
+
+    @property
+    def needs_gateway(self) -> bool:  # type: ignore[override]
+        """Return True if the agent wants the environment of a program."""
+        return bool(self.said["needs_gateway"])
+
+    @property
+    def model_options(self) -> Any:
+        """Return the method that names the agent's model client, or None if it asks no model."""
+        return self._model_options if self.said["asks"] else None
+
+    def _model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
+        from stillweb.harness.models.transport import Retry
+
+        options: dict[str, Any] = self._describe(env=dict(env))["model_options"]
+        return {name: Retry(**value) if name == "retry" else value for name, value in options.items()}
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the agent says of itself, and what it is given of this machine."""
+        return {
+            **self.said["identity"],
+            **({"pass_env": sorted(self.pass_env)} if self.pass_env else {}),
+            **({"direct": list(self.direct)} if self.direct else {}),
+        }
+
+    def network(self, *, web: bool) -> Literal["own", "shared"]:
+        """Return "shared" if the agent must reach a host elsewhere, else "own"."""
+        return CommandAgent.network(self, web=True)
+
+    def _describe(self, *, allow_unconfined: bool = False, **more: Any) -> dict[str, Any]:
+        """Import the agent in a process and return what it says of itself. Raise UsageError if that fails."""
+        order = json.dumps({"spec": self.spec, "options": self.options, **more})
+        environment = self._environment()
+        states = [_state(file) for place in self.code for file in _python_files(Path(place))]
+        key = digest([order, self.command, environment, states])
+        if key in _described:
+            return _described[key]
+        limits = Limits(seconds=_BEGINS, memory=None)
+        with tempfile.TemporaryDirectory(prefix="stillweb-agent-") as folder:
+            start = Start(
+                [*self.command, order],
+                Path(folder),
+                environment,
+                readable=self._readable(()),
+                limits=limits,
+                allow_unconfined=allow_unconfined,
+            )
+            done = run_start(start, limits)
+        try:
+            said: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            tail = without_places(done.stderr.strip()).splitlines()[-1:] or [f"code {done.returncode}"]
+            raise UsageError(f"agent {self.spec}: its process ended before it was made: {tail[0]}") from None
+        if error := said.get("error"):
+            raise UsageError(error)
+        _described[key] = said
+        return said
+
+    def _readable(self, hidden: Iterable[Path | str]) -> list[Path]:
+        spec = importlib.util.find_spec("stillweb")
+        assert spec is not None
+        assert spec.origin is not None
+        package = Path(spec.origin).parent
+        links = [place for place in package.iterdir() if place.is_symlink()]  # in a checkout
+        secrets = [Path(place).resolve() for place in hidden]
+        code = [part for place in self.code for part in _without(Path(place).resolve(), secrets)]
+        return [package, *links, *code, *CommandAgent._readable(self, hidden)]
+
+    async def run(self, attempt: Attempt) -> str | None:
+        """Run the agent in a process and return its answer. Raise Ended if it has none."""
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as stack:
+            stack.callback(ours.close)
+            stack.callback(theirs.close)
+            start = await self._start(attempt, stack)
+            start = replace(start, argv=[*start.argv, str(theirs.fileno())])
+            served = _Served(self, attempt)
+
+            async def talk(transport: Any) -> None:
+                theirs.close()
+                await served.serve(ours)
+
+            _, errors, code = await self._confined(start, talk, attempt, theirs.fileno())
+        if served.played is None:
+            tail = without_places(errors.decode("utf-8", "replace").strip())[-_MOST_ERRORS:]
+            raise UsageError(f"{self.spec}: its process ended with code {code}: {tail or 'no message'}")
+        text, end, error = served.played
+        if end not in ("answered", "none"):
+            raise Ended(end, error)
+        return text
+
+
+class _Served:
+    """Tools, models and trace of one attempt, as its process asks for them."""
+
+    def __init__(self, agent: ModuleAgent, attempt: Attempt) -> None:
+        self.agent, self.attempt = agent, attempt
+        self.played: tuple[str | None, str, str | None] | None = None
+        self._made: Counter[bytes] = Counter()  # calls that were made and are not in the trace yet
+        self._asked: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, str] = {}  # kinds of the calls under way, by number
+        self._standing = Standing()
+        self._writer: asyncio.StreamWriter
+
+    async def serve(self, connection: socket.socket) -> None:
+        """Answer the process until it has told how its attempt ended, or is gone."""
+        attempt, seconds = self.attempt, self.attempt.seconds
+        reader, writer = await asyncio.open_connection(sock=connection, limit=MOST_LINE)
+        self._writer = writer
+        self._send(self._order())
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_BEGINS) as timer:
+                while self.played is None and (line := await reader.readline()):
+                    message = json.loads(line)
+                    if message["kind"] == "begun":
+                        timer.reschedule(None if seconds is None else loop.time() + seconds + GRACE)
+                    else:
+                        self._take(message["kind"], message)
+        except TimeoutError:
+            limit = attempt.limits.seconds or 0
+            self.played = (None, "seconds", f"the limit of {limit:g} seconds is used up")
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{self.agent.spec}: its process sent what is no message: {error}") from error
+        finally:
+            if attempt.models is not None:
+                attempt.models.end(attempt.session)
+            for task in self._asked.values():
+                task.cancel()
+            writer.close()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._writer.write(json.dumps(message, default=_plain).encode() + b"\n")
+
+    def _order(self) -> dict[str, Any]:
+        attempt, task = self.attempt, self.attempt.task
+        told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
+        tools = [
+            [spec.name, spec.description, spec.input_schema, spec.contract] for spec in attempt.tools.list()
+        ]
+        return {
+            "spec": self.agent.spec,
+            "options": self.agent.options,
+            "task": told,
+            "number": attempt.number,
+            "session": attempt.session,
+            "seconds": attempt.seconds,
+            "limits": asdict(attempt.limits),
+            "stop": asdict(attempt.stop) if attempt.stop else None,
+            "fork": dict(attempt.fork),
+            "environment": dict(attempt.environment),
+            "tools": tools,
+            "asks": attempt.models is not None,
+        }
+
+    def _take(self, kind: str, message: dict[str, Any]) -> None:
+        if kind == "cancel":
+            self._under_way.pop(message["id"], None)
+            if task := self._asked.get(message["id"]):
+                task.cancel()
+        elif kind == "write":
+            self._write(message["event"], message["members"])
+        elif kind == "rearranged":
+            self._rearrange(message["events"])
+        elif kind == "played":
+            if message["lacking"] is not None:
+                raise self.attempt.lacking or MissingCapability(str(message["lacking"]))
+            text, end, error = message["played"]
+            stops = {self.attempt.stop.end} if self.attempt.stop else set()
+            if (
+                end not in _ENDS | stops
+                or not isinstance(text, str | None)
+                or not isinstance(error, str | None)
+            ):
+                raise ValueError(f"an end {end!r}")
+            self.played = (text, end, error)
+            self.attempt.given_up = int(message["given_up"])
+        else:
+            work = {"tool": self._tool, "model": self._model, "rest": self._rest}[kind](message)
+            number = int(message["id"])
+            self._asked[number] = asyncio.get_running_loop().create_task(self._answer(number, kind, work))
+
+    async def _answer(self, number: int, kind: str, work: Awaitable[Any]) -> None:
+        self._under_way[number] = kind
+        try:
+            answer = {"id": number, "result": await work}
+            self._send(answer)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- told to the agent, which may go on after it
+            if isinstance(error, MissingCapability):
+                self.attempt.lacking = error
+            self._send({"id": number, "error": type(error).__name__, "text": str(error)})
+        finally:
+            self._under_way.pop(number, None)
+            self._asked.pop(number, None)
+
+    async def _tool(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        attempt, name, arguments = self.attempt, str(message["name"]), dict(message["arguments"])
+        limit = attempt.limits.calls
+        if limit is not None and attempt.spent.calls + self._many("tool") > limit:
+            raise UsageError(f"the limit of {limit} calls is used up")
+        result = await attempt.tools.call(name, arguments)
+        contract = next((spec.contract for spec in attempt.tools.list() if spec.name == name), None)
+        self._made[_key("tool_call", call_members(name, contract, arguments, result, 0))] += 1
+        return {"content": result.content, "is_error": result.is_error, "meta": result.meta}
+
+    async def _model(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        method, body = str(message["method"]), dict(message["body"])
+        if method not in _METHODS:
+            raise ValueError(f"a call {method!r} of a model")
+        if self.attempt.models is None:
+            raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
+        self.attempt.check_limits(self._many("model") - 1)
+        reply = await getattr(self.attempt.models, method)(self.attempt.session, body)
+        self._made[_key("model", {**reply.members(), "request": {"digest": digest(body)}})] += 1
+        return asdict(reply)
+
+    def _many(self, kind: str) -> int:
+        return sum(one == kind for one in self._under_way.values())
+
+    async def _rest(self, message: Mapping[str, Any]) -> None:
+        await self.attempt.models.rest(self.attempt.session)
+
+    def _write(self, kind: str, members: dict[str, Any]) -> None:
+        """Write an event of the process. Raise ValueError unless it is a note, or a call that was made."""
+        attempt = self.attempt
+        if kind in ("tool_call", "model"):
+            key = _key(kind, members)
+            if not self._made[key]:
+                raise ValueError(f"a {kind} that was not made")
+            self._made[key] -= 1
+        elif kind == "state":  # derived here
+            return
+        elif kind != "evidence" or members.get("kind") != "note":
+            raise ValueError(f"an event {kind!r}")
+        try:
+            n = attempt.trace.write(kind, **members)
+            if kind == "tool_call" and (changed := self._standing.after(members)):
+                attempt.trace.write("state", after=n, **changed)
+        except MissingCapability as error:  # a full disk
+            attempt.lacking = error
+            raise
+        attempt.count(kind, members)
+
+    def _rearrange(self, events: list[Event]) -> None:
+        """Put the events in another order. Raise ValueError if they are others."""
+        trace, standing = self.attempt.trace, Standing()
+        kinds = ("tool_call", "model")
+        before, after = (
+            Counter(_key(event["event"], event) for event in some if event["event"] in kinds)
+            for some in (trace.events, events)
+        )
+        states = [
+            {"after": event["n"], **changed}
+            for event in events
+            if event["event"] == "tool_call" and (changed := standing.after(event))
+        ]
+        told = [
+            {name: value for name, value in event.items() if name not in ("event", "n")}
+            for event in events
+            if event["event"] == "state"
+        ]
+        if before != after or canonical(states) != canonical(told):
+            raise ValueError("other events in another order")
+        trace.rearrange(events)
+
+
+def _key(kind: str, members: Mapping[str, Any]) -> bytes:
+    """Return the bytes that tell a call from others, whoever holds it."""
+    if kind == "model":
+        known = {name: members.get(name) for name in ("served", "fingerprint", "reply", "usage", "cost")}
+        return canonical([kind, members["request"]["digest"], known])
+    plain = hashed_part({"event": kind, **members})
+    return canonical({name: value for name, value in plain.items() if name not in ("n", "id")})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise UsageError(f"a tool's result is no JSON, but holds {type(value).__name__}")
+
+
+def code_of(spec: str) -> tuple[str, ...]:
+    """Return the files and packages that a module and what it imports lie in, without those that are installed.
+
+    Raise UsageError if there is no such module. No code is run: `import` statements are read.
+    """
+    first = spec.partition(":")[0]
+    look_for_module(first, f"agent {spec}")
+    places: dict[str, None] = {}
+    waiting, seen = [first], set[str]()
+    while waiting:
+        name = waiting.pop()
+        top, _, rest = name.partition(".")
+        if name in seen or top in sys.stdlib_module_names or top == "stillweb":
+            continue
+        seen.add(name)
+        found = importlib.util.find_spec(top)
+        folders = list((found and found.submodule_search_locations) or ())
+        file = found.origin if found and found.origin and os.path.isfile(found.origin) else None
+        for place in folders or ([file] if file else []):
+            if any(Path(place).is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix)):
+                continue
+            places[place] = None
+            source = Path(place, *rest.split(".")) if rest else Path(place)
+            for one in (source / "__init__.py", source.with_suffix(".py")):
+                if one.is_file():
+                    waiting += _imports(one, name if one.name == "__init__.py" else name.rpartition(".")[0])
+    return tuple(places)
+
+
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """Yield the dotted names that a file of `package` may import."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # told when it is imported
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _python_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else sorted(place.rglob("*.py"))
+
+
+def _state(file: Path) -> list[Any]:
+    found = file.stat()
+    return [str(file), found.st_mtime_ns, found.st_size]
+
+
+def _without(place: Path, hidden: Sequence[Path]) -> list[Path]:
+    """Return the parts of a folder that are, hold and lie in none of `hidden`."""
+    if any(place.is_relative_to(secret) for secret in hidden):
+        return []
+    if not any(secret.is_relative_to(place) for secret in hidden):
+        return [place]
+    return [part for inner in sorted(place.iterdir()) for part in _without(inner, hidden)]

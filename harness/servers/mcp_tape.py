@@ -66,6 +66,8 @@ def request_of(server: str, method: str, params: dict[str, Any], *, reads: bool 
         said["arguments"] = said.get("arguments") or {}
         path = f"{method}/{quote(str(said.get('name', '')), safe='')}"
     safe = reads or _READS.fullmatch(method) is not None
+    if method in ("initialize", "server/discover") or method.endswith("/list"):
+        server += "-about"  # a site of its own: no call changes what a server says of itself, unless it was recorded so
     fields = (("Host", f"{server}.invalid"), *_JSON)
     return Request(
         "QUERY" if safe else "POST", f"http://{server}.invalid/{path}", fields, rfc8785.dumps(said)

@@ -39,6 +39,11 @@ SURENESS = ("confidence", "doubt", "presumed")
 UNHASHED = frozenset(["aside", *SURENESS])
 
 
+def doubt_in(call: Event) -> tuple[int, float]:
+    """Return the presumed answers behind a tool call, and the expected number of wrong answers."""
+    return call.get("presumed", 0), call.get("doubt", 0.0)
+
+
 def canonical(value: Any) -> bytes:
     """Return canonical JSON for hashing: sorted keys, no white space, UTF-8 (lone surrogates escaped), no NaN."""
     try:

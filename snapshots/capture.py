@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.request import Headers, Request
 
 TIMING = "WARC-Stillweb-Timing"  # milliseconds to the first byte of an answer, and to its last
@@ -182,3 +183,43 @@ class Conversation:
         if self.protocol is not None:
             found["protocol"] = self.protocol
         return found
+
+
+def asked(capture: Capture) -> tuple[Any, ...]:
+    """Return what a capture answers: key, Vary values, and True for a partial response."""
+    return capture.key, capture.vary, capture.status in PARTIAL
+
+
+VISIT = timedelta(days=1)  # the longest visit of one session, as far as a date is concerned
+
+
+def seen(timestamp: str, at: str) -> bool:
+    """Return True if a timestamp is not later than `at`: 17 digits, "latest", or "" for as recorded."""
+    return at in ("", "latest") or timestamp.ljust(17, "0") <= at
+
+
+def as_of(captures: Iterable[Capture], at: str) -> list[Capture]:
+    """Return the captures that are seen at `at`: none later, and of each request those of its newest visit.
+
+    A visit is one session's captures of at most a day: what a site answered before and after a login or a
+    post stays, as both belong to it. Every date that a user or a client names is applied here.
+    """
+    known = [c for c in captures if seen(c.timestamp, at)]
+    newest: dict[tuple[Any, ...], Capture] = {}
+    for capture in known:
+        last = newest.get(asked(capture))
+        if last is None or (capture.timestamp.ljust(17, "0"), capture.begin) >= (
+            last.timestamp.ljust(17, "0"),
+            last.begin,
+        ):
+            newest[asked(capture)] = capture
+    return [c for c in known if _of_visit(c, newest[asked(c)])]
+
+
+def _of_visit(capture: Capture, newest: Capture) -> bool:
+    if capture is newest:
+        return True
+    if not newest.session or capture.session != newest.session:
+        return False
+    moments = [parse_timestamp(c.timestamp) or EPOCH for c in (capture, newest)]
+    return moments[1] - moments[0] < VISIT

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots._os.places import BytesPlace
-from stillweb.snapshots.capture import PARTIAL, Capture
+from stillweb.snapshots.capture import Capture, as_of, asked, seen
 from stillweb.snapshots.contents.package import page_list_faults
 from stillweb.snapshots.index.build import join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, to_capture
@@ -65,36 +65,19 @@ def open_layer(
         known.notes += page_list_faults(container)
     known.notes += container.left_out
     if at:
-        index = _as_of(index, at)
+        index = _index_as_of(index, at)
     if aside is not None:
         aside.add(index.lines())
     return Layer(container, index, known, prefix)
 
 
-def _as_of(index: Index, at: str) -> Index:
-    """Return an index without what is later than `at` (17 digits, or "latest"), and with one answer for each request.
-
-    Of several answers to one request the newest stays.
-    """
-    newest: dict[tuple[Any, ...], tuple[str, int]] = {}
-    lines: list[tuple[bytes, tuple[Any, ...] | None]] = []
-    for number, line in enumerate(index.lines()):
-        timestamp = line.split(b" ", 2)[1].decode()
-        if at != "latest" and timestamp.ljust(17, "0") > at:
-            lines.append((b"", None))
-            continue
-        name = None
-        if not line.startswith(b"urn:"):
-            capture = to_capture(*parse_line(line))
-            name = asked(capture)
-            newest[name] = max(newest.get(name, ("", -1)), (timestamp.ljust(17, "0"), number))
-        lines.append((line, name))
-    kept = [
-        line
-        for number, (line, name) in enumerate(lines)
-        if line and (name is None or newest[name][1] == number)
-    ]
-    return Index(BytesPlace(join_lines(kept)))
+def _index_as_of(index: Index, at: str) -> Index:
+    """Return an index of what is seen at `at`."""
+    lines = [line for line in index.lines() if seen(line.split(b" ", 2)[1].decode(), at)]
+    captures = {n: to_capture(*parse_line(x)) for n, x in enumerate(lines) if not x.startswith(b"urn:")}
+    kept = {id(capture) for capture in as_of(captures.values(), at)}
+    shown = [x for n, x in enumerate(lines) if n not in captures or id(captures[n]) in kept]
+    return Index(BytesPlace(join_lines(shown)))
 
 
 def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
@@ -105,11 +88,6 @@ def overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
         kept += [c for c in captures if asked(c) not in seen]
         seen.update(one for c in captures for one in answered(c))
     return tuple(sorted(kept, key=lambda c: (c.urlkey, c.timestamp)))
-
-
-def asked(capture: Capture) -> tuple[Any, ...]:
-    """Return what a capture answers: key, Vary values, and True for a partial response."""
-    return capture.key, capture.vary, capture.status in PARTIAL
 
 
 def answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:

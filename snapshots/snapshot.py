@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots.capture import TIMING, Capture, Response, read_timing
+from stillweb.snapshots.capture import TIMING, Capture, Response, asked, read_timing, seen
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.conversions import conversions
 from stillweb.snapshots.contents.conversions import frozen_text as frozen_text
@@ -31,7 +31,7 @@ from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.build import fits
 from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.index.indexing import Progress, other_key
-from stillweb.snapshots.layer import Layer, answered, asked, open_layer, overlaid
+from stillweb.snapshots.layer import Layer, answered, open_layer, overlaid
 from stillweb.snapshots.notes import note
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
@@ -243,12 +243,8 @@ class Snapshot:
             pages = listed_views(container) if others or fits(container) else []
             if not pages:
                 pages = list(self._recorded_views(layer))
-            found |= {view.address: view for view in pages if self._sees(view.timestamp)}
+            found |= {v.address: v for v in pages if seen(timestamp_of(v.timestamp), self.at)}
         return found
-
-    def _sees(self, timestamp: str) -> bool:
-        """Return True if a moment is not later than `at`."""
-        return self.at in ("", "latest") or timestamp_of(timestamp).ljust(17, "0") <= self.at
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:
         """Yield the views in the metadata records, the source of the page list."""
@@ -295,6 +291,11 @@ class Snapshot:
             for one in _mutations(layer, self._entry_record):
                 found |= {(layer.prefix + c["file"], c["offset"]): one["id"] for c in one["changed"]}
         return found
+
+    def verdict_of(self, lookup: Lookup) -> str:
+        """Return the verdict of a lookup, `mutated:<id>` for an answer that a mutation changed."""
+        mutation = self.mutated.get(lookup.capture.place) if lookup.capture is not None else None
+        return lookup.verdict if mutation is None else f"mutated:{mutation}"
 
     @cached_property
     def mutations(self) -> list[dict[str, Any]]:
@@ -476,8 +477,8 @@ class Hit:
 
     @property
     def verdict(self) -> str:
-        """How the request was matched: exact, canonical, varies:…, rule:…, failed:… or miss."""
-        return self._lookup.verdict
+        """How the request was matched: exact, canonical, varies:…, rule:…, mutated:…, failed:… or miss."""
+        return self._snapshot.verdict_of(self._lookup)
 
     @property
     def confidence(self) -> float | None:

@@ -19,7 +19,7 @@ from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
 from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import Evaluator, failure, judge_failed, rescore, unjudged
-from stillweb.harness.trace import Event, Trace, canonical, hashed_part, is_cut_off, replace_events
+from stillweb.harness.trace import Event, Trace, canonical, doubt_in, hashed_part, is_cut_off, replace_events
 
 UNFINISHED = "unfinished"
 
@@ -148,8 +148,9 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 calls += 1
                 misses += event["verdict"] == "miss"
                 failures += str(event["verdict"]).startswith("failed:")
-                doubts.append(event.get("doubt", 0.0))
-                presumed += event.get("presumed", 0)
+                unsure, wrong = doubt_in(event)
+                presumed += unsure
+                doubts.append(wrong)
             elif event["event"] == "model":
                 tokens += event["usage"]["input"] + event["usage"]["output"]
                 cut_off += is_cut_off(event)

@@ -26,7 +26,7 @@ from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.browser.browser import profile_of
-from stillweb.proxy.browser.page_snapshot import state_of
+from stillweb.proxy.browser.page_snapshot import Sight, look_at, state_of
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -86,6 +86,15 @@ class BrowserSession(Browsing):
             missed = self.new_misses()
             reply.missed(missed)
             return await self._answer(reply, since, [one.url for one in missed], lacks, failed)
+
+    async def look(self) -> Sight | None:
+        """Return what the current tab shows; None without a page, or while a dialog covers it."""
+        return await self.shared.run(self._look())
+
+    async def _look(self) -> Sight | None:
+        if not self.tabs or self.tab.dialog is not None or self.tab.page.is_closed():
+            return None
+        return await look_at(self.tab.page)
 
     def _error(self, text: str) -> ToolResult:
         sections = Sections(errors=[text])

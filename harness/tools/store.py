@@ -279,8 +279,7 @@ class Visit:
                 return found
             self._session.answered(lookup)
         found.chain.append(first_alike(self.store.snapshot, lookup.capture))
-        if (mutation := self.store.snapshot.mutated.get(lookup.capture.place)) is not None:
-            found.verdict = f"mutated:{mutation}"
+        found.verdict = self.store.snapshot.verdict_of(lookup)
         found.ambiguous = bool(lookup.ambiguous)
         found.confidence = doubted(lookup)
         if self.store.slowness and (recorded := self.store.snapshot.timing(lookup.capture)) is not None:

@@ -19,6 +19,7 @@ from stillweb.snapshots.identity.accepting import check_accept
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
+    from stillweb.proxy.browser.page_snapshot import Sight
     from stillweb.proxy.replay.faults import Faults
     from stillweb.snapshots.snapshot import Snapshot
 
@@ -305,6 +306,13 @@ class ToolSession:
             if hasattr(own, "workspace"):
                 own.workspace = self.workspace
         return self._opened[id(tool)]
+
+    async def look(self) -> Sight | None:
+        """Return what the session's browser shows; None without a browser or a page."""
+        browsers = (own for own in self._opened.values() if hasattr(own, "look"))
+        browser = next(browsers, None)
+        sight: Sight | None = None if browser is None else await browser.look()
+        return sight
 
     async def close(self) -> None:
         """End the session; a second call does nothing."""

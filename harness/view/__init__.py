@@ -8,6 +8,7 @@ library.py          runs and snapshots that are open, and the making of pages fr
 snapshot_pages.py   pages on snapshots
 site.py             an address to a page, and the pages on runs; used by the server and by exports alike
 server.py           the web server, its checks and forms
+step_page.py        the page at a step of an attempt, made again by replaying its calls
 figures.py          figures of a run as a whole
 comparison_pages.py pages on differences: runs, attempts, snapshots
 export.py           the pages as a folder, or as one file

@@ -152,6 +152,10 @@ class FrozenPages:
             f"{self._origin}/{self.token}/{quote(snapshot, safe='')}/capture/{offset}/{quote(file, safe='')}"
         )
 
+    def step_address(self, snapshot: str, key: str) -> str:
+        """Return the address of the frozen page at an attempt's step, which is kept under `key`."""
+        return f"{self._origin}/{self.token}/{quote(snapshot, safe='')}/step/{key}"
+
     def _fields(self) -> dict[str, str]:
         here = self._origin
         return {
@@ -177,6 +181,8 @@ class FrozenPages:
                 return self._none(f"no snapshot {name} is open")
             if kind == "view":
                 return self._view(name, snapshot, rest[0])
+            if kind == "step" and re.fullmatch("[0-9a-f]{64}", rest[0]):
+                return self._step(name, rest[0])
             if kind == "capture" and len(rest) == 2 and (offset := whole_number(rest[0])) is not None:
                 return self._capture(name, snapshot, rest[1], offset)
             if kind == "r" and len(rest) == 2:
@@ -205,6 +211,14 @@ class FrozenPages:
         if view is None or dom is None:
             return self._none("the view has no recorded DOM")
         return self._html(rewrite_html(dom, view.final_url or view.url, self._addresses(name, view.id)))
+
+    def _step(self, name: str, key: str) -> Response:
+        from stillweb.harness.view.step_page import kept_page
+
+        page = kept_page(key)
+        if page is None:
+            return self._none("the page of this step is not made yet")
+        return self._html(rewrite_html(page.html, page.address, self._addresses(name, "-")))
 
     def _capture(self, name: str, snapshot: Snapshot, file: str, offset: int) -> Response:
         capture = self._shelf.capture(name, file, offset)

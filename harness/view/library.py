@@ -103,6 +103,7 @@ class Library:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="stillweb-view")
         self._results: dict[Any, Future[Any]] = {}
         self._lock = threading.Lock()
+        self.browsing = threading.Lock()  # one browser at a time
         for name, table in self.tables.items():
             table.refresh()
             self._of_run[name] = self._snapshot_of(table)

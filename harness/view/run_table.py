@@ -25,15 +25,14 @@ from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
 from stillweb.harness.scoring.wanted import is_right
 from stillweb.harness.task import Task
-from stillweb.harness.trace import Trace, is_cut_off
+from stillweb.harness.trace import Trace, doubt_in, is_cut_off
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots._os.garbage import seldom_collected
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
 
-FORMAT = "stillweb view rows 2"
-SURE = 0.99  # confidence from which an answer is not presumed
+FORMAT = "stillweb view rows 3"
 PAGE = 100  # rows shown at once
 FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
 UNFINISHED, DAMAGED = "unfinished", "damaged"
@@ -47,8 +46,8 @@ _decode = msgspec.json.Decoder().decode
 class Row(msgspec.Struct, frozen=True):
     """Figures of one attempt. `name` is its trace's file name without `.jsonl`, which its address holds.
 
-    `presumed` counts the tool calls whose answer is less than sure, `doubt` is the expected number of wrong answers
-    among the calls with a confidence, and `rated` is the number of these calls. `score` is the attempt's value of its
+    `presumed` counts the answers that are less than sure, as the run's summary does, `doubt` is the expected number of
+    wrong answers, and `rated` is the number of calls with a confidence. `score` is the attempt's value of its
     first metric on a scale from 0 to 1. `problem` says why a trace can't be read.
     """
 
@@ -165,11 +164,10 @@ def _row(trace: Trace, name: str) -> Row:
             calls += 1
             misses += event["verdict"] == "miss"
             failures += str(event["verdict"]).startswith("failed:")
-            sure = event.get("confidence")
-            if isinstance(sure, int | float):
-                rated += 1
-                presumed += sure < SURE
-                doubt += event.get("doubt", 1.0 - sure)
+            rated += event.get("confidence") is not None
+            unsure, wrong = doubt_in(event)
+            presumed += unsure
+            doubt += wrong
         elif event["event"] == "model":
             models += 1
             tokens += event["usage"]["input"] + event["usage"]["output"]

@@ -102,6 +102,8 @@ class ViewServer:
         parts = [unquote(part) for part in _path(request).strip("/").split("/")]
         if len(parts) == 4 and (parts[0], parts[2]) == ("run", "attempt"):
             return self._review(request, parts[1], parts[3], form)
+        if len(parts) == 6 and (parts[0], parts[2], parts[4]) == ("run", "attempt", "page"):
+            return self._sent(self._site.make_step_page(parts[1], parts[3], parts[5]))
         if len(parts) == 5 and (parts[0], parts[2], parts[4]) == ("snapshot", "view", "replay"):
             return self._sent(self._site.replay(parts[1], parts[3]))
         return self._sent(self._site.page(_path(request)))

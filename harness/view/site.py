@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stillweb.harness.view.figures import Figures
     from stillweb.harness.view.sheet import Sheet
     from stillweb.harness.view.snapshot_pages import SnapshotPages
+    from stillweb.snapshots.snapshot import Snapshot
 
 _HERE = Path(__file__).parent
 PART = "([^/]+)"  # pattern of one part of a path
@@ -54,6 +55,18 @@ class Site(Library):
         """Replay a view in a browser, and return the page on it."""
         try:
             return self._snapshot_pages.replay(snapshot, view)
+        except (StillwebError, OSError) as error:
+            return self._failed(404 if isinstance(error, NotFound) else 500, error)
+
+    def make_step_page(self, name: str, attempt: str, step: str) -> Page:
+        """Make the page at a step of an attempt again, keep it, and return the page on it."""
+        from stillweb.harness.view.step_page import make_page
+
+        try:
+            trace, snapshot, key = self._step(name, attempt, step)
+            with self.browsing:
+                make_page(self.table(name).files, snapshot, trace, int(step), key)
+            return self._step_page(name, attempt, step, {})
         except (StillwebError, OSError) as error:
             return self._failed(404 if isinstance(error, NotFound) else 500, error)
 
@@ -87,6 +100,8 @@ class Site(Library):
                 ("/", self._home),
                 (f"/run/{PART}", self._run),
                 (f"/run/{PART}/attempt/{PART}", self._attempt),
+                (f"/run/{PART}/attempt/{PART}/page/([0-9]+)", self._step_page),
+                (f"/run/{PART}/attempt/{PART}/shot/([0-9]+)", self._step_shot),
                 (f"/run/{PART}/agreement", self._agreement),
                 (f"/run/{PART}/figures", self._figures),
                 (f"/static/{PART}", self._static),
@@ -200,6 +215,7 @@ class Site(Library):
             after=after,
             snapshot=snapshot,
             places=places,
+            pages=set() if other or not snapshot or self.linker.static else _with_pages(trace),
             other=other,
             sought=_sought(sheet),
             hints=hints,
@@ -212,6 +228,49 @@ class Site(Library):
             filled=filled or {},
             mark=sha256(str(table.path.resolve()).encode(errors="surrogatepass")).hexdigest()[:16],
         )
+
+    def _step(self, name: str, attempt: str, step: str) -> tuple[Trace, Snapshot, str]:
+        """Return an attempt's trace, its snapshot, and the key of the page at a step. Raise NotFound."""
+        from stillweb.harness.view.step_page import has_page, key_of
+
+        trace, why = self.read(name, attempt)
+        n = int(step)
+        if trace is None or not any(event["n"] == n and has_page(event) for event in trace.of("tool_call")):
+            raise NotFound(f"{attempt}: step {step} shows no page{f' ({why})' if why else ''}")
+        snapshot = self.shelf.get(self._of_run[name])
+        if snapshot is None:
+            raise NotFound(f"{name}: the run has no snapshot, so no page of it can be made again")
+        if other := self._other_snapshot(self._of_run[name], trace):
+            raise NotFound(f"{name}: {other}")
+        return trace, snapshot, key_of(trace, snapshot, n)
+
+    def _step_page(self, name: str, attempt: str, step: str, query: Mapping[str, str]) -> Page:
+        from stillweb.harness.view.step_page import has_page, kept_page
+
+        trace, _, key = self._step(name, attempt, step)
+        steps = [event["n"] for event in trace.of("tool_call") if has_page(event)]
+        at = steps.index(int(step))
+        event = next(event for event in trace.events if event["n"] == int(step))
+        return self.render(
+            "step_page.html",
+            title=f"Page at step {step}",
+            name=name,
+            attempt=attempt,
+            step=step,
+            event=event,
+            page=kept_page(key),
+            before=steps[at - 1] if at else 0,
+            after=steps[at + 1] if at + 1 < len(steps) else 0,
+            frame=self.frames.step_address(self._of_run[name], key) if self.frames else "",
+        )
+
+    def _step_shot(self, name: str, attempt: str, step: str, query: Mapping[str, str]) -> Page:
+        from stillweb.harness.view.step_page import kept_page
+
+        page = kept_page(self._step(name, attempt, step)[2])
+        if page is None or not page.picture:
+            raise NotFound(f"{attempt}: no picture of step {step} is kept")
+        return Page(page.picture, "image/png")
 
     def _beside(self, table: RunTable, attempt: str, asked: Mapping[str, str]) -> tuple[str, str]:
         """Return the names of the attempts before and after, in the order that the table was shown in."""
@@ -292,6 +351,13 @@ def _compiled(
     routes: Sequence[tuple[str, Callable[..., Page]]],
 ) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
     return [(re.compile(pattern), make) for pattern, make in routes]
+
+
+def _with_pages(trace: Trace | None) -> set[int]:
+    """Return the steps whose page can be made again."""
+    from stillweb.harness.view.step_page import has_page
+
+    return {event["n"] for event in trace.of("tool_call") if has_page(event)} if trace else set()
 
 
 def _sought(sheet: Sheet | None) -> dict[int, list[str]]:

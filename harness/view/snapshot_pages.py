@@ -39,7 +39,6 @@ class SnapshotPages:
     def __init__(self, site: Library) -> None:
         self._site, self._shelf = site, site.shelf
         self._indexes: dict[str, Any] = {}
-        self._replaying = threading.Lock()  # one browser at a time
         self._lock = threading.Lock()
 
     def routes(self, one: str) -> list[tuple[str, Callable[..., Page]]]:
@@ -162,7 +161,7 @@ class SnapshotPages:
         view = snapshot.view(id_)
         if view is None:
             raise NotFound(f"{id_}: no view of {name}")
-        with self._replaying:
+        with self._site.browsing:
             done = replay_view(snapshot, view)
         picture = snapshot.resource("view", view.address) is not None
         title = f"{view.title or view.address}, replayed"

@@ -19,7 +19,7 @@ from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.ledger import Ledger, Tails
-from stillweb.proxy.replay.memento import as_of, captures_of, memento_fields, moment_of
+from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, undated
 from stillweb.proxy.replay.misses import (
     Missed,
     body_entry,
@@ -134,7 +134,6 @@ class Answerer:
         self.failures: list[str] = []  # errors while answering, for the status page
         self.forgotten = 0  # errors dropped from that list, counted only
         self.kept = Kept(snapshot, cache_bytes)
-        self.mutated = snapshot.mutated
         self.faults = faults
         self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
@@ -272,7 +271,7 @@ class Answerer:
         if self._worker is not None:
             self._worker.shutdown(cancel_futures=True)
 
-    def lookup(self, request: Request, line: Line, *, patient: bool = False) -> Lookup:
+    def lookup(self, request: Request, line: Line, *, patient: bool = False, at: str = "") -> Lookup:
         """Look up a request of a session at the accepted levels."""
         return self.matcher.lookup(
             request,
@@ -280,6 +279,7 @@ class Answerer:
             accept=self.accept,
             patient=patient,
             min_confidence=self.min_confidence,
+            at=at,
         )
 
     # Faults
@@ -345,40 +345,26 @@ class Answerer:
         memo_key: tuple[str, bytes] | None,
         met: Met | None = None,
     ) -> Reply:
-        dated, wanted = None, request.header("accept-datetime")
-        if wanted is not None and request.method == "GET":
-            captures = captures_of(self.snapshot, request)
-            if captures and not any(
-                name.lower() == "accept-datetime" for c in captures for name, _ in c.vary
-            ):
-                if (moment := moment_of(wanted)) is None:
-                    return self.miss(request, line, None, f"Accept-Datetime {wanted!r} is no HTTP date")
-                dated, memo_key = as_of(captures, moment), None
-                plain = tuple((n, v) for n, v in request.headers if n.lower() != "accept-datetime")
-                request = replace(request, headers=plain)
-        if dated is not None:
-            lookup = self.matcher.lookup(request, line.session, accept=self.accept, min_confidence=0.0)
-        else:
-            lookup = self.lookup(request, line, patient=True)
+        moment, wanted = "", request.header("accept-datetime")
+        if wanted is not None and request.method == "GET" and is_timegate(self.snapshot, request):
+            if not (moment := moment_of(wanted)):
+                return self.miss(request, line, None, f"Accept-Datetime {wanted!r} is no HTTP date")
+            request, memo_key = undated(request), None
+        lookup = self.lookup(request, line, patient=True, at=moment)
         if lookup.verdict == HANGS:
             return hanging(self, request, line)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
             return self.miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:
             return self._derived(request, line, lookup)
-        verdict, told = lookup.verdict, lookup
+        told = lookup
         if met is not None and met.fault.kind == "stale":
             old = older(self.snapshot, request, lookup.capture)
             if old is None:
                 met = None  # nothing older was recorded: the cache is fresh
             else:
                 told = replace(lookup, capture=old)
-        if dated is not None and told is lookup:
-            told = replace(
-                lookup, capture=dated, confidence=1.0, ambiguous=False
-            )  # the client named the moment
-        if self.mutated and told.capture is not None and told.capture.place in self.mutated:
-            verdict = f"mutated:{self.mutated[told.capture.place]}"
+        verdict = self.snapshot.verdict_of(told)
         if met is not None:
             verdict = met.verdict
         try:
@@ -395,8 +381,8 @@ class Answerer:
             reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
         assert told.capture is not None
         more: dict[str, Any] = {} if verdict == lookup.verdict else {"under": lookup.verdict}
-        if dated is not None and told.capture is dated:
-            reply = reply.with_fields(memento_fields(dated, request.url))
+        if moment:
+            reply = reply.with_fields(memento_fields(told.capture, request.url))
             more["memento"] = told.capture.timestamp
         if met is not None:
             self.faulted += 1

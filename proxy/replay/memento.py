@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -32,10 +32,17 @@ def captures_of(snapshot: Snapshot, request: Request) -> list[Capture]:
     )
 
 
-def as_of(captures: Sequence[Capture], moment: str) -> Capture:
-    """Return the newest capture that is no later than 17 digits of a moment; the first if all are (4.5.3)."""
-    before = [c for c in captures if c.timestamp.ljust(17, "0") <= moment]
-    return before[-1] if before else captures[0]
+def is_timegate(snapshot: Snapshot, request: Request) -> bool:
+    """Return True if a GET's URL was recorded, by an origin that did not choose by Accept-Datetime itself."""
+    found = captures_of(snapshot, request)
+    return bool(found) and not any(name.lower() == "accept-datetime" for c in found for name, _ in c.vary)
+
+
+def undated(request: Request) -> Request:
+    """Return a request without Accept-Datetime."""
+    return replace(
+        request, headers=tuple((n, v) for n, v in request.headers if n.lower() != "accept-datetime")
+    )
 
 
 def memento_fields(capture: Capture, url: str) -> Headers:
@@ -73,10 +80,14 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
     told = ("Link", ", ".join(links))
     if kind == "timegate":
         wanted = request.header("accept-datetime")
-        moment = moment_of(wanted) if wanted is not None else "9"
-        if moment is None:
+        moment = moment_of(wanted) if wanted is not None else "9" * 17
+        if not moment:
             return own_reply(request, 400, "text/plain", b"stillweb: Accept-Datetime is no HTTP date\n")
-        chosen = as_of(found, moment)
+        fields = tuple((n, v) for n, v in undated(request).headers if n.lower() != "host")
+        chosen = (
+            snapshot.matcher().lookup(Request("GET", url, fields), at=moment, min_confidence=0.0).capture
+            or found[0]
+        )
         to = ("Location", f"{base}/memento/{chosen.timestamp}/{url}")
         return own_reply(request, 302, "text/plain", b"", ("Vary", "accept-datetime"), to, told)
     capture = next((c for c in found if c.timestamp == asked), None)
@@ -99,9 +110,9 @@ def http_date(capture: Capture) -> str:
     return format_datetime(moment or EPOCH, usegmt=True)
 
 
-def moment_of(text: str) -> str | None:
-    """Return the 17 digits of an HTTP date's last millisecond; None for any other text."""
+def moment_of(text: str) -> str:
+    """Return the 17 digits of an HTTP date's last millisecond; "" for any other text."""
     try:
         return f"{parsedate_to_datetime(text).astimezone(UTC):%Y%m%d%H%M%S}999"
     except (ValueError, TypeError, OverflowError):
-        return None
+        return ""

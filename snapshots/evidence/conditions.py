@@ -75,6 +75,7 @@ class Situation:
     page: Followed | None  # the same as of the last page, whatever it brought in
     read_request: Callable[[Capture], Request]
     peek: Peek
+    at: str = ""  # the moment that the client named, as 17 digits
     unsure: bool = False
     why: list[str] = field(default_factory=list)
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from mimetypes import guess_type
 
-from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
+from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
 from stillweb.snapshots.contents.failing import Failing
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.conditions import (
@@ -185,21 +185,23 @@ class Matcher:
         accept: str = "rule",
         patient: bool = False,
         min_confidence: float = SERVED,
+        at: str = "",
     ) -> Lookup:
         """Return the likeliest answer to a request of a session. Raises UsageError for an unknown `accept`.
 
-        The session moves only when it is told that the answer was given (`Session.answered`), and by a miss. Who is `patient` is
-        told of a long poll that it is not answered yet.
+        The session moves only when it is told that the answer was given (`Session.answered`), and by a miss.
+        With `patient`, a long poll whose answer is not due gets `HANGS`. `at`, 17 digits, is the moment that
+        the client names: the newest answer that is no later counts, else the first (RFC 7089, 4.5.3).
         """
         request = request.signed_in()
         plain = is_plain(request)
         own = session if session is not None else self.session("none")
         own.matcher, own.noted = self, None
-        hot = self._hot.get(request.url) if plain else None
+        hot = self._hot.get(request.url) if plain and not at else None
         if hot is not None and accept == "rule" and self._simple(request, hot[1], own, hot[0]):
             own.found = hot[1].capture
             return hot[1]
-        lookup = self._lookup(request, plain, own, accept, patient, min_confidence)
+        lookup = self._lookup(request, plain, own, accept, patient, min_confidence, at)
         own.found = lookup.capture
         if lookup.verdict == MISS and session is not None and not lookup.irrelevant:
             self.note_missed(own, lookup.request)
@@ -222,6 +224,7 @@ class Matcher:
         accept: str,
         patient: bool,
         min_confidence: float,
+        at: str,
     ) -> Lookup:
         accepted = self._accepts.get(accept)
         if accepted is None:
@@ -229,9 +232,9 @@ class Matcher:
         key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
         by_rule = accepted.level >= LEVELS.index("rule")
-        polled = TRANSPORT in request.url and by_rule
+        polled = TRANSPORT in request.url and by_rule and not at
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)
-        if plain and len(candidates) == 1 and not polled and not session.drawn:
+        if plain and len(candidates) == 1 and not polled and not session.drawn and not at:
             evident = self._evident(request, key, candidates[0], session, site)
             if evident is not None:
                 return evident
@@ -241,7 +244,7 @@ class Matcher:
                 key = request_key(request)
                 candidates = self._same(request, key)
         drawn = request is not asked
-        poll = self.hanging.next(request, session, candidates)
+        poll = None if at else self.hanging.next(request, session, candidates)
         if poll is not None and patient and hangs(poll, session):
             return Lookup(HANGS, None, None, key, request)
         past = session.past.get(site) or Past()
@@ -260,7 +263,7 @@ class Matcher:
             lookup = self._given(request, key, poll.capture, None, 1.0)
             lookup.polled = True
         else:
-            lookup = self._chosen(request, key, evidence, past, session, accepted)
+            lookup = self._chosen(request, key, evidence, past, session, accepted, at)
         lookup.ids, lookup.matcher, lookup.state = ids, self, past.label
         if drawn and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, drawing.RULE)))
@@ -310,6 +313,7 @@ class Matcher:
         past: Past,
         session: Session,
         accepted: Accept,
+        at: str,
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
         site = site_of(request.url)
@@ -320,6 +324,7 @@ class Matcher:
             session.pages.get(site),
             self.snapshot.read_request,
             self.peek,
+            at,
         )
         if key.canonical in evidence.files:
             return self._file(key, evidence.files[key.canonical], now, accepted)
@@ -349,6 +354,10 @@ class Matcher:
         chances = evidence.model.predict(
             target.event.key, past.history, past.last.get(target.event.key), asked.parts
         )
+        if at:  # the client named the moment: only answers of it share the chance
+            dated = {o.answer for o in target.observations if captures[o.capture].place in allowed}
+            whole = sum(chances.get(one, 0.0) for one in dated)
+            chances = {one: chances.get(one, 0.0) / whole if whole else 1 / len(dated) for one in dated}
         ranked = sorted(chances.items(), key=lambda pair: -pair[1])
         for answer, chance in ranked:
             given = [
@@ -422,6 +431,8 @@ class Matcher:
         fit = _of_top_layers(secret)
         for step in (whole_or_asked, same_preconditions, same_conditions):
             fit = step(fit, now) if fit else fit
+        if now.at and fit:
+            return as_of(fit, now.at) or as_of(fit, min(c.timestamp.ljust(17, "0") for c in fit))
         return fit
 
     def _rule(self, request: Request, capture: Capture) -> str | None:

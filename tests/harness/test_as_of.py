@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from stillweb.harness.tools import Toolset
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.dates import read_at
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.operations.mutate import mutate
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
@@ -135,3 +136,64 @@ def test_accept_datetime_on_an_ordinary_request(dated: Path) -> None:
         entries = list(web.ledger)
     assert [entry.get("memento", "")[:8] for entry in entries] == ["20260301", "20260301", "", ""]
     assert "is no HTTP date" in entries[2]["why"]
+
+
+def test_a_date_keeps_the_language_and_the_state(tmp_path: Path) -> None:
+    """Of several answers of one visit a date leaves those before and after a post; a language stays what it was."""
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    site = "https://cart.test"
+    with Writer.open(tmp_path / "s") as writer:
+        for day, mark in ((0, "old"), (90, "new")):
+            told = [("GET", "/cart", "empty"), ("POST", "/add", "done"), ("GET", "/cart", "tea")]
+            for n, (method, path, word) in enumerate(told):
+                request = Request(method, site + path, (), b"item=tea" if method == "POST" else b"")
+                started = noon + timedelta(days=day, seconds=n)
+                body = f"{mark} {word}".encode()
+                media = (("Content-Type", "text/plain"),)
+                writer.exchange(
+                    Exchange(request, 200, "OK", media, body, started, f"v{day}", 2 * n + 1, 2 * n + 2)
+                )
+        for n, (language, word) in enumerate((("en", "tea"), ("de", "Tee"))):
+            request = Request("GET", site + "/word", (("Accept-Language", language),))
+            media = (("Content-Type", "text/plain"), ("Vary", "Accept-Language"))
+            writer.exchange(
+                Exchange(
+                    request,
+                    200,
+                    "OK",
+                    media,
+                    word.encode(),
+                    noon + timedelta(seconds=60 + n),
+                    "v0",
+                    2 * n + 9,
+                    2 * n + 10,
+                )
+            )
+    with (
+        stillweb.open(tmp_path / "s", at="2026-04") as snapshot,
+        stillweb.replay(snapshot) as web,
+        httpx.Client(**web.httpx()) as client,
+    ):
+        assert client.get(site + "/cart").text == "old empty"
+        assert client.post(site + "/add", content=b"item=tea").text == "old done"
+        assert client.get(site + "/cart").text == "old tea"
+        map_ = client.get(f"http://stillweb.local/timemap/link/{site}/cart")
+        assert map_.text.count('rel="memento"') == 2
+    when = {"Accept-Datetime": "Thu, 02 Apr 2026 12:00:00 GMT", "Accept-Language": "en"}
+    with (
+        stillweb.open(tmp_path / "s") as snapshot,
+        stillweb.replay(snapshot) as web,
+        httpx.Client(**web.httpx()) as client,
+    ):
+        assert client.get(site + "/word", headers=when).text == "tea"
+        gate = client.get(f"http://stillweb.local/timegate/{site}/word", headers=when)
+        assert client.get(gate.headers["location"]).text == "tea"
+        assert client.get(site + "/cart", headers=when).text.startswith("old")
+
+
+def test_lookups_name_the_mutation(dated: Path, tmp_path: Path) -> None:
+    with stillweb.open(dated) as snapshot:
+        mutate(snapshot, {"id": "m", "mutations": [{"url": URL, "banner": "moved"}]}, tmp_path / "m")
+    with stillweb.open(dated, tmp_path / "m") as changed:
+        assert changed.lookup(URL).verdict == "mutated:m"
+        assert changed.lookup("https://news.test/heron").verdict == "exact"

@@ -12,19 +12,25 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+import yaml
 from lxml import html
 
 from stillweb.harness.results.certificate import write_certificate
+from stillweb.harness.results.summary import summarise
 from stillweb.harness.review.reviews import COMPOSITION
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.comparison_pages import first_divergence
 from stillweb.harness.view.export import export_file, write_report
 from stillweb.harness.view.library import number
-from stillweb.harness.view.run_table import Row, group_of, pass_at
+from stillweb.harness.view.run_table import Row, group_of, pass_at, row_of, sums_of
 from stillweb.snapshots.writer import Writer
 from tests.harness.view.looked_at import DOM, EVIL, PAGE, WRONG, make_run, make_snapshot, make_world, viewed
 from tests.support.command_line import stillweb
 from tests.support.pages import chromium
+from tests.support.runs import bird_task
 from tests.support.waiting import STARTS, until
 
 AXE = Path(__file__).parents[2] / "support" / "axe" / "axe.min.js"
@@ -356,6 +362,7 @@ PAGES = [
     "/run/run1?by=attempt",
     "/run/run1/attempt/wrong.1",
     "/run/run1/attempt/babble.1",
+    "/run/run1/attempt/wrong.1/page/1",
     "/run/run1/agreement",
     "/run/run1/figures",
     "/snapshot/birds",
@@ -382,6 +389,14 @@ def addressed(url: str, path: str) -> str:
     return url + found[0]
 
 
+def violations(page: Any) -> Any:
+    """Return what axe-core finds on a page."""
+    page.add_script_tag(path=AXE)
+    return page.evaluate(
+        "axe.run(document, {iframes: false}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(url: str, scheme: str, width: int) -> None:
@@ -389,10 +404,7 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(url: str, scheme
         found = {}
         for path in PAGES:
             page.goto(addressed(url, path))
-            page.add_script_tag(path=AXE)
-            said = page.evaluate(
-                "axe.run(document, {iframes: false}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
-            )
+            said = violations(page)
             wide = page.evaluate("document.documentElement.scrollWidth")
             if said or wide > width:
                 found[path] = (said, wide)
@@ -634,3 +646,110 @@ def test_a_button_replays_a_page_through_the_gateway(tmp_path: Path) -> None:
         assert "made by a script" in page.locator("main").inner_text()
         assert f"GET {PAGE}" in page.locator("table").inner_text()
         assert page.get_by_alt_text("The page as replayed").evaluate("one => one.naturalWidth") > 100
+
+
+def browsing_run(folder: Path, snapshot: Path) -> Path:
+    """A run of an agent that opens a page in its browser, types, and reads the page without it."""
+    (folder / "typing.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "agent": "script",
+                "default": {
+                    "steps": [
+                        {"call": "browser_navigate", "with": {"url": PAGE}},
+                        {
+                            "call": "browser_evaluate",
+                            "with": {"function": "() => { document.querySelector('h1').append(' typed') }"},
+                        },
+                        {"call": "fetch", "with": {"url": PAGE}},
+                    ],
+                    "answer": "7|3900",
+                },
+            }
+        ),
+        encoding="utf-8",
+    )
+    settings = Settings(
+        agent=str(folder / "typing.yaml"),
+        snapshots=(str(snapshot),),
+        contracts=("fetch", "playwright-mcp"),
+    )
+    files = start_run(folder / "typing", settings, [bird_task("typed")])
+    run_attempts(files.path, display=SilentDisplay())
+    return files.path
+
+
+@pytest.mark.slow
+def test_the_page_at_a_step_is_made_again_from_the_calls_before_it_and_kept(tmp_path: Path) -> None:
+    dom = "<!DOCTYPE html><title>t</title><h1>Birds</h1><script>document.body.append('by a script')</script>"
+    run = browsing_run(tmp_path, make_snapshot(tmp_path / "birds", dom))
+    steps = {e["tool"]: e["n"] for e in read_trace(run / "traces" / "typed.1.jsonl").of("tool_call")}
+    typed, opened = steps["browser_evaluate"], steps["browser_navigate"]
+    with viewed(run, cache=tmp_path) as url, chromium(bypass_csp=True) as page:
+        page.set_default_timeout(STARTS * 1000)
+        page.goto(f"{url}/run/typing/attempt/typed.1")
+        page.locator(f"#step-{typed}").get_by_role("link", name="Page made again").click()
+        page.get_by_role("button", name="Make the page again").click()
+        page.get_by_text("Each call gave the result of the trace").wait_for()
+        assert "Birds typed" in page.locator("main pre").inner_text()
+        assert "by a script" in page.locator("main pre").inner_text()
+        assert page.get_by_alt_text("The page at step").evaluate("one => one.naturalWidth") > 100
+        assert page.frame_locator("iframe").locator("h1").inner_text() == "Birds typed"
+        page.reload()
+        assert page.get_by_role("button", name="Make the page once more").is_visible()  # kept
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 800})
+            assert not violations(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_role("link", name="Page before").click()
+        page.get_by_role("button", name="Make the page again").click()
+        page.get_by_text("Each call gave").wait_for()
+        assert "typed" not in page.locator("main pre").inner_text()
+        assert page.url.endswith(f"/page/{opened}")
+        page.goto(f"{url}/run/typing/attempt/typed.1/page/{steps['fetch']}")
+        page.get_by_role("button", name="Make the page again").click()
+        page.get_by_text("opened in one").wait_for()
+        assert "by a script" in page.locator("main pre").inner_text()
+
+
+@pytest.mark.slow
+def test_a_step_that_repeats_otherwise_than_its_trace_says_so(tmp_path: Path) -> None:
+    run = browsing_run(
+        tmp_path, make_snapshot(tmp_path / "birds", "<!DOCTYPE html><title>t</title><h1>Birds</h1>")
+    )
+    path = run / "traces" / "typed.1.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    first = next(event for event in events if event.get("tool") == "browser_navigate")
+    first["output"]["digest"] = "sha256:" + "0" * 64
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    with viewed(run, cache=tmp_path) as url:
+        token = str(
+            html.fromstring(get(f"{url}/run/typing/attempt/typed.1/page/{first['n']}")[1])
+            .forms[0]
+            .fields["token"]
+        )
+        status, text, _ = get(
+            f"{url}/run/typing/attempt/typed.1/page/{first['n']}", {"Origin": url}, {"token": token}
+        )
+        assert status == 200
+        assert f"Step {first['n']}: the call gave another result than the trace tells" in text
+        assert "Each call gave the result" not in text
+        assert get(f"{url}/run/typing/attempt/typed.1/page/9999")[0] == 404
+        assert (
+            get(f"{url}/run/typing/attempt/typed.1/page/{first['n']}", {"Origin": url}, {"token": "x"})[0]
+            == 403
+        )
+
+
+def test_presumed_answers_are_counted_as_the_summary_counts_them(tmp_path: Path) -> None:
+    files = make_run(tmp_path / "run", make_snapshot(tmp_path / "birds"), ["right", "wrong"], wrong=WRONG)
+    for path in sorted(files.traces.iterdir()):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        call = next(event for event in events if event.get("event") == "tool_call")
+        call |= {"confidence": 0.5, "doubt": 0.75, "presumed": 2}
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    summary = summarise(files.path)
+    sums = sums_of([row_of(path, "", 1) for path in sorted(files.traces.iterdir())], "")
+    assert (summary.presumed, summary.expected_wrong) == (4, 1.5)
+    assert (sums.presumed, sums.doubt) == (4, 1.5)

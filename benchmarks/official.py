@@ -56,11 +56,15 @@ def taken(path: Path, names: Iterable[str], **given: Any) -> dict[str, Any]:
     return found
 
 
-class Replies:
-    """Answers of models, the same for both sides: a list for each model, None where it fails."""
+Said = dict[str, Sequence[str | None]]  # the answers of each model, in order; None where it fails
 
-    def __init__(self, said: dict[str, Sequence[str | None]]) -> None:
+
+class Replies:
+    """Answers of models, the same for both sides, and the prompts that our side asked."""
+
+    def __init__(self, said: Said) -> None:
         self.left = {model: iter(replies) for model, replies in said.items()}
+        self.asked: list[str] = []
 
     def official(self, model: str = "gpt-4.1", **_: Any) -> Callable[..., str]:
         """Stand for the authors' class LLM."""
@@ -75,10 +79,33 @@ class Replies:
 
     def complete(self, messages: Any, model: str, temperature: float) -> str:
         """Stand for our judge."""
+        self.asked.append(messages[-1]["content"])
         reply = next(self.left[model], None)
         if reply is None:
             raise JudgeFailed("the endpoint is down")
         return reply
+
+
+def judging(path: Path, said: Said) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the authors' function that has a judge score an output."""
+    from json_repair import repair_json
+
+    given = {"judge": Replies(said).official("o4-mini"), "repair_json": repair_json}
+    scorer: Callable[[dict[str, Any]], dict[str, Any]] = taken(path, ["eval_model_output"], **given)[
+        "eval_model_output"
+    ]
+    return scorer
+
+
+def final_answer(folder: Path) -> Callable[[str], str]:
+    """Return the reading of a tagged answer by the authors: the answer itself where they find no tag."""
+    extract = taken(folder / "utils.py", ["extract_final_answer"])["extract_final_answer"]
+
+    def read(answer: str) -> str:
+        found: str | None = extract(answer)
+        return answer if found is None else found
+
+    return read
 
 
 # --- random inputs
@@ -150,8 +177,7 @@ def tagged(rng: random.Random, inside: str) -> str:
 
 
 def deep_research(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
-    utils = taken(folder / "utils.py", ["extract_final_answer"])
-    from json_repair import repair_json
+    read = final_answer(folder)
 
     def one(rng: random.Random) -> tuple[Any, Result, Result]:
         gold = rng.choice(["0.25", "T cell", "12", "µg"])
@@ -167,30 +193,20 @@ def deep_research(folder: Path) -> Callable[[random.Random], tuple[Any, Result, 
             },
             "[",
         )
-        said = {PARSER: [parsed], "o4-mini": [reply]}
-        ours = _ours(
-            Task("d", "q", {"answer": gold, "steps": ["one"]}, "sgi-deep-research"),
-            answer,
-            Context(judge=Replies(said)),
-        )
-        read = utils["extract_final_answer"](answer)
+        said: Said = {PARSER: [parsed], "o4-mini": [reply]}
+        task = Task("d", "q", {"answer": gold, "steps": ["one"]}, "sgi-deep-research")
+        ours = _ours(task, answer, said)
         record = {
             "question": "q",
             "steps": ["one"],
             "answer": gold,
             "model_answer_with_thinking": answer,
-            "model_answer": answer if read is None else read,
+            "model_answer": read(answer),
+            "model_answer_after_llm_paser": read(answer) if parsed is None else parsed,
         }
-        record["model_answer_after_llm_paser"] = record["model_answer"] if parsed is None else parsed
-        scorer = taken(
-            folder / "task_1_deep_research/step_2_score.py",
-            ["eval_model_output"],
-            judge=Replies(said).official("o4-mini"),
-            repair_json=repair_json,
-        )
         official: Result
         try:
-            done = scorer["eval_model_output"](record)
+            done = judging(folder / "task_1_deep_research/step_2_score.py", said)(record)
             official = {"em": float(done["exact_match"]), "step_accuracy": done["step_level_acc"]}
         except (
             UnboundLocalError
@@ -344,7 +360,7 @@ def idea(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
         }
         said = {model: [ballot(rng) for _ in range(10)] for model in models}
         task = sgi.build(Record(data, "x.jsonl", 1))
-        ours = _ours(task, answer, Context(judge=Replies(said), embedder=Embedding()))
+        ours = _ours(task, answer, said, embedder=Embedding())
         scorer = taken(
             folder / "task_2_idea_generation/step_2_score.py", names, **given, LLM=Replies(said).official
         )
@@ -364,12 +380,11 @@ def idea(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
 
 
 def dry_experiment(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
-    from json_repair import repair_json
-
     place = folder / "task_3_dry_experiment"
+    read = final_answer(folder)
     utils = taken(
         folder / "utils.py",
-        ["extract_final_answer", "check_syntax", "get_function_lines", "replace_code", "replace_function"],
+        ["check_syntax", "get_function_lines", "replace_code", "replace_function"],
         ast=ast,
     )
     environment = {"SGI_CONDA_ENV": sys.prefix}
@@ -405,7 +420,7 @@ def dry_experiment(folder: Path) -> Callable[[random.Random], tuple[Any, Result,
             )
             for _ in runs
         ]
-        said: dict[str, Sequence[str | None]] = {PARSER: [parsed] * 9, "o4-mini": replies}
+        said: Said = {PARSER: [parsed] * 9, "o4-mini": replies}
         reference = {
             "main_code": main,
             "incomplete_main_code": main,
@@ -426,16 +441,12 @@ def dry_experiment(folder: Path) -> Callable[[random.Random], tuple[Any, Result,
 
         dry._sandboxed = sandboxed  # type: ignore[assignment]
         dry.same_program = lambda *_: True  # type: ignore[assignment]  # fixed is run apart, and is not compared here
-        ours = _ours(
-            Task("SGI_DryExperiment_0001", "q", reference, "sgi-dry-experiment"),
-            answer,
-            Context(judge=Replies(said), env=environment),
-        )
+        task = Task("SGI_DryExperiment_0001", "q", reference, "sgi-dry-experiment")
+        ours = _ours(task, answer, said, env=environment)
         if isinstance(ours, dict):
             ours["program"] = _number(programs[0])
 
-        read = utils["extract_final_answer"](answer)
-        text = answer if read is None else read
+        text = read(answer)
         program = main
         for name in functions:  # as their step 2 does
             for candidate in (text, text if parsed is None else parsed):
@@ -468,15 +479,9 @@ def dry_experiment(folder: Path) -> Callable[[random.Random], tuple[Any, Result,
         record = third["run_script"](
             {"idx": "x", **{f"unit_test_{n}_output": output for n, output in enumerate(outputs)}}
         )
-        fourth = taken(
-            place / "step_4_score.py",
-            ["eval_model_output"],
-            judge=Replies(said).official("o4-mini"),
-            repair_json=repair_json,
-        )
         official: Result
         try:
-            done = fourth["eval_model_output"](record)
+            done = judging(place / "step_4_score.py", said)(record)
             official = {f"passall{n}": float(done[f"PassAll@{n}"]) for n in (5, 3, 1)}
             official |= {"ser": done["SER"], "aet": done["AET"], "program": _number(program)}
         except (TypeError, KeyError):  # an unreadable judgment ends their scoring of the sample
@@ -503,7 +508,7 @@ def wet(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
         re=re,
         combinations=combinations,
     )
-    extract = taken(folder / "utils.py", ["extract_final_answer"])["extract_final_answer"]
+    read = final_answer(folder)
 
     def protocol(rng: random.Random, actions: list[str]) -> str:
         made = ["raw"]
@@ -527,13 +532,12 @@ def wet(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
         rng.shuffle(other)
         text = rng.choice([gold, protocol(rng, names), protocol(rng, other), protocol(rng, other[1:])])
         answer = tagged(rng, text) or "x"
-        ours = _ours(Task("w", "q", {"answer": gold}, "sgi-wet-experiment"), answer or "x", Context())
-        read = extract(answer)
+        ours = _ours(Task("w", "q", {"answer": gold}, "sgi-wet-experiment"), answer)
         official: Result
         try:
             found = theirs["compare_exp_steps"](
                 theirs["parse_experiment_steps"](gold),
-                theirs["parse_experiment_steps"](answer if read is None else read),
+                theirs["parse_experiment_steps"](read(answer)),
             )
             sequence, accuracy = found["order_similarity"], found["parameter_acc"]
             official = {
@@ -594,16 +598,10 @@ def browsecomp(path: Path) -> Callable[[random.Random], tuple[Any, Result, Resul
         verdict = found["grade_sample"](SimpleNamespace(grader_model=sampler), question, gold, answer)
         # compared as a whole with "yes", their match is never right: meant is its group
         official: Result = {"correct": float(verdict.removeprefix("correct: ") == "yes")}
-        asked: list[str] = []
-
-        class Judge:
-            def complete(self, messages: Any, model: str, temperature: float) -> str:
-                asked.append(messages[-1]["content"])
-                return said
-
+        replies = Replies({"g": [said]})
         task = Task("b", "prompt", gold, "browsecomp", {"problem": question or "q"})
-        ours = _ours(task, answer, Context(judge=Judge(), env={"GRADER_MODEL": "g"}))
-        if question and asked != [sampler.prompt]:
+        ours = _ours(task, answer, replies, env={"GRADER_MODEL": "g"})
+        if question and replies.asked != [sampler.prompt]:
             ours = "another prompt"
         return said, official, ours
 
@@ -659,8 +657,9 @@ def sgr(path: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
 # --- comparison
 
 
-def _ours(task: Task, answer: str, context: Context) -> Result:
-    found: Score = score(task, answer, context)
+def _ours(task: Task, answer: str, said: Said | Replies | None = None, **given: Any) -> Result:
+    judge = said if isinstance(said, Replies) else Replies(said or {})
+    found: Score = score(task, answer, Context(judge=judge, **given))
     if found.status == "unparsable":
         return "error"
     return dict(found.metrics)

@@ -180,6 +180,7 @@ if TYPE_CHECKING:
     help="Start programs and model-written code also where this machine can't confine them; the certificate says so.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each attempt, and its scores.")
 def command(
     source: str | None,
     agent: str | None,
@@ -219,6 +220,7 @@ def command(
     isolate: bool,
     allow_unconfined: bool,
     as_json: bool,
+    verbose: bool,
 ) -> None:
     """Run AGENT on the tasks of SET against frozen snapshots. The same command continues an unfinished run.
 
@@ -288,7 +290,7 @@ def command(
             faults=disturbed,
             at=at,
             timing=timing,
-            display=make_display(),
+            display=make_display(each=verbose),
             note=say,
         )
 
@@ -296,7 +298,7 @@ def command(
         _drill(made_in(out / "plain", None), made_in(out / "faults", drill), as_json)
         return
     run = made_in(out, faults)
-    summary, wrong = show_run(run, as_json)
+    summary, wrong = show_run(run, as_json, each=verbose)
     if summary.failed:  # an endpoint that is down must not look like a run that is done
         raise GateFailed(
             f"{out}: {wrong}; "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +16,15 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.api import Run
     from stillweb.harness.results.summary import Summary
-
+    from stillweb.harness.task import Task
 
 MOST_METRICS = 8  # metrics shown for each attempt
 
 
-def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -> Summary:
-    """Print each attempt's scores, their means and the certificate (None: the scores are not certified)."""
+def show_summary(
+    run: Path, certificate: dict[str, Any] | None, as_json: bool, *, each: bool = True
+) -> Summary:
+    """Print the scores of `each` attempt, or their spread, then the means and the certificate (None: not certified)."""
     from stillweb.harness.results.left_out import left_out
     from stillweb.harness.results.summary import summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles
@@ -31,18 +36,31 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
     named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
     every = named or list(summary.means)
     names = every[:MOST_METRICS]
-    rows = []
+    attempts = []
     for task, number, trace in RunFiles(run).attempts():
         score = trace.last("score") if trace is not None else None
         metrics = score["metrics"] if score else {}
         status = score["status"] if score else "unfinished"
-        values = (_number(value_of(metrics, task.scorer, name)) for name in names)
-        rows.append([f"{task.id}.{number}", status, *values])
+        attempts.append((task, number, status, [value_of(metrics, task.scorer, name) for name in names]))
     means = [summary.means[name] for name in names]
-    rows.append(["mean of all", "", *(_number(mean.all) for mean in means)])
-    if partly := any(mean.scored < mean.of for mean in means):
-        rows.append(["mean of scored", "", *(_number(mean.value) for mean in means)])
-    click.echo(table(["attempt", "status", *names], rows))
+    partly = any(mean.scored < mean.of for mean in means)
+    if each:
+        rows = [
+            [f"{task.id}.{number}", status, *map(_number, values)]
+            for task, number, status, values in attempts
+        ]
+        rows.append(["mean of all", "", *(_number(mean.all) for mean in means)])
+        if partly:
+            rows.append(["mean of scored", "", *(_number(mean.value) for mean in means)])
+        click.echo(table(["attempt", "status", *names], rows))
+    else:
+        of_tasks = [_spread(attempts, at) for at in range(len(names))]
+        rows = [["mean of all", *(_number(mean.all) for mean in means)]]
+        if partly:
+            rows.append(["mean of scored", *(_number(mean.value) for mean in means)])
+        rows.append(["spread", *(_number(spread) for spread, _ in of_tasks)])
+        rows.append(["standard error", *(_number(error) for _, error in of_tasks)])
+        click.echo(table(["", *names], rows))
     if partly:
         click.echo("mean of all counts an attempt without a score as 0, mean of scored leaves it out")
     if others := every[MOST_METRICS:]:
@@ -77,13 +95,32 @@ def show_summary(run: Path, certificate: dict[str, Any] | None, as_json: bool) -
     return summary
 
 
-def show_run(run: Run, as_json: bool) -> tuple[Summary, str]:
+def show_run(run: Run, as_json: bool, *, each: bool = True) -> tuple[Summary, str]:
     """Print a run's scores; return their summary, and what failed or could not be read, or ""."""
     from stillweb.harness.results.left_out import failed_attempts, unread_records
     from stillweb.harness.runs.run_files import RunFiles
 
-    summary = show_summary(run.path, run.certificate, as_json)
+    summary = show_summary(run.path, run.certificate, as_json, each=each)
     return summary, failed_attempts(summary) or unread_records(RunFiles(run.path))
+
+
+def _spread(
+    attempts: Sequence[tuple[Task, int, str, list[float | None]]], at: int
+) -> tuple[float | None, float | None]:
+    """Return the standard deviation of a metric over attempts, and the standard error of its mean.
+
+    The error is over the means of tasks, since attempts of one task are not independent. A metric counts as 0 where
+    an attempt has none. Either is None with fewer than two.
+    """
+    by_task: dict[str, list[float]] = {}
+    for task, _, _, values in attempts:
+        by_task.setdefault(task.id, []).append(values[at] or 0.0)
+    every = [value for values in by_task.values() for value in values]
+    means = [fmean(values) for values in by_task.values()]
+    return (
+        stdev(every) if len(every) > 1 else None,
+        stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None,
+    )
 
 
 def _number(value: float | None) -> str:

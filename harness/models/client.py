@@ -305,17 +305,20 @@ def _identified(calls: list[dict[str, Any]], before: int) -> list[dict[str, Any]
     return list(found.values())
 
 
-# Marks of thoughts that a model writes into its content, where the endpoint doesn't take them out.
+# Marks of thoughts that a model writes into its content, where the endpoint doesn't take them out; the last are those
+# of the Harmony format, whose messages name a channel each.
+_NAME = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _THOUGHTS = re.compile(
-    r"\s*(?:<(think|thinking|thought|reasoning)>(.*?)(?:</\1>|\Z)|\[THINK\](.*?)(?:\[/THINK\]|\Z)"
-    r"|◁think▷(.*?)(?:◁/think▷|\Z))",
-    re.S,
+    rf"\s*(?:<({_NAME})>(.*?)(?:</\1>|\Z)|\[THINK\](.*?)(?:\[/THINK\]|\Z)|◁think▷(.*?)(?:◁/think▷|\Z)"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>(.*?)(?:<\|end\|>|\Z))",
+    re.S | re.I,
+)
+_FINAL = re.compile(
+    r"\s*(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>(.*?)(?:<\|(?:return|end)\|>.*)?", re.S
 )
 # Chat templates that open the thoughts themselves leave only the closing mark in the content.
-_OPENING = r"<(?:think|thinking|thought|reasoning)>|\[THINK\]|◁think▷"
-_CLOSED = re.compile(
-    rf"((?:(?!{_OPENING}).)*?)(?:</(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷)", re.S
-)
+_OPENING = rf"<{_NAME}>|\[THINK\]|◁think▷"
+_CLOSED = re.compile(rf"((?:(?!{_OPENING}).)*?)(?:</{_NAME}>|\[/THINK\]|◁/think▷)", re.S | re.I)
 
 
 def split_thoughts(text: str | None) -> tuple[str | None, str | None]:
@@ -325,7 +328,9 @@ def split_thoughts(text: str | None) -> tuple[str | None, str | None]:
     while found := _THOUGHTS.match(rest) or (None if thoughts else _CLOSED.match(rest)):
         thoughts.append(next((part for part in found.groups()[::-1] if part is not None), "").strip())
         rest = rest[found.end() :]
-    if not thoughts:
+    if final := _FINAL.fullmatch(rest):
+        rest = final[1]
+    elif not thoughts:
         return None, text
     return "\n".join(filter(None, thoughts)) or None, rest.strip() or None
 

@@ -18,9 +18,12 @@ UNSPACED = "\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 IN_WORD = rf"[^\W{UNSPACED}]"
 
 # A power of ten, with or without a number before it; NFKC would make 106 of 10⁶.
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻−", "0123456789+--")
+_EXPONENT = r"[-+−]?\d{1,2}"
 _POWER = re.compile(
-    r"(?<![\w.,^])(?:([+-]?\d{1,40}(?:\.\d{1,40})?)\s*[×x·⋅*]\s*)?10(?:([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})|\^(?:\{([+-]?\d{1,2})\}|([+-]?\d{1,2})))(?![\w^⁰¹²³⁴⁵⁶⁷⁸⁹])",
+    r"(?<![\w.,^])(?P<math>\$)?(?:(?P<factor>[+-]?\d{1,40}(?:\.\d{1,40})?)\s*(?:[×x·⋅*]|\\times|\\cdot)\s*)?10"
+    rf"(?:(?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{{1,2}})|<sup>(?P<html>{_EXPONENT})</sup>"
+    rf"|\s?(?:\^|\*\*)\s?(?:\{{(?P<tex>{_EXPONENT})\}}|(?P<text>{_EXPONENT})))(?(math)\$)(?![\w^⁰¹²³⁴⁵⁶⁷⁸⁹])",
     re.A,
 )
 _RAISED = re.compile(r"(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
@@ -34,7 +37,7 @@ def normalise_text(text: str) -> str:
 
     Powers of ten are written out (10⁶ is 1000000), another digit's exponent stays one (2³ is 2^3). Idempotent. Source: SGR-Bench's answer canonicalisation; case is kept (see `fold`).
     """
-    if _PLAIN.fullmatch(text):
+    if _PLAIN.fullmatch(text) and "<sup>" not in text:
         return " ".join(text.split())
     while (cleaned := _clean_once(text)) != text:  # marks nest, and removing one may uncover another
         text = cleaned
@@ -42,8 +45,9 @@ def normalise_text(text: str) -> str:
 
 
 def _power(found: re.Match[str]) -> str:
-    exponent = int((found[2] or found[3] or found[4]).translate(_SUPERSCRIPTS))
-    return f"{Decimal(found[1] or 1).scaleb(exponent):f}"
+    said = found["raised"] or found["html"] or found["tex"] or found["text"]
+    exponent = int(said.translate(_SUPERSCRIPTS))
+    return f"{Decimal(found['factor'] or 1).scaleb(exponent):f}"
 
 
 def _clean_once(text: str) -> str:

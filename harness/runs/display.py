@@ -189,10 +189,10 @@ class SilentDisplay(PlainDisplay):
 
 
 class LiveDisplay(PlainDisplay):
-    """Live table of the running attempts, with sums below it and lines of finished attempts above."""
+    """Live line of sums; with a line for `each` attempt, a table of the running ones and lines of the finished ones."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, each: bool = True) -> None:
+        super().__init__(each=each)
         from rich.console import Console
         from rich.live import Live
 
@@ -213,10 +213,15 @@ class LiveDisplay(PlainDisplay):
     def finished(self, outcome: Outcome) -> None:
         """Count an attempt that ended and print its line above the table."""
         self.totals.add(outcome)
-        self._live.console.print(describe(outcome), highlight=False, markup=False)
+        if self._each:
+            self._live.console.print(describe(outcome), highlight=False, markup=False)
 
     def _table(self) -> Any:
         from rich.table import Table
+        from rich.text import Text
+
+        if not self._each:
+            return Text(self.totals.line())
 
         table = Table(caption=self.totals.line(), expand=True)
         for name in ("attempt", "model calls", "tool calls", "misses", "tokens", "cost"):
@@ -230,6 +235,6 @@ class LiveDisplay(PlainDisplay):
         return table
 
 
-def make_display() -> Display:
-    """Return a live table if standard error is a terminal, else a display of plain lines."""
-    return LiveDisplay() if sys.stderr.isatty() else PlainDisplay()
+def make_display(*, each: bool = True) -> Display:
+    """Return a live display if standard error is a terminal, else one of plain lines; with a line for `each` attempt."""
+    return LiveDisplay(each=each) if sys.stderr.isatty() else PlainDisplay(each=each)

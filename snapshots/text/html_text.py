@@ -128,7 +128,26 @@ def parse(text: str) -> Element | None:
     except etree.ParserError:  # only white space or comments
         return None
     _leave_head(tree)
+    _open_frames(tree)
     return tree if len(tree) else None
+
+
+def _open_frames(tree: Element) -> None:
+    """Put pages that stand in the page itself (`srcdoc`), and what objects without data show, in place."""
+    for element in list(tree.iter("iframe", "object")):
+        if element.tag == "object":
+            if element.get("data") is None:
+                element.tag = "span"
+            continue
+        inner = element.attrib.pop("srcdoc", "")
+        body = None
+        if inner.count("<") - inner.count("</") <= MOST_TAGS and (page := parse(inner)) is not None:
+            body = page.find("body")
+        if body is not None:
+            element.tag, element.text = "div", body.text
+            for child in list(element):
+                element.remove(child)
+            element.extend(body)
 
 
 def _leave_head(tree: Element) -> None:
@@ -274,6 +293,9 @@ def lost_words(tree: Element, text: PageText) -> list[str]:
         if element.tag in _APART or (element.tag in _SCRIPTS and _script_mark(element)):
             pieces.append(" ")
             stack.append(" ")
+        if element.tag == "option" and element.get("label"):
+            stack.append(element.get("label"))
+            continue
         stack.extend(reversed(element))
         if element.text:
             stack.append(element.text)
@@ -466,12 +488,16 @@ class _Renderer:
             self._item()
         elif tag == "option":
             self._say(" [x] " if any(one is element for one in self._selected) else " ")
+            if element.get("label"):  # shown in place of its text
+                self._say(f"{element.get('label')} ")
+                return False
         elif tag == "optgroup":
             self._say(f" {element.get('label') or ''} ")
         elif tag in ("td", "th", "button", "textarea", "select", "text", "caption"):
             if tag == "select":
                 self._selected = _chosen(element)
-            self._say(" ")
+            empty = tag == "textarea" and not (element.text or "").strip()
+            self._say(f" {element.get('placeholder') or ''}" if empty else " ")
         elif tag == "pre":
             self._pre += 1
         elif tag == "img":
@@ -660,11 +686,13 @@ def _chosen(field: Element) -> list[Element]:
 
 
 def _value(element: Element) -> str:
-    """Return the words that an `input` element shows: its value, or a cross for a checked box."""
+    """Return the words that an `input` element shows: its value or placeholder, or a cross for a checked box."""
     kind = (element.get("type") or "text").strip().lower()
     if kind in ("checkbox", "radio"):
         return "[x] " if element.get("checked") is not None else ""
-    return f" {element.get('value') or ''} " if kind not in _NO_VALUE else ""
+    if kind in _NO_VALUE:
+        return f" {element.get('alt') or ''} " if kind == "image" else ""
+    return f" {element.get('value') or element.get('placeholder') or ''} "
 
 
 def math_text(element: Element) -> str:

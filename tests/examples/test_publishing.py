@@ -66,5 +66,5 @@ def test_a_cut_is_published_with_the_run_that_stands_on_it(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 repetitions in fresh processes: the same" in done.stdout
-    assert scores(Path("published/run1")) == scores(Path("run1"))
-    assert Path("published/small.wacz").stat().st_size < Path("site.wacz").stat().st_size
+    assert scores(Path("pulled")) == scores(Path("run1"))
+    assert Path("pulled/small.wacz").stat().st_size < Path("site.wacz").stat().st_size

@@ -158,7 +158,9 @@ def test_what_went_wrong_is_told_by_the_line_that_says_it(
         )
     ):
         with pytest.raises(SystemExit):
-            main([str(word) for word in [*words[:4], f"command:{program}", "-o", tmp_path / str(number)]])
+            main(
+                [str(word) for word in [*words[:4], f"command:{program}", "-v", "-o", tmp_path / str(number)]]
+            )
         said = capsys.readouterr().err
         assert says in next(line for line in said.splitlines() if line.startswith("[1/1]"))
         assert "Traceback" not in said
@@ -185,7 +187,7 @@ def test_an_error_on_one_line(text: str, line: str) -> None:
 def test_a_scoring_that_failed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = command(tmp_path, json.dumps(RIGHT | {"scorer": "math:sqrt"}))
     with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
+        main([str(word) for word in [*words, "-v"]])
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert "failed (a.1: its scorer failed: scorer math:sqrt: TypeError" in said
@@ -236,3 +238,22 @@ def test_a_script_for_a_task_that_the_set_lacks_is_told(
     with pytest.raises(SystemExit):
         main([str(word) for word in words])
     assert "the script for 'rugg' is for no task of the set; meant is 'rug'?" in capsys.readouterr().err
+
+
+def test_a_run_prints_a_line_of_progress_and_ten_of_summary_with_the_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = "\n".join(json.dumps(RIGHT | {"id": f"task{number}"}) for number in range(20))
+    words = [str(word) for word in command(tmp_path, tasks)]
+    with pytest.raises(SystemExit):
+        main(words)
+    said = capsys.readouterr()
+    assert len(said.err.splitlines()) == 1
+    assert said.err.startswith("20 of 20 attempts (20 scored)")
+    assert len(said.out.splitlines()) <= 10
+    assert "standard error  0.000" in said.out
+    with pytest.raises(SystemExit):
+        main([*words[:-1], str(tmp_path / "each"), "-v"])
+    said = capsys.readouterr()
+    assert "[20/20] " in said.err
+    assert "task19.1" in said.out

@@ -115,3 +115,22 @@ def test_a_closing_mark_alone_ends_the_thoughts(closing: str) -> None:
     assert split_thoughts(f"I look it up.\n{closing}\n\nAlpha") == ("I look it up.", "Alpha")
     assert split_thoughts(f"{closing}Alpha") == (None, "Alpha")
     assert split_thoughts("Alpha") == (None, "Alpha")
+
+
+@pytest.mark.parametrize(
+    ("content", "thoughts", "answer"),
+    [
+        ("<think>a</think>b", "a", "b"),
+        ("<THINK>a</THINK>\n\nb", "a", "b"),
+        ("<seed:think>a</seed:think>b", "a", "b"),
+        ("<think></think><thinking>a</thinking>b", "a", "b"),
+        ("<think>never ends", "never ends", None),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a", "b"),
+        ("<|channel|>final<|message|>b", None, "b"),
+        ("The mark <think> opens </think>", None, "The mark <think> opens </think>"),
+    ],
+)  # fmt: skip
+def test_thoughts_at_the_beginning_are_no_part_of_the_answer(
+    content: str, thoughts: str | None, answer: str | None
+) -> None:
+    assert split_thoughts(content) == (thoughts, answer)

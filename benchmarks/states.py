@@ -25,14 +25,15 @@ from benchmarks.everyday import EVERYDAY
 from benchmarks.mini_services import SITES
 from benchmarks.mini_sites import Mini, asked_of
 from stillweb.snapshots.capture import Response
+from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.matcher import Matcher, Store
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded
 
 RECORDED, RANDOM = "as recorded", "random"
 CHANGED = ("shuffled", "left out", "repeated", "swapped", "mixed")  # how a recorded walk is changed
+DEFAULT = SERVED
 FOLLOWED = 0.2  # confidence from which the measured client goes on with an answer
-DEFAULT, SURE = 0.5, 0.99
 LIMITS = (0.01, 0.03, 0.1)  # wrong answers, of all requests
 TENTH = 100  # answers that a tenth of confidence needs to count in the largest gap
 DRAWN = re.compile(r"drawn[0-9a-f]{8}|\b17\d{11}\b")  # tokens and clocks

@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker for `--strict-markers`."""
     config.addinivalue_line(
         "markers",
-        'snapshot(*paths, accept="rule", min_confidence=0.5, max_misses=0, max_expected_wrong=None, mode=None, allow=(), upstream_ca=None, faults=None, rules=None): answer this test '
+        'snapshot(*paths, accept="rule", min_confidence=0.65, max_misses=0, max_expected_wrong=None, mode=None, allow=(), upstream_ca=None, faults=None, rules=None): answer this test '
         "from a snapshot, and block the network; paths are beside the test's file",
     )
     config.stash[_SHELVES] = {}

@@ -24,11 +24,12 @@ import click
 from benchmarks.applications.application import Application, install, serving
 from benchmarks.applications.catalogue import APPLICATIONS
 from benchmarks.applications.open_loop import Drawn, asked
-from benchmarks.states import DEFAULT, SURE, calibration, engine_named, head, row
+from benchmarks.states import DEFAULT, calibration, engine_named, head, row
 from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
+from stillweb.snapshots.evidence import SURE
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 

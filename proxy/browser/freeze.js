@@ -9,7 +9,7 @@
   if (G[KEY]) return;
   const isWindow = typeof G.document !== "undefined";
   const MARK = "stillweb-worker"; // ends a query, and marks a worker's script for the driver
-  const unmarked = (url) => String(url).replace(/[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)/, "");
+  const unmarked = (url) => String(url).replace(/[?&]stillweb-(worker(=shared)?(=module)?|stream(=[^#]*)?)(?=#|$)/, "");
   const NativeDate = G.Date, NativeMath = Math.random;
   const native = {
     setTimeout: G.setTimeout.bind(G),

@@ -120,7 +120,9 @@ const hearing = async () => {
   await askWorkers({ ping: true });
   return saying(together(status()));
 };
-// An event stream is read to its recorded end, and then stays open and silent: no page reconnects.
+// An event stream is read to its recorded end. If it was asked for again with its last event's id, the gateway has
+// that answer, too; else the stream stays open and silent. The mark in the URL holds the id, as a header field of ours
+// would need a CORS preflight, and how often the id was sent.
 if (config.replay && G.EventSource) {
   const Native = G.EventSource, ask = G.fetch;
   const state = new WeakMap();
@@ -129,19 +131,30 @@ if (config.replay && G.EventSource) {
     constructor(url, options) {
       super();
       const full = resolved(url), withCredentials = !!(options && options.withCredentials);
-      const own = { url: full.href, withCredentials, readyState: 0, last: "", handlers: {}, stop: new AbortController() };
+      const own = { url: full.href, withCredentials, readyState: 0, last: "", done: "", again: new Map(), handlers: {}, stop: new AbortController() };
       state.set(this, own);
       const fail = () => { if (own.readyState === 2) return; own.readyState = 2; this.dispatchEvent(new Event("error")); };
-      ask(full.href, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal: own.stop.signal,
+      const connect = (to, again) => ask(to, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal: own.stop.signal,
         credentials: withCredentials ? "include" : "same-origin" }).then(async (answer) => {
+        if (again) {
+          if (answer.headers.get("stillweb-verdict") === "synthetic") return undefined; // it was not asked for again
+          own.readyState = 0;
+          this.dispatchEvent(new Event("error"));
+          if (own.readyState === 2) return undefined;
+        }
         if (answer.status !== 200 || !/^text\/event-stream/i.test(answer.headers.get("content-type") || "")) return fail();
         const text = await answer.text();
         if (own.readyState === 2) return undefined;
         own.readyState = 1;
         this.dispatchEvent(new Event("open"));
         this[KEY](text.replace(/^\uFEFF/, ""), own);
-        return undefined;
-      }, fail);
+        if (own.readyState === 2 || !own.done) return undefined;
+        const count = (own.again.get(own.done) || 0) + 1, next = new URL(own.url);
+        own.again.set(own.done, count);
+        next.search += `${next.search ? "&" : "?"}stillweb-stream=${count}.${encodeURIComponent(own.done)}`;
+        return connect(next.href, true);
+      }, again ? () => {} : fail);
+      connect(full.href, false);
     }
     [KEY](text, own) { // HTML standard, 9.2.6; an event without its final empty line is left out
       let data = [], type = "";
@@ -150,7 +163,7 @@ if (config.replay && G.EventSource) {
         if (line === "") {
           if (data.length) this.dispatchEvent(new MessageEvent(type || "message", { data: data.join("\n"),
             lastEventId: own.last, origin: new URL(own.url).origin }));
-          data = []; type = "";
+          data = []; type = ""; own.done = own.last;
           continue;
         }
         const [, field, value] = /^([^:]*)(?::[ ]?(.*))?$/s.exec(line);

@@ -214,7 +214,7 @@ class Traffic:
 
     def _begin(self, request: Request) -> None:
         self.count += 1
-        self.asked.append(WORKER.sub("", request.url))
+        self.asked.append(MARKED.sub("", request.url))
         self.unasked += request.resource_type not in _COUNTED
         self.navigations += request.is_navigation_request()
         if request.resource_type == "eventsource":
@@ -253,7 +253,7 @@ class Traffic:
             asyncio.get_running_loop().call_later(UNREAD, self._leave_unread, response.request)
         self.answers.append(
             Answer(
-                WORKER.sub("", response.url),
+                MARKED.sub("", response.url),
                 response.request.resource_type,
                 response.status,
                 headers.get("stillweb-verdict", ""),

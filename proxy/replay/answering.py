@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
@@ -21,6 +22,7 @@ from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.ledger import Ledger, Tails
 from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, undated
 from stillweb.proxy.replay.misses import (
+    MARKED,
     Missed,
     body_entry,
     masked_url_of,
@@ -93,6 +95,8 @@ STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
 CACHE_BYTES = 64 << 20
 MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
+# how a frozen page asks for an event stream again: how often, and the id of its last event
+AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
 LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 NEAREST = 3  # captures named in a miss
@@ -345,6 +349,8 @@ class Answerer:
         memo_key: tuple[str, bytes] | None,
         met: Met | None = None,
     ) -> Reply:
+        if (found := AGAIN.search(request.url)) is not None:
+            return self._reconnection(request, line, int(found[1]), unquote(found[2]))
         moment, wanted = "", request.header("accept-datetime")
         if wanted is not None and request.method == "GET" and is_timegate(self.snapshot, request):
             if not (moment := moment_of(wanted)):
@@ -402,6 +408,25 @@ class Answerer:
                 named = None if memo_key[0] else line
                 made = Memo(reply.wire(), tail, named, lookup.capture, site, request, doubt_of(lookup))
                 self.kept.remember(memo_key, made, hot)
+        return reply
+
+    def _reconnection(self, request: Request, line: Line, count: int, last: str) -> Reply:
+        """Answer an event stream that a frozen page asks for again, for the `count`-th time after the event `last`.
+
+        Where no recorded page did, the generated answer keeps the stream silent.
+        """
+        named = (*request.headers, ("Last-Event-ID", last))
+        again = replace(request, url=MARKED.sub("", request.url), headers=named)
+        key = request_key(again)
+        recorded = sum(
+            self.snapshot.read_request(capture).header("last-event-id") == last
+            for capture in self.snapshot.candidates(key.urlkey)
+            if capture.method == "GET" and capture.key == key.canonical
+        )
+        if count <= recorded:
+            return self._answer(again, line, None)
+        reply = self._made(Response(200, "OK", (("Content-Type", "text/plain"),), b""), "synthetic")
+        self.note(line, self.tail(again, None, "synthetic", "stream", 200))
         return reply
 
     def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.evidence.lookup import Lookup, Near
 
 # How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
-MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream)(?=#|$)")
+MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream(=[^#]*)?)(?=#|$)")
 LINKS = 20  # to recorded pages, in the answer to a browser
 KEPT_BODY = 1 << 16  # bytes of a missed request's body that are kept, to record it later
 

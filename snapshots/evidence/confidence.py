@@ -10,7 +10,7 @@ from typing import Any
 from stillweb.snapshots.errors import UsageError
 
 SURE = 0.99  # from here on an answer is sure, below it presumed
-SERVED = 0.5  # the least confidence served by default
+SERVED = 0.65  # the least confidence served by default
 _WHOLE = 1_000_000  # doubts are counted in whole millionths, so that no sum depends on its order
 _SLACK = 0.001  # millionths that a float may err by
 

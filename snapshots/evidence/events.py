@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
@@ -21,16 +22,18 @@ _ACTION = re.compile(
     r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
 )
 ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
-_words = re.compile(r"[a-z]+")
-# Words in the path of a write, though it is answered by data.
-_WRITING = """
-    add append insert create new remove delete cart basket bag order orders checkout buy purchase vote
-    upvote downvote like unlike follow increment decrement counter comment comments reply upload toggle undo
-    redo transfer deposit withdraw pay move subscribe bid guess set select choose login signin logon logout
-    signout logoff auth session preference preferences setting settings option options switch update save
-    apply reset clear change edit profile register signup
+_WORDS = re.compile(r"[a-z]+")
+# Words in the path of a write: what it does is added to what was done before, or replaces it.
+_ADDING = """
+    add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote
+    downvote like unlike follow increment decrement counter comment comments reply upload toggle undo redo
+    transfer deposit withdraw pay move subscribe bid guess
 """
-WRITING = frozenset(_WRITING.split())
+_SETTING = """
+    set select choose login signin logon logout signout logoff auth session preference preferences setting
+    settings option options switch update save apply reset clear change edit profile register signup
+"""
+ADDING, SETTING = frozenset(_ADDING.split()), frozenset(_SETTING.split())
 Parameters = tuple[tuple[str, str], ...]
 
 
@@ -110,7 +113,7 @@ def event_of(
     elif operation and changes is not True:
         kind = "weak write" if changes is None else "choosing GET"
     elif request.method == "POST" and status == 200 and "json" in media:
-        asks = size >= ACKNOWLEDGEMENT and not WRITING.intersection(_words.findall(path.lower()))
+        asks = size >= ACKNOWLEDGEMENT and not (ADDING | SETTING).intersection(_WORDS.findall(path.lower()))
         kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
@@ -160,6 +163,21 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
         yield prefix, value if isinstance(value, str) else json.dumps(value)
 
 
+@lru_cache(maxsize=4096)
+def replacing(t: str) -> bool | None:
+    """Return True if a type of write says by its words, or its several parameters, that it replaces what was said before it.
+
+    False if it says that it adds to that, None if it says neither.
+    """
+    method, path, names, operation = t.split(" ", 3)
+    if method in SAFE_METHODS:
+        return None
+    words = set(_WORDS.findall(f"{path.partition('/')[2]} {names} {operation}".lower()))
+    if words & ADDING:
+        return False
+    return True if words & SETTING or names.count(",") else None
+
+
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number."""
 
@@ -175,8 +193,23 @@ class History:
     def __len__(self) -> int:
         return len(self.events)
 
-    def add(self, event: Event) -> None:
-        """Append `event`."""
+    def before(self, mates: Collection[int]) -> int:
+        """Return the place before the last events, if their keys are all among `mates`."""
+        place = len(self.events)
+        while place and self.events[place - 1].key in mates:
+            place -= 1
+        return place
+
+    def add(self, event: Event, mates: Collection[int] = ()) -> None:
+        """Append `event`, in the order of keys among the last events if those are among its `mates`."""
+        later = [e for e in self.events[self.before(mates) :] if e.key > event.key]
+        if later:
+            moved = self.events[self.events.index(later[0], self.before(mates)) :]
+            for _ in moved:
+                self.drop()
+            for one in (event, *moved):
+                self.add(one)
+            return
         self._places.setdefault(event.type, []).append(len(self.events))
         self._keys.setdefault(event.key, []).append(len(self.events))
         chain = self._chains.setdefault(event.type, [0])

@@ -73,10 +73,10 @@ DRAWN = 0.9  # what an answer to another drawn id is worth at most
 STILL = 0.9999  # that a file stays as it is
 
 
-def _apart(o: Observation, past: Past, parts: Parts) -> tuple[int, bool]:
+def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
     """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
     differ = sum(o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys())
-    place, history = len(past.history), past.history
+    history, place = past
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
@@ -351,9 +351,10 @@ class Matcher:
         target = next(
             t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
         )
-        chances = evidence.model.predict(
-            target.event.key, past.history, past.last.get(target.event.key), asked.parts
-        )
+        # what is under way at once may be asked for in any order
+        place = past.history.before(evidence.model.mates.get(target.event.key, ()))
+        then = past.history, place
+        chances = evidence.model.predict(target.event.key, then, past.last.get(target.event.key), asked.parts)
         if at:  # the client named the moment: only answers of it share the chance
             dated = {o.answer for o in target.observations if captures[o.capture].place in allowed}
             whole = sum(chances.get(one, 0.0) for one in dated)
@@ -367,7 +368,7 @@ class Matcher:
             ]
             if not given:
                 continue
-            far = [(_apart(o, past, asked.parts), c) for o, c in given]
+            far = [(_apart(o, then, asked.parts), c) for o, c in given]
             least = min(distance for distance, _ in far)
             capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
             rule, varies = None, self._varies(given, capture, asked.parts)
@@ -381,7 +382,7 @@ class Matcher:
             if varies and not rule:
                 lookup.verdict = f"varies:{varies}"
             lookup.confidence *= now.worth(capture)
-            about = evidence.model, target.event.key, (past.history, len(past.history)), asked.parts
+            about = evidence.model, target.event.key, then, asked.parts
             lookup.grounds = partial(_grounds, about, answer)
             if lookup.confidence < 1:
                 shown = {
@@ -636,5 +637,5 @@ class Matcher:
             past.last[event.key] = event.said
         if event.kind == "beacon" or (event.safe and event.kind in evidence.forgets):
             return False
-        past.history.add(event)
+        past.history.add(event, evidence.mates.get(event.key, ()))
         return True

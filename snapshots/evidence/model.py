@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.events import Event, History, replacing
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 
@@ -29,6 +29,7 @@ Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
 _WORD = re.compile(r"[a-z]{2,}")
+SAMPLED = 16  # answers that tell which words are usual
 _TOLD = re.compile(r"[^\W_]+")
 
 
@@ -88,21 +89,31 @@ class Model:
 
     def __init__(
         self,
-        recorded: Iterable[tuple[str, Event, int, Parts]],
+        recorded: Iterable[tuple[str, Event, int, Parts, int]],
         forgets: Collection[str] = (),
         words: Callable[[int], Set[str]] = lambda capture: frozenset(),
     ) -> None:
-        """Learn from `recorded`: session, event, answer and parts of each request, in order.
+        """Learn from `recorded`: session, event, answer, parts and moment of each request, in order.
 
+        Requests of one moment were under way at once: those that only read don't come before each other, and are put in one order.
         `forgets`: kinds of events that decide nothing. `words` returns those of an answer by its number.
         """
         self._shown = words
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
+        self.mates: dict[int, set[int]] = defaultdict(
+            set
+        )  # keys of what was under way at once with a request
         before: dict[tuple[str, int], int] = {}
-        for number, (session, event, answer, parts) in enumerate(recorded):
+        moments: dict[str, tuple[int, list[Event]]] = {}
+        for number, (session, event, answer, parts, moment) in enumerate(recorded):
             history = self.histories[session]
+            last, reads = moments.get(session, (moment, []))
+            if last != moment or not event.safe:
+                self._happen(history, reads)
+                reads = []
+            moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
             target.observations.append(
                 Observation(
@@ -114,8 +125,14 @@ class Model:
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
-            if event.kind not in forgets:
+            if event.kind in forgets:
+                continue
+            if event.safe:
+                reads.append(event)
+            else:
                 history.add(event)
+        for session, (_, reads) in moments.items():
+            self._happen(self.histories[session], reads)
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
@@ -129,6 +146,8 @@ class Model:
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
+        self._silent: dict[int, float] = {}
+        self._usual: Set[str] | None = None
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )
@@ -136,6 +155,13 @@ class Model:
         self._decides: dict[Related, float] = {}
         self._depends = self._learn_depends()
         self._learn_priors()
+
+    def _happen(self, history: History, reads: list[Event]) -> None:
+        """Append requests that were under way at once, in the order of their keys."""
+        for event in sorted(reads, key=lambda e: e.key):
+            history.add(event)
+            if len(reads) > 1:
+                self.mates[event.key].update(e.key for e in reads if e is not event)
 
     # Priors
 
@@ -421,20 +447,19 @@ class Model:
     # Prediction
 
     def predict(
-        self, key: int, history: History, before: int | None = None, parts: Parts = NO_PARTS
+        self, key: int, past: tuple[History, int], before: int | None = None, parts: Parts = NO_PARTS
     ) -> dict[int, float]:
-        """Return the chance of each recorded answer to a request after `history`."""
-        target = self.targets[key]
-        place = len(history)
+        """Return the chance of each recorded answer to a request after what happened before a place of a history."""
+        target, (history, place) = self.targets[key], past
         very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
         for o in target.observations:
             if o.place == place and o.history.marks[place] == history.marks[place]:
-                very = max(very, (priors.AS_RECORDED * self._alike(key, o.parts, parts), o.answer))
-        if very[0] == priors.AS_RECORDED:
+                very = max(very, (self._alike(key, o.parts, parts), o.answer))
+        if very[0] == 1:
             return {very[1]: very[0]}
         found = self.candidates(key)
         recorded = target.answers
-        free, bound = self._unsearched(target, history, parts)
+        free, bound = self._unsearched(target, past, parts)
         others: dict[str, dict[int, float]] = {}
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
@@ -443,8 +468,11 @@ class Model:
                 weight = h.probability * share
                 events, named = _parted(chosen)
                 known = bound if events else free
-                states = fold(history, target.event, events, h.reduction, h.slot)[1] if events else [0]
-                state = _with_parts(states[-1], named, parts)
+                state = 0
+                if events:
+                    places, states = fold(history, target.event, events, h.reduction, h.slot)
+                    state = states[bisect_left(places, place)]
+                state = _with_parts(state, named, parts)
                 given = self.answers(key, chosen, h.reduction, h.slot).get(state)
                 left = weight
                 if given is not None:
@@ -459,7 +487,7 @@ class Model:
                         sure = weight * known[answer] * times / count
                         for t in beside:
                             if t not in others:
-                                others[t] = self._kept(t, target, (history, place), parts)
+                                others[t] = self._kept(t, target, past, parts)
                             sure *= others[t][answer]
                         chances[answer] += sure
                         left -= sure
@@ -514,7 +542,7 @@ class Model:
         )
 
     def _unsearched(
-        self, target: Target, history: History, parts: Parts
+        self, target: Target, past: tuple[History, int], parts: Parts
     ) -> tuple[dict[int, float], dict[int, float]]:
         """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
 
@@ -524,22 +552,26 @@ class Model:
         bound = dict.fromkeys((o.answer for o in target.observations), 1.0)
         by_parts, by_events = dict(bound), dict(bound)
         depends = self._depends
-        for t, chances in self.untried(target.event.key, (history, len(history)), parts).items():
+        for t, chances in self.untried(target.event.key, past, parts).items():
             for answer, kept in chances.items():
                 bound[answer] *= kept
                 if t.startswith(PART):
                     by_parts[answer] *= kept
                 else:
                     by_events[answer] *= 1 - min(priors.SURELY, (1 - kept) / depends)
-        searched = self.candidates(target.event.key).chances
-        silent = math.prod(
-            1 - min(priors.SURELY, chance / depends)
-            for t, chance in searched.items()
-            if not t.startswith(PART)
-        )
-        own = depends * silent / (depends * silent + 1 - depends)
+        own = self._own_share(target.event.key)
         free = {answer: by_parts[answer] * (1 - own + own * by_events[answer]) for answer in bound}
         return free, bound
+
+    def _own_share(self, key: int) -> float:
+        """Return the chance that an answer depends on events at all, though on none of those that were searched."""
+        found = self._silent.get(key)
+        if found is None:
+            searched = (c for t, c in self.candidates(key).chances.items() if not t.startswith(PART))
+            silent = math.prod(1 - min(priors.SURELY, chance / self._depends) for chance in searched)
+            depending = self._depends * silent
+            found = self._silent[key] = depending / (depending + 1 - self._depends)
+        return found
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""
@@ -572,8 +604,18 @@ class Model:
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
         chance = self.chance(part, part, target.event)
-        echo = any(words_of(o.parts.get(part, "")) & self._shown(o.capture) for o in target.observations)
+        said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
+        echo = any(words & self._shown(capture) - self._usual_words() for capture, words in said.items())
         return _moved(chance, priors.HEARD) if echo else chance
+
+    def _usual_words(self) -> Set[str]:
+        """Return the words that several requests' answers show, such as `html` and `en`: no echo of what was sent."""
+        if self._usual is None:
+            every = max(1, len(self.targets) // SAMPLED)
+            sample = [t.observations[0].capture for t in list(self.targets.values())[::every][:SAMPLED]]
+            counted = Counter(word for capture in sample for word in self._shown(capture))
+            self._usual = {word for word, count in counted.items() if count > max(1, len(sample) // 4)}
+        return self._usual
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
         """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
@@ -611,20 +653,20 @@ def words_of(text: str) -> set[str]:
 def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
     """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
     ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
-    share = _share_apart(ours, theirs)
+    shares = _shares(priors.ALIKE, ((t, False),))
+    share = _share_apart(shares, ours, theirs)
     if target.ids and any(e.ids for e in (*ours, *theirs)):
         own, their_own = ([e for e in es if not e.ids or target.ids & e.ids] for es in (ours, theirs))
-        share = (share + _share_apart(own, their_own)) / 2
+        share = (share + _share_apart(shares, own, their_own)) / 2
     return share
 
 
-def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
+def _share_apart(shares: Mapping[str, float], ours: list[Event], theirs: list[Event]) -> float:
     one, other = [e.done for e in ours], [e.done for e in theirs]
     if one == other:
         return 0.0
-    share = priors.ALIKE["sequence"]
-    share += priors.ALIKE["last"] * (one[-1:] != other[-1:])
-    return share + priors.ALIKE["set"] * (set(one) != set(other))
+    share = shares["sequence"] + shares["last"] * (one[-1:] != other[-1:])
+    return share + shares["set"] * (set(one) != set(other))
 
 
 class _Words:
@@ -683,14 +725,23 @@ def _ways(chosen: Chosen, slots: list[str], alike: bool) -> Iterator[tuple[str, 
         yield "last", "", 0.0
         return
     if alike:  # of answers that are all the same no reduction explains more than another
-        yield from ((reduction, "", math.log(share)) for reduction, share in priors.ALIKE.items())
+        yield from ((name, "", math.log(share)) for name, share in _shares(priors.ALIKE, chosen).items())
         return
-    for reduction, share in priors.REDUCTIONS.items():
+    for reduction, share in _shares(priors.REDUCTIONS, chosen).items():
         if reduction == "slot":
             for slot in slots:
                 yield reduction, slot, math.log(share / len(slots))
         else:
             yield reduction, "", math.log(share)
+
+
+def _shares(shares: Mapping[str, float], chosen: Chosen) -> dict[str, float]:
+    """Return the prior shares of reductions, moved by whether the types replace what they said before or add to it."""
+    said = {replacing(t) for t, _ in chosen if not t.startswith(PART)}
+    factor = priors.REPLACES[said.pop() if len(said) == 1 else None]
+    moved = {name: share * (factor if name.startswith("last") else 1) for name, share in shares.items()}
+    whole = sum(shares.values()) / sum(moved.values())
+    return {name: share * whole for name, share in moved.items()}
 
 
 def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:

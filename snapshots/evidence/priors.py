@@ -46,6 +46,9 @@ REDUCTIONS = {
     "outcome of each": 0.06,
 }
 
+# What it does to the share of "last" and "last of each" if a type replaces what it said before, or adds to it (events.replacing)
+REPLACES = {True: 2.5, False: 0.5, None: 1.0}
+
 ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
 
 NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
@@ -64,7 +67,6 @@ POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
 # What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
 RELATED = {True: 2.0, False: 0.5, None: 1.0}
-AS_RECORDED = 1.0  # of an answer whose whole past is as it was recorded
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S

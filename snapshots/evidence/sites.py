@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
@@ -175,6 +175,11 @@ class SiteEvidence:
         return self.quiet or self._learnt is not None
 
     @property
+    def mates(self) -> Mapping[int, Collection[int]]:
+        """Keys of the events that were under way at once with others, by the keys of those; none before the model is learnt."""
+        return self._learnt.model.mates if self._learnt is not None else {}
+
+    @property
     def model(self) -> Model:
         """The model of the site."""
         return self.learnt.model
@@ -187,6 +192,9 @@ class SiteEvidence:
         damaged: dict[str, list[Capture]] = defaultdict(list)
         beside: dict[str, list[int]] = defaultdict(list)
         recorded = []
+        at_once: dict[
+            str, tuple[int, int]
+        ] = {}  # by session: the begin of the requests under way, and the first end of any
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         for capture in self._found:
             request = _readable(store, capture)
@@ -210,7 +218,12 @@ class SiteEvidence:
             captures.append(capture)
             if asked.event.key not in beside[asked.normal]:
                 beside[asked.normal].append(asked.event.key)
-            recorded.append((session, asked.event, label, asked.parts))
+            began, first_end = at_once.get(session, (0, 0))
+            if capture.begin < first_end:  # it overlaps with all since `began`
+                at_once[session] = began, min(first_end, capture.end)
+            else:
+                at_once[session] = capture.begin, capture.end
+            recorded.append((session, asked.event, label, asked.parts, at_once[session][0]))
             keep_cookies(given[session], head, asked)
         shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
         return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside)

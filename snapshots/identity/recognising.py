@@ -18,7 +18,7 @@ from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
 from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
-from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, basic_password
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
 _TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
@@ -65,6 +65,18 @@ class Recogniser(Redactor):
             return MASK
         name = max(best)[1]
         return name if self._names.get(secret) == name else self.remember(secret, name)
+
+    def _credential(self, name: str, value: str) -> str:
+        """Replace credentials; a password that is a pseudonym stands for the only credentials recorded here.
+
+        A browser sends one for a view whose URL has user information, as the password was never stored.
+        """
+        scheme, _, rest = value.partition(" ")
+        password = basic_password(rest.strip()) if scheme.lower() == "basic" else ""
+        if PSEUDONYM_TEXT.fullmatch(password):
+            others = self._near.keys() - {password}
+            return f"{scheme} {next(iter(others)) if len(others) == 1 else MASK}"
+        return super()._credential(name, value)
 
 
 def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:

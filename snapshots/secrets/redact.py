@@ -323,7 +323,7 @@ class Redactor:
         if not space or not name.endswith("authorization"):
             return self.found("credential", value)
         rest = rest.strip()
-        if scheme.lower() == "basic" and (password := _basic_password(rest)):
+        if scheme.lower() == "basic" and (password := basic_password(rest)):
             self.found("password", password)
         return f"{scheme} {self.found('credential', rest)}"
 
@@ -445,7 +445,8 @@ def _forms(secret: str) -> set[str]:
     return {form for form in forms if len(form) >= EVERYWHERE}
 
 
-def _basic_password(encoded: str) -> str:
+def basic_password(encoded: str) -> str:
+    """Return the password in the credentials of Basic authentication (RFC 7617); "" if there is none."""
     try:
         return base64.b64decode(encoded, validate=True).decode("utf-8", "replace").partition(":")[2]
     except (binascii.Error, ValueError):

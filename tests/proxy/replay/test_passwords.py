@@ -10,10 +10,13 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
+import httpx
 import pytest
 
 from stillweb.proxy import Authority, Gateway, Recorder
 from stillweb.snapshots import Request, Snapshot, Writer, seal
+from stillweb.snapshots.secrets.redact import Redactor
+from tests.snapshots.making import exchange
 from tests.support.stateful_site import HOST, Site, serve
 from tests.support.waiting import HANG
 
@@ -141,3 +144,37 @@ def test_no_secret_can_be_tried_against_the_key_in_the_ledger(tmp_path: Path) ->
             keys[password] = [entry["key"] for entry in gateway.ledger.entries()]
     assert keys["correct horse"] == keys["wrong horse"]
     assert len(set(keys["correct horse"])) == 3
+
+
+@pytest.mark.parametrize(
+    ("users", "found"),
+    [(("ann",), "the desk of ann"), ((), "who?"), (("ann", "bob"), "miss")],
+    ids=["recorded", "not recorded", "several"],
+)
+def test_the_pseudonym_of_a_password_in_a_url_stands_for_its_credentials(
+    tmp_path: Path, users: tuple[str, ...], found: str
+) -> None:
+    """A view whose URL has user information is opened again by the pseudonym, as the password was never stored."""
+    url, redactor = "http://desk.test/desk", Redactor(b"k" * 32)
+
+    def basic(user: str, password: str) -> tuple[tuple[str, str], ...]:
+        return (("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()),)
+
+    with Writer.open(tmp_path / "snap") as writer:
+        asked = (("Host", "desk.test"),)
+        answer = (("WWW-Authenticate", 'Basic realm="desk"'),)
+        writer.exchange(exchange(url, b"who?", status=401, headers=answer, request_headers=asked))
+        for number, user in enumerate(users, start=1):
+            stored = redactor.headers(basic(user, f"hydrant-{number}"))
+            text = f"the desk of {user}".encode()
+            writer.exchange(
+                exchange(url, text, request_headers=stored, begin=2 * number + 1, end=2 * number + 2)
+            )
+    name = redactor.pseudonym("hydrant-1")
+    with (
+        Snapshot.open(tmp_path / "snap") as snapshot,
+        Gateway(snapshot) as gateway,
+        httpx.Client(proxy=gateway.url) as client,
+    ):
+        assert found in client.get(url, headers=dict(basic("ann", name))).text
+        assert "the desk of" not in client.get(url, headers=dict(basic("ann", "hydrant-9"))).text

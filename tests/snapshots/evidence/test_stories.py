@@ -345,3 +345,38 @@ def test_a_live_answer_counts_as_what_happened() -> None:
     lookup = matcher.lookup(LIST, session)
     assert lookup.capture is not None
     assert matcher.snapshot.read(lookup.capture).body == b"of 2020"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_requests_under_way_at_once_may_come_in_any_order(order: tuple[int, ...]) -> None:
+    parts = [get(f"{A}/part/{name}") for name in "abc"]
+    recorded = [
+        Recorded(HOME, html("stranger"), events=(1, 2)),
+        Recorded(LOGIN, redirect("/"), events=(3, 4)),
+        *(Recorded(part, data(n), events=(5 + n, 8 + n)) for n, part in enumerate(parts)),
+        Recorded(HOME, html("ann"), events=(11, 12)),
+    ]
+    asked = [HOME, LOGIN, *(parts[n] for n in order), HOME]
+    assert told(Matcher(MemoryStore(recorded)), *asked) == ["stranger", "", *map(str, order), "ann"]
+
+
+def test_a_form_that_says_everything_replaces_what_it_said_before() -> None:
+    """A visitor who sets the second of two recorded filters alone sees what the recorder saw after it."""
+    first, second = (post(f"{A}/list", f"year=2012&month={month}") for month in ("01", "06"))
+    recorded = (
+        (LIST, html("all")),
+        (first, redirect("/list")),
+        (LIST, html("january")),
+        (second, redirect("/list")),
+        (LIST, html("june")),
+    )
+    assert told(over(*recorded), LIST, second, LIST) == ["all", "?", "june?"]
+
+
+def test_only_a_large_sites_model_is_learnt_beside_the_requests() -> None:
+    pages = tuple((get(f"{A}/page/{n}"), html(str(n))) for n in range(400))
+    small, large = over(*FILTERED), over(*FILTERED, *pages)
+    assert small.learnt("a.test")
+    assert not large.learnt("a.test")
+    assert large.evidence("a.test").learnt
+    assert large.learnt("a.test")

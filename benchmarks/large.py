@@ -4,7 +4,7 @@
     python -m benchmarks.large sealed FILE CAPTURES                 a sealed snapshot whose index has so many lines
 
 The archives are what a recorder writes: sessions on some sites, pages asked for by several of them, images and
-scripts beside the pages, forms that change what is shown. The sealed snapshot has the index, the state tables and
+scripts beside the pages, forms that change what is shown. The sealed snapshot has the index and
 the package of one with so many captures, over an archive that holds a single record that all lines point to: what
 is measured with it is looking up and opening, not reading.
 """
@@ -150,15 +150,10 @@ def url_of(number: int) -> str:
 def _line(number: int, place: Capture) -> bytes:
     url = url_of(number)
     key = request_key(Request("GET", url))
-    stateful = number % 997 % STATEFUL == 0
-    changes = stateful and number % 20 == 0
-    state = "a1b2c3d4*" if stateful else ""  # as where a filter was seen to make no difference to a page
-    if changes:
-        state += f" >a1b2c3d4={key.exact[:8]}"
     capture = Capture(
         key.urlkey, "20250101000000", url, "GET", 200, "text/html", f"sha256:{key.exact}", place.filename, place.offset,
         place.length, place.request_offset, place.request_length, key.canonical, key.exact, "default", 2 * number,
-        2 * number + 1, state=state, changes=changes,
+        2 * number + 1,
     )  # fmt: skip
     return capture_line(capture, key.exact)
 

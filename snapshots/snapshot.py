@@ -51,7 +51,7 @@ REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
 
 
 MUTATION = "urn:stillweb:mutation:"  # a metadata record that tells of a mutation
-DROPPABLE = ("view", "aria", "text")  # resources that a layer may drop by an empty record
+DROPPABLE = ("view", "dom", "aria", "text")  # resources that a layer may drop by an empty record
 
 
 class Snapshot:
@@ -278,7 +278,7 @@ class Snapshot:
     def resource(self, kind: str, address: str) -> bytes | None:
         """Return a view's resource: its screenshot, DOM, … (kinds are those of `view.RESOURCES`).
 
-        An empty screenshot or tree in a layer says that a mutation dropped the one below.
+        An empty one in a layer says that a mutation dropped the one below.
         """
         record = self.record_of("resource", f"urn:{kind}:{address}")
         return record.block if record is not None and (record.block or kind not in DROPPABLE) else None

@@ -87,6 +87,8 @@ def seal(
     *,
     keep_secrets: bool = False,
     sign: str | os.PathLike[str] | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    timestamp: str | None = None,
     state: Path | None = None,
     progress: SealProgress | None = None,
     workers: int | None = None,
@@ -96,7 +98,8 @@ def seal(
 
     `out` is beside the directory by default. `rules` is a file of the user's own rules, which join those that are
     stored. Sealing again gives the same bytes, but for a signature: `sign` is the PEM file of a P-384 key (see
-    `stillweb.snapshots.operations.signatures.signing_key`). Raises GateFailed if the
+    `stillweb.snapshots.operations.signatures.signing_key`), `certificate` that of the key's certificates for a domain,
+    `timestamp` the URL of a time-stamp authority. Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
     `stillweb.snapshots.operations.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
     DamagedInput, and MissingCapability if the disk is full.
@@ -121,9 +124,9 @@ def seal(
         # anyone with write access to the folder could have made the link, so follow it only to a WACZ
         raise UsageError(f"{target}: is a link to {os.path.realpath(target)}, which is no WACZ; name another")
     if sign is not None:
-        from stillweb.snapshots.operations.signatures import sign_digest, signing_key
+        from stillweb.snapshots.operations.signatures import Signer
 
-        key = signing_key(sign)
+        signer = Signer.of(sign, certificate, timestamp)
     report = SealReport(target, "")
     try:
         late.refuse(root, state)
@@ -159,7 +162,7 @@ def seal(
     try:
         if sign is not None:
             digest, package = container.member(DIGEST), container.member(PACKAGE)
-            signed = sign_digest(digest or b"{}", package or b"", key)
+            signed = signer.sign(digest or b"{}", package or b"")
             container.members[DIGEST].close()
             container.members[DIGEST] = BytesPlace(signed)
         pack(container, target, progress)

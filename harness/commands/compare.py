@@ -64,6 +64,7 @@ def command(
         from stillweb.harness.view.export import export_file
 
         start = "/compare" + (f"?metric={quote(metric)}" if metric else "") if runs[1:] else ""
-        click.echo(str(export_file(runs, page, start=start, title="Comparison").resolve()))
+        written = export_file(runs, page, start=start, title="Comparison").resolve()
+        click.echo(str(written), err=as_json)  # standard output holds one JSON document
     for compared in found:
         check_gates(compared.comparisons, gates)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, say
 from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.view import View
 
 
 @click.command("mutate")
@@ -35,7 +40,7 @@ from stillweb.snapshots.words import counted
 @click.option("--inject", metavar="ID", help="Insert a prompt injection of the library; `list` lists them.")
 @click.option(
     "--place",
-    type=click.Choice(["visible", "hidden", "attribute", "comment", "json", "pdf"]),
+    type=click.Choice(["visible", "hidden", "attribute", "comment", "json", "pdf", "tool"]),
     default="visible",
     show_default=True,
     help="Where --inject puts it.",
@@ -45,6 +50,12 @@ from stillweb.snapshots.words import counted
     type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="JSONL tasks; OUT/tasks.jsonl gets them with the gold answers that follow (`gold` of the spec, or --replace).",
 )
+@click.option(
+    "--browser/--no-browser",
+    default=True,
+    show_default=True,
+    help="Take the screenshots of changed views again, or drop them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     snapshots: tuple[Path | str, ...],
@@ -52,6 +63,7 @@ def command(
     spec: Path | None,
     name: str | None,
     tasks: Path | None,
+    browser: bool,
     as_json: bool,
     **change: Any,
 ) -> None:
@@ -64,7 +76,7 @@ def command(
     """
     from stillweb.harness._parsing import read_yaml
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.operations.mutate import follow_gold, injections, mutate
+    from stillweb.snapshots.operations.mutate import follow_gold, injections, mutate, read_spec
 
     if change["inject"] == "list":
         for known, found in injections().items():
@@ -75,12 +87,16 @@ def command(
         raise click.UsageError(
             "give either --spec, or one change by options (--text, --replace, --inject, …)"
         )
-    content = read_yaml(spec) if spec is not None else options
+    content = options if spec is None else read_spec(read_yaml(spec), str(spec))
     assert content is not None
+    if spec is not None:  # its pictures are named as seen from its folder
+        for entry in content["mutations"]:
+            if "picture" in entry:
+                entry["picture"] = str(spec.parent / entry["picture"])
     lines = tasks.read_text(encoding="utf-8").splitlines() if tasks is not None else []
     where = str(spec) if spec is not None else "options"
     with Snapshot.open(*snapshots) as opened:
-        report = mutate(opened, content, out, where)
+        report = mutate(opened, content, out, where, _look if browser else None)
     followed: list[str] = []
     if tasks is not None:
         new, followed = follow_gold([line for line in lines if line.strip()], report.gold, where)
@@ -89,7 +105,7 @@ def command(
         print_json({**report.to_json(), "tasks": followed})
         return
     for one in report.dropped:
-        say(f"dropped, since only a browser can make it: {one}")
+        say(f"dropped, as it would show the page as it was: {one}")
     click.echo(
         f"{out}: mutated:{report.id} changes {counted(len(report.changed), 'answer')} and "
         f"{counted(len(report.views), 'view')}; {report.copied} copied beside them"
@@ -98,6 +114,13 @@ def command(
         click.echo(
             f"{out / 'tasks.jsonl'}: the gold of {counted(len(followed), 'task')} follows: {json.dumps(followed)}"
         )
+
+
+def _look(snapshot: Snapshot, views: Sequence[View]) -> Mapping[str, Mapping[str, bytes]]:
+    from stillweb.proxy.browser.running import run
+    from stillweb.proxy.check.check import look_again
+
+    return run(look_again(snapshot, views))
 
 
 def _spec(name: str | None, change: dict[str, Any]) -> dict[str, Any] | None:

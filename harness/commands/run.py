@@ -28,6 +28,7 @@ from stillweb.harness.console import make_search_ready, print_json, say
 
 if TYPE_CHECKING:
     from stillweb.api import Run
+    from stillweb.harness.runs.display import Display
 
 
 @click.command("run")
@@ -153,6 +154,11 @@ if TYPE_CHECKING:
 )
 @click.option("--ignore-case", is_flag=True, help="Ignore capitals when table cells are compared.")
 @click.option(
+    "--otlp",
+    metavar="URL",
+    help="Send each attempt, as it ends, to an OTLP collector (HTTP, JSON), as spans named as OpenInference does.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
     default="local",
@@ -211,6 +217,7 @@ def command(
     timeout: float,
     mode: str,
     ignore_case: bool,
+    otlp: str | None,
     engine: str,
     retry_failed: bool,
     at: str,
@@ -261,6 +268,11 @@ def command(
             make_search_ready(snapshot)
 
     def made_in(path: Path, disturbed: str | None) -> Run:
+        display: Display = make_display(each=verbose)
+        if otlp is not None:
+            from stillweb.harness.export.openinference import SendingDisplay
+
+            display = SendingDisplay(display, path, otlp, say)
         return run_tasks(
             tasks=source,
             agent=agent,
@@ -290,7 +302,7 @@ def command(
             faults=disturbed,
             at=at,
             timing=timing,
-            display=make_display(each=verbose),
+            display=display,
             note=say,
         )
 

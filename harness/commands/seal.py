@@ -30,6 +30,13 @@ from stillweb.harness.console import make_search_ready, print_json, progress, sa
     metavar="KEY",
     help="Sign it with the P-384 private key in a PEM file (WACZ-auth 0.1).",
 )
+@click.option(
+    "--certificate",
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    metavar="PEM",
+    help="With --sign and --timestamp: the key's certificate for a domain, and those above it.",
+)
+@click.option("--timestamp", metavar="URL", help="With --certificate: a time-stamp authority (RFC 3161).")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     snapshot: Path,
@@ -38,6 +45,8 @@ def command(
     keep_secrets: bool,
     search_index: bool,
     sign: Path | None,
+    certificate: Path | None,
+    timestamp: str | None,
     as_json: bool,
 ) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
@@ -49,8 +58,19 @@ def command(
     """
     from stillweb.snapshots.wacz import seal
 
+    if sign is None and (certificate or timestamp):
+        raise click.UsageError("--certificate and --timestamp go with --sign")
     with progress("sealing", unit="bytes") as advance:
-        report = seal(snapshot, out, keep_secrets=keep_secrets, sign=sign, progress=advance, rules=rules)
+        report = seal(
+            snapshot,
+            out,
+            keep_secrets=keep_secrets,
+            sign=sign,
+            certificate=certificate,
+            timestamp=timestamp,
+            progress=advance,
+            rules=rules,
+        )
     if search_index:
         from stillweb.snapshots import Snapshot
 

@@ -27,8 +27,22 @@ if TYPE_CHECKING:
     metavar="KEY",
     help="A gate: exit code 1 unless it is signed by the public key in this PEM file, or in another --signer.",
 )
+@click.option(
+    "--authority",
+    "authorities",
+    multiple=True,
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    metavar="PEM",
+    help="A gate: exit code 1 unless certificate and time stamp of its signature are issued under these roots.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
-def command(snapshot: Path | str, secrets: bool, signers: tuple[Path, ...], as_json: bool) -> int:
+def command(
+    snapshot: Path | str,
+    secrets: bool,
+    signers: tuple[Path, ...],
+    authorities: tuple[Path, ...],
+    as_json: bool,
+) -> int:
     """Re-read every record, digest, offset, index line and listed file of SNAPSHOT.
 
     With --secrets also what still looks like a secret, in archives that others made as in our own; each is told by its
@@ -59,12 +73,13 @@ def command(snapshot: Path | str, secrets: bool, signers: tuple[Path, ...], as_j
         if secrets and not problems:
             click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
     foreign = ""
-    if signers and not problems:
-        from stillweb.snapshots.operations.signatures import check_signer, public_key_in
+    if (signers or authorities) and not problems:
+        from stillweb.snapshots.operations.signatures import certificates_in, check_signer, public_key_in
 
-        foreign = check_signer(snapshot, [public_key_in(key) for key in signers])
+        roots = [one for path in authorities for one in certificates_in(path.read_text(), str(path))]
+        foreign = check_signer(snapshot, [public_key_in(key) for key in signers], roots)
         if foreign:
-            say(f"{snapshot}: {foreign}; --signer names who may sign")
+            say(f"{snapshot}: {foreign}; --signer and --authority name who may sign")
     return 3 if problems else int(bool(leaks or foreign))
 
 

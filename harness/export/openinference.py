@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import urllib.request
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from queue import Queue
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote, urlsplit
 
 from stillweb.harness.export.files import finished, start_of, write
-from stillweb.harness.trace import Event, Trace
+from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.trace import Event, Trace, read_trace
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.harness.agents.attempt import Attempt
+    from stillweb.harness.runs.display import Display
+    from stillweb.harness.runs.engine import Job, Outcome
+
+FLUSH = 30.0  # seconds to send the last attempts in
 
 Attributes = dict[str, str | int | float | bool]
 
@@ -55,6 +71,76 @@ def openinference(trace: Trace) -> dict[str, Any]:
     resource = {"attributes": _attributes({"service.name": "stillweb"})}
     scoped = {"scope": {"name": "stillweb"}, "spans": [root, *spans]}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scoped]}]}
+
+
+class SendingDisplay:
+    """Display that sends each attempt to an OTLP collector as it ends, beside what another display shows.
+
+    A thread sends, so that a slow collector delays no attempt. What can't be sent is counted and said at the end;
+    the run goes on, and `stillweb report --format openinference` has all of it.
+    """
+
+    def __init__(self, shown: Display, run: Path, url: str, say: Callable[[str], None]) -> None:
+        self._shown, self._files, self._say = shown, RunFiles(run.absolute()), say
+        self._url = url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1/traces"
+        self._waiting: Queue[Job | None] = Queue()
+        self._thread = threading.Thread(target=self._send_all, name="stillweb-otlp", daemon=True)
+        self._sent = 0
+        self._lost: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._shown.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._waiting.put(None)
+        self._thread.join(FLUSH)
+        self._shown.__exit__(*error)
+        if self._thread.is_alive():
+            self._lost.append(f"no answer within {FLUSH:.0f} seconds")
+        if self._lost:
+            self._say(
+                f"{self._url}: {counted(self._sent, 'attempt')} sent, not all: {self._lost[0]}. "
+                f"All are in: stillweb report {self._files.path} --format openinference"
+            )
+
+    def begin(self, total: int) -> None:
+        """Show the beginning."""
+        self._shown.begin(total)
+
+    def changed(self, attempt: Attempt) -> None:
+        """Show what an attempt does."""
+        self._shown.changed(attempt)
+
+    def left(self, attempt: Attempt, seconds: float) -> None:
+        """Show that an attempt is over."""
+        self._shown.left(attempt, seconds)
+
+    def finished(self, outcome: Outcome) -> None:
+        """Show an outcome, and send its attempt."""
+        self._shown.finished(outcome)
+        self._waiting.put(outcome.job)
+
+    def _send_all(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            try:
+                trace = read_trace(self._files.trace_path(job.task_id, job.attempt))
+                body = json.dumps(openinference(trace), ensure_ascii=False).encode()
+                asked = urllib.request.Request(
+                    self._url, body, {"Content-Type": "application/json", **_headers()}
+                )
+                with urllib.request.urlopen(asked, timeout=10) as answer:
+                    answer.read()
+                self._sent += 1
+            except (OSError, ValueError, StillwebError) as error:
+                self._lost.append(f"{job.task_id}/{job.attempt}: {error}")
+
+
+def _headers() -> dict[str, str]:
+    """Return the fields in OTEL_EXPORTER_OTLP_HEADERS (name=value, …), such as a collector's key."""
+    pairs = (one.partition("=") for one in os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(","))
+    return {name.strip(): unquote(value.strip()) for name, equals, value in pairs if equals}
 
 
 def _span(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -17,6 +19,10 @@ from stillweb.snapshots.remote import is_remote
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.snapshot import Snapshot
+
+
+FRESH = 1.0  # seconds for which a snapshot's folder is taken as unchanged
+UNDER_WAY = 20.0  # seconds after its last change in which a recording is taken as under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class Shelf:
         self._at: dict[str, str] = {}
         self._open: dict[str, Snapshot] = {}
         self._captures: dict[str, list[Listed]] = {}
+        self._states: dict[str, tuple[float, Any]] = {}  # when a folder was looked at, and its state then
+        self._versions: dict[str, int] = {}
         self._lock = threading.Lock()
         self._listing = threading.Lock()  # so that no page waits for a list that it does not show
 
@@ -81,9 +89,35 @@ class Shelf:
         if name not in self._paths:
             return None
         with self._lock:
+            if self._grew(name):
+                # not closed: a page that is being made may still read it; its files close when it is collected
+                self._open.pop(name, None)
+                self._captures.pop(name, None)
             if name not in self._open:
                 self._open[name] = Snapshot.open(*self._paths[name], at=self._at.get(name, ""))
             return self._open[name]
+
+    def _grew(self, name: str) -> bool:
+        """Return True if an open snapshot is recorded into since it was opened."""
+        then, state = self._states.get(name, (0.0, None))
+        if time.monotonic() - then < FRESH and name in self._open:
+            return False
+        now = [_state_of(Path(path)) for path in self._paths[name] if not is_remote(path)]
+        self._states[name] = time.monotonic(), now
+        if state is None or state == now:
+            return False
+        self._versions[name] = self.version(name) + 1
+        return True
+
+    def version(self, name: str) -> int:
+        """Return a number that rises when a snapshot is opened anew, since it was recorded into."""
+        return self._versions.get(name, 0)
+
+    def under_way(self, name: str) -> bool:
+        """Return True if a snapshot was recorded into within the last seconds."""
+        _, state = self._states.get(name, (0.0, None))
+        last = max((moment for files in state or () for _, _, moment in files), default=0)
+        return time.time() - last / 1e9 < UNDER_WAY
 
     def captures(self, name: str) -> list[Listed]:
         """Return the members of all captures that lists show; read once, which takes 10 µs a capture."""
@@ -164,6 +198,15 @@ def _listed(c: Capture) -> Listed:
     return Listed(
         c.urlkey, c.url, c.method, c.status, c.mime, c.timestamp, c.filename, c.offset, c.digest, c.session
     )
+
+
+def _state_of(path: Path) -> list[tuple[str, int, int]]:
+    """Return names, sizes and times of the archives of an open snapshot; [] for a file, which never grows."""
+    try:
+        with os.scandir(path / "archive") as entries:
+            return sorted((one.name, (found := one.stat()).st_size, found.st_mtime_ns) for one in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _absolute(paths: Sequence[str]) -> tuple[str, ...]:

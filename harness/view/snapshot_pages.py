@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -70,16 +71,19 @@ class SnapshotPages:
     def overview(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
         views = snapshot.views()
-        counts = self._site.soon(("counts", name), lambda: _counts_of(self._shelf.captures(name), views))
+        key = ("counts", name, self._shelf.version(name))
+        paths = self._shelf.paths(name)
+        counts = self._site.soon(key, lambda: _counts_of(self._shelf.captures(name), views, paths))
         return self._render(
             "snapshot.html",
             name,
             name,
-            paths=self._shelf.paths(name),
+            paths=paths,
             id=snapshot.id,
             profile=snapshot.profile,
             notes=[*snapshot.notes, *(f"{one}: an empty archive" for one in snapshot.empty_archives())],
             counts=counts,
+            live=self._shelf.under_way(name),
             views=views,
             texts=snapshot.count_texts(),
             failures=snapshot.count_failures(),
@@ -89,7 +93,9 @@ class SnapshotPages:
     def _all(self, name: str) -> list[Listed] | None:
         """Return all captures, or None while they are being read."""
         self._open(name)
-        found: list[Listed] | None = self._site.soon(("captures", name), partial(self._shelf.captures, name))
+        found: list[Listed] | None = self._site.soon(
+            ("captures", name, self._shelf.version(name)), partial(self._shelf.captures, name)
+        )
         return found
 
     def _waiting(self, name: str, title: str) -> Page:
@@ -289,9 +295,11 @@ class SnapshotPages:
             why = f"{text!r} names no word to look for"
         elif text:
             with self._lock:
-                if name not in self._indexes:
-                    self._indexes[name] = index_of(snapshot)
-            hits = self._indexes[name].search(text, 50)
+                version = self._shelf.version(name)
+                if self._indexes.get(name, (None, None))[0] != version:
+                    self._indexes[name] = version, index_of(snapshot)
+                index = self._indexes[name][1]
+            hits = index.search(text, 50)
         return self._render(
             "texts.html",
             name,
@@ -359,14 +367,20 @@ class SnapshotPages:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Number of a snapshot's captures, counts of each site, largest first, and captures by day."""
+    """Number of a snapshot's captures, counts of each site, largest first, and captures by day.
+
+    `layers` are the layers' paths with days, captures, and places of the days on a line from 0 to 100.
+    """
 
     captures: int
     sites: list[tuple[str, Counter[str]]]
     days: list[tuple[str, int]]
+    layers: list[tuple[str, list[tuple[str, int, float]]]]
 
 
-def _counts_of(captures: Sequence[Listed], views: Sequence[View]) -> Counts:
+def _counts_of(captures: Sequence[Listed], views: Sequence[View], paths: Sequence[str]) -> Counts:
+    numbers = {f"layer{number}": number for number in range(2, len(paths) + 1)}
+    by_layer: dict[int, Counter[str]] = {number: Counter() for number in range(1, len(paths) + 1)}
     sites: dict[str, Counter[str]] = {}
     for one in captures:
         scheme, mark, rest = one.url.partition("://")  # urlsplit takes four times as long
@@ -375,13 +389,34 @@ def _counts_of(captures: Sequence[Listed], views: Sequence[View]) -> Counts:
         counts["captures"] += 1
         counts["errors"] += one.status >= 400
         counts["writes"] += one.method not in SAFE_METHODS
+        by_layer[numbers.get(one.file.partition("/")[0], 1)][one.timestamp[:8]] += 1
     for view in views:
         sites.setdefault(urlsplit(view.url).netloc, Counter())["views"] += 1
     return Counts(
         len(captures),
         sorted(sites.items(), key=lambda item: (-item[1]["captures"], item[0])),
-        sorted(Counter(one.timestamp[:8] for one in captures).items()),
+        sorted(sum(by_layer.values(), Counter()).items()),
+        _on_a_line(dict(zip(paths, by_layer.values(), strict=True))),
     )
+
+
+def _on_a_line(layers: Mapping[str, Counter[str]]) -> list[tuple[str, list[tuple[str, int, float]]]]:
+    """Return the days of each layer, with their captures and their places between the first day and the last."""
+    moments = {day: _ordinal(day) for days in layers.values() for day in days}
+    first, last = min(moments.values(), default=0), max(moments.values(), default=0)
+    scale = 100 / ((last - first) or 1)
+    return [
+        (path, [(day, days[day], scale * (moments[day] - first)) for day in sorted(days)])
+        for path, days in layers.items()
+    ]
+
+
+def _ordinal(day: str) -> int:
+    """Return the number of a day of 8 digits; 0 for digits that are no day."""
+    try:
+        return date(int(day[:4]), int(day[4:6]), int(day[6:])).toordinal()
+    except ValueError:
+        return 0
 
 
 def _asked(event: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from stillweb.proxy.browser.documents import Document, Documents, downloaded, lo
 from stillweb.proxy.browser.driver import SAVED, Driver
 from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.page_checks import Finding, examine
-from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
+from stillweb.proxy.browser.page_snapshot import Sight, Veil, resources_of, shows_pdf
 from stillweb.proxy.browser.running import pages_at_once, run
 from stillweb.proxy.browser.settle import Calm, Patience
 from stillweb.proxy.browser.steps import Flow
@@ -161,13 +161,8 @@ class Recording:
             ),
             state=sight.state,
         )
-        resources = {
-            "view": sight.png,
-            "dom": sight.html.encode("utf-8", "surrogatepass"),
-            "aria": sight.aria.encode("utf-8", "replace"),
-            "text": sight.text.encode("utf-8", "replace"),
-            "pageinfo": page_info(view, sight, captures, **veil.json(more)),
-        }
+        resources = resources_of(sight)
+        resources["pageinfo"] = page_info(view, sight, captures, **veil.json(more))
         if files := kept(steps, self.files):
             resources["files"] = files
         await asyncio.to_thread(self.writer.view, view, resources)

@@ -204,6 +204,16 @@ def _with_frames(html: str, inner: list[dict[str, Any] | None]) -> str:
     return f"{html[:at]}\n{''.join(parts)}{html[at:]}"
 
 
+def resources_of(sight: Sight) -> dict[str, bytes]:
+    """Return the resources of a view that shows a page so: kind -> bytes."""
+    return {
+        "view": sight.png,
+        "dom": sight.html.encode("utf-8", "surrogatepass"),
+        "aria": sight.aria.encode("utf-8", "replace"),
+        "text": sight.text.encode("utf-8", "replace"),
+    }
+
+
 async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
     """Read a settled page with its frames. Raises Playwright's Error if the page is gone."""
     frames = [frame for frame in page.frames if frame is not page.main_frame]

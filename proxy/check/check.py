@@ -21,7 +21,7 @@ from playwright.async_api import Error as PlaywrightError
 from stillweb.proxy.browser.browser import BrowserHost, lent, profile_of
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, first_line
-from stillweb.proxy.browser.page_snapshot import Sight, look_at
+from stillweb.proxy.browser.page_snapshot import Sight, look_at, resources_of
 from stillweb.proxy.browser.running import pages_at_once, run
 from stillweb.proxy.browser.settle import Answer, Patience
 from stillweb.proxy.browser.steps import describe
@@ -337,6 +337,38 @@ async def check_all(
 def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
     """Run `check_all` without an event loop."""
     return run(check_all(snapshot, gateway, **options))
+
+
+async def look_again(snapshot: Snapshot, views: Sequence[View]) -> dict[str, dict[str, bytes]]:
+    """Return screenshot, DOM, accessibility tree and text of views as the snapshot shows them now, by address.
+
+    A view whose steps can't be taken any more is left out.
+    """
+    from stillweb.proxy.replay.gateway import Gateway
+
+    profile = profile_of(snapshot)
+    found: dict[str, dict[str, bytes]] = {}
+    with Gateway(snapshot) as gateway:
+        async with lent(None, gateway.ca_path) as host:
+            await host.start()
+            for number, chain in enumerate(chains(views), start=1):
+                session = f"look-{number}"
+                context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
+                files = contents_of(snapshot, chain.views[len(chain.steps)])
+                driver = Driver(context, patience=Patience(), files=files)
+                try:
+                    await driver.begin(chain.url)
+                    for depth in range(len(chain.steps) + 1):
+                        if depth:
+                            await driver.perform(chain.steps[depth - 1], depth)
+                        if depth in chain.views:
+                            sight = await look_at(driver.page)
+                            found[chain.views[depth].address] = resources_of(sight)
+                except (Failed, PlaywrightError):
+                    pass  # the caller says which views are missing
+                finally:
+                    await context.close()
+    return found
 
 
 def is_unread(request: Request) -> bool:

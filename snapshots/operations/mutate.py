@@ -2,7 +2,7 @@
 
 The layer holds every answer that a changed one shares its key or its site's state with, so that nothing of the base
 answers in its place. Texts are frozen anew from the changed bytes. What can't be made without a browser
-(screenshots, accessibility trees) is stored empty: dropped, and said.
+(screenshots, accessibility trees) comes from the caller's browser, else it is stored empty: dropped, and said.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.request import Headers
 from stillweb.snapshots.snapshot import DROPPABLE, MUTATION, Snapshot
-from stillweb.snapshots.text.freezing import freeze, text_address
+from stillweb.snapshots.text.freezing import freeze, text_address, view_text_address
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
 
@@ -45,7 +45,9 @@ _ACTS = (
     *("text", "attribute", "replace", "drop", "reorder", "picture", "truncate", "status", "headers"),
     *("popup", "banner", "inject"),
 )
-_PLACES = ("visible", "hidden", "attribute", "comment", "json", "pdf")
+_PLACES = ("visible", "hidden", "attribute", "comment", "json", "pdf", "tool")
+_ELSEWHERE = ("json", "pdf", "tool")  # places that a page does not have
+_PAGES = ("text/html", "application/xhtml+xml")
 _BODY_FIELDS = frozenset({"content-encoding", "content-length", "content-md5", "digest", "etag"})
 
 
@@ -164,71 +166,215 @@ def _check_css(selector: Any, where: str) -> None:
         raise UsageError(f"{where}: is no CSS selector: {str(error).splitlines()[0]}") from None
 
 
+Look = Callable[
+    [Snapshot, Sequence[View]], Mapping[str, Mapping[str, bytes]]
+]  # resources by a view's address
+
+
 def mutate(
-    snapshot: Snapshot, spec: Mapping[str, Any], out: str | os.PathLike[str], where: str = "mutations"
+    snapshot: Snapshot,
+    spec: Mapping[str, Any],
+    out: str | os.PathLike[str],
+    where: str = "mutations",
+    look: Look | None = None,
 ) -> MutateReport:
     """Write the layer that `spec` describes to `out`, a new directory; the snapshot stays as it is.
 
-    Raise UsageError for a wrong spec, an existing `out`, and a mutation that changes nothing.
+    `look` returns screenshots, DOMs, accessibility trees and texts of views, seen through the layer; views that
+    it does not return lose what only a browser can make. Raise UsageError for a wrong spec, an existing
+    `out`, and a mutation that changes nothing.
     """
     spec = read_spec(spec, where)
     path = local(out)
     if path.exists():
         raise UsageError(f"{path}: exists. Name a new directory with -o")
-    captures = sorted(snapshot.captures(), key=lambda c: (c.timestamp, c.begin, c.place))
-    views = snapshot.views()
-    answers: dict[tuple[str, int], Response] = {}
-    doms: dict[str, str] = {}
-    report = MutateReport(spec["id"], path)
+    mutation = _Mutation(snapshot, spec)
     for i, entry in enumerate(spec["mutations"]):
-        _apply(snapshot, entry, f"{where}: mutations[{i}]", captures, views, answers, doms)
-        report.gold |= entry.get("gold", {})
-        if "inject" in entry:
-            report.asked_for = injections()[entry["inject"]]["asked_for"]
-    _write(snapshot, spec, report, captures, views, answers, doms)
-    return report
+        mutation.apply(entry, f"{where}: mutations[{i}]")
+    return mutation.write(MutateReport(spec["id"], path), look)
 
 
-def _apply(
-    snapshot: Snapshot,
-    entry: Mapping[str, Any],
-    where: str,
-    captures: Sequence[Capture],
-    views: Sequence[View],
-    answers: dict[tuple[str, int], Response],
-    doms: dict[str, str],
-) -> None:
-    """Apply one mutation to every answer and DOM record of its URLs, on top of those before it."""
-    pattern = re.compile(".*".join(map(re.escape, str(entry.get("url", "*")).split("*"))), re.DOTALL)
-    found: list[str] = []
-    touched = 0
-    for capture in captures:
-        if not pattern.fullmatch(capture.url) or (300 <= capture.status < 400 and "status" not in entry):
-            continue
-        before = answers.get(capture.place) or _plain(snapshot.read(capture))
-        after, told = _changed(before, capture, entry)
-        found.append(f"{capture.url}: {told}")
-        if after != before:
-            answers[capture.place] = after
-            touched += 1
-    for view in views:
-        if not pattern.fullmatch(view.url) and not pattern.fullmatch(view.final_url):
-            continue
-        stored = doms.get(view.address) or (snapshot.resource("dom", view.address) or b"").decode(
-            "utf-8", "replace"
-        )
-        if stored and not {"status", "headers", "picture", "truncate", "json"} & entry.keys():
-            changed, told = _html(stored, entry)
-            found.append(f"{view.address}: {told}")
-            if changed != stored:
-                doms[view.address] = changed
-    if not found:
-        raise UsageError(
-            f"{where}: no recorded answer has a URL like {entry.get('url', '*')!r}. See stillweb ls"
-        )
-    if not touched:
-        shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-        raise UsageError(f"{where}: changes nothing. It found: {shown}")
+@dataclass(slots=True)
+class _Mutation:
+    """A snapshot, and what the mutations so far made of its answers (by place) and of its DOMs (by view)."""
+
+    snapshot: Snapshot
+    spec: Mapping[str, Any]
+    captures: list[Capture] = field(init=False)
+    views: list[View] = field(init=False)
+    answers: dict[tuple[str, int], Response] = field(default_factory=dict)
+    doms: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.captures = sorted(self.snapshot.captures(), key=lambda c: (c.timestamp, c.begin, c.place))
+        self.views = self.snapshot.views()
+
+    def apply(self, entry: Mapping[str, Any], where: str) -> None:
+        """Apply one mutation to every answer and DOM record of its URLs, on top of those before it."""
+        pattern = re.compile(".*".join(map(re.escape, str(entry.get("url", "*")).split("*"))), re.DOTALL)
+        found: list[str] = []
+        touched = 0
+        for capture in self.captures:
+            if not pattern.fullmatch(capture.url) or (300 <= capture.status < 400 and "status" not in entry):
+                continue
+            before = self.answers.get(capture.place) or _plain(self.snapshot.read(capture))
+            after, told = _changed(before, capture, entry)
+            found.append(f"{capture.url}: {told}")
+            if after != before:
+                self.answers[capture.place] = after
+                touched += 1
+        for view in self.views:
+            if not pattern.fullmatch(view.url) and not pattern.fullmatch(view.final_url):
+                continue
+            stored = self.doms.get(view.address) or (
+                self.snapshot.resource("dom", view.address) or b""
+            ).decode("utf-8", "replace")
+            if stored and not {"status", "headers", "picture", "truncate", "json"} & entry.keys():
+                changed, told = _html(stored, entry)
+                found.append(f"{view.address}: {told}")
+                if changed != stored:
+                    self.doms[view.address] = changed
+        if not found:
+            raise UsageError(
+                f"{where}: no recorded answer has a URL like {entry.get('url', '*')!r}. See stillweb ls"
+            )
+        if not touched:
+            shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+            raise UsageError(f"{where}: changes nothing. It found: {shown}")
+
+    def affected(self) -> dict[str, bool]:
+        """Map each view that shows a changed answer to True if its recorded DOM may still show the old one."""
+        changed = {(c.url, c.digest): c for c in self.captures if c.place in self.answers}
+        found: dict[str, bool] = {}
+        for view in self.views:
+            mimes = [
+                capture.mime
+                for one in view.captures
+                if (capture := changed.get((str(one.get("url")), str(one.get("digest"))))) is not None
+            ]
+            if mimes or view.address in self.doms:
+                pictures = all(mime.startswith("image/") for mime in mimes)
+                found[view.address] = view.address not in self.doms and not pictures
+        return found
+
+    def write(self, report: MutateReport, look: Look | None) -> MutateReport:
+        """Write the layer: exchanges and provenance, then views, then the texts of both."""
+        texts = self._write_exchanges(report)
+        affected = self.affected()
+        views = [view for view in self.views if view.address in affected]
+        seen: Mapping[str, Mapping[str, bytes]] = {}
+        if look is not None and views:
+            with Snapshot.open(*self.snapshot.paths, report.out) as changed:
+                seen = look(changed, views)
+        blank: list[View] = []
+        with Writer.open(report.out) as writer:
+            for view in views:
+                resources = dict(seen.get(view.address, {}))
+                if not resources:
+                    gone = [k for k in DROPPABLE if self.snapshot.resource(k, view.address)]
+                    if not affected[view.address]:
+                        gone = [kind for kind in gone if kind != "dom"]
+                    resources = dict.fromkeys(gone, b"")
+                    if view.address in self.doms:
+                        resources["dom"] = self.doms[view.address].encode("utf-8", "surrogatepass")
+                    elif affected[view.address]:
+                        blank.append(view)
+                    elif dom := self.snapshot.resource("dom", view.address):
+                        resources["dom"] = dom
+                    report.dropped += [f"{k} of {view.address}" for k in gone if not resources[k]]
+                writer.view(view, resources)
+                report.views.append(view.address)
+        with Writer.open(report.out) as writer, Snapshot.open(report.out) as layer:
+            freeze(layer, writer, workers=1)
+            for address, stored in texts:  # the base's address of an answer that was not the first of its URL
+                text = layer.text(stored.url) or layer.text(text_address(stored))
+                if text is not None:
+                    writer.conversion(
+                        address,
+                        text.markdown,
+                        refers_to=stored,
+                        extractor=text.extractor,
+                        version=text.version,
+                        options=text.to_record(),
+                    )
+            for view in blank:  # the text below would show the page as it was
+                address = view_text_address(view)
+                old = self.snapshot.text(address)
+                if old is not None and layer.text(address) is None:
+                    report.dropped.append(f"frozen text of {view.address}")
+                    writer.conversion(
+                        address,
+                        "",
+                        refers_to=None,
+                        extractor=old.extractor,
+                        version=old.version,
+                        options=old.to_record(),
+                        timestamp=view.timestamp,
+                    )
+        return report
+
+    def _write_exchanges(self, report: MutateReport) -> list[tuple[str, Capture]]:
+        """Write exchanges and provenance; return the text addresses of changed answers that have one."""
+        snapshot, spec = self.snapshot, self.spec
+        keys = {c.key for c in self.captures if c.place in self.answers}
+        sites = {site_of(c.url) for c in self.captures if c.place in self.answers}
+        stateful = {site for site in sites if not snapshot.matcher().evidence(site).quiet}
+        changed: list[dict[str, Any]] = []
+        texts: list[tuple[str, Capture]] = []
+        for entry in spec["mutations"]:
+            report.gold |= entry.get("gold", {})
+            if "inject" in entry:
+                report.asked_for = injections()[entry["inject"]]["asked_for"]
+        with Writer.open(report.out, profile=snapshot.profile) as writer:
+            for capture in self.captures:
+                if capture.key not in keys and site_of(capture.url) not in stateful:
+                    continue
+                made = self.answers.get(capture.place)
+                response = made or snapshot.read(capture)
+                started = parse_timestamp(capture.timestamp)
+                assert started is not None
+                stored = writer.exchange(
+                    Exchange(
+                        snapshot.read_request(capture),
+                        response.status,
+                        response.reason,
+                        response.headers,
+                        response.body,
+                        started,
+                        capture.session or "default",
+                        capture.begin,
+                        capture.end,
+                        capture.protocol,
+                        None,
+                        {"WARC-Truncated": capture.truncated} if capture.truncated else {},
+                    )
+                )
+                if made is None:
+                    report.copied += 1
+                    continue
+                report.changed.append(capture.url)
+                changed.append(
+                    {
+                        "file": stored.filename,
+                        "offset": stored.offset,
+                        "url": capture.url,
+                        "was": capture.digest,
+                        "now": stored.digest,
+                    }
+                )
+                if snapshot.record_of("conversion", text_address(capture)) is not None:
+                    texts.append((text_address(capture), stored))
+            told = [
+                {**one, "picture": f"sha256:{hashlib.sha256(Path(one['picture']).read_bytes()).hexdigest()}"}
+                if "picture" in one
+                else one
+                for one in spec["mutations"]
+            ]
+            made_by = {"spec": {**spec, "mutations": told}, "base": snapshot.id, "changed": changed}
+            digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+            value = {"id": spec["id"], "digest": digest, **made_by, "asked_for": report.asked_for}
+            writer.metadata(f"{MUTATION}{spec['id']}", value, date="1970-01-01T00:00:00Z")
+        return texts
 
 
 def _plain(response: Response) -> Response:
@@ -255,6 +401,8 @@ def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> 
         return _with_picture(response, media, entry["picture"])
     if "truncate" in entry:
         return _with_body(response, response.body[: entry["truncate"]]), f"{len(response.body)} bytes"
+    if "css" in entry and media not in _PAGES:
+        return response, f"{media or 'no media type'}, not a page"
     if media == "application/pdf":
         if entry.get("inject") and entry.get("place", "visible") in ("pdf", "visible"):
             return _with_body(
@@ -270,7 +418,7 @@ def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> 
             return response, f"{media or 'no media type'}, not JSON"
         body, told = _json(response.body, entry)
         return _with_body(response, body), told
-    if media not in ("text/html", "application/xhtml+xml"):
+    if media not in _PAGES:
         if "replace" in entry and media.startswith("text/"):
             text = decode(response.body, response.header("content-type"))
             changed, told = _replaced(text.text, entry["replace"])
@@ -337,9 +485,14 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
 
     soup = BeautifulSoup(text, "lxml")  # closes p and li as browsers do
     body: Any = soup.body or soup
+    if entry.get("place") in _ELSEWHERE:
+        return text, f"a page, which has no place {entry['place']!r}"
     if "inject" in entry or "popup" in entry or "banner" in entry:
-        _insert(soup, body, entry)
-        return str(soup), "a page"
+        targets: list[Any] = soup.select(entry["css"]) if "css" in entry else [body]
+        for target in targets:
+            _insert(target, entry)
+        told = f"{len(targets)} elements for {entry['css']!r}" if "css" in entry else "a page"
+        return (str(soup) if targets else text), told
     elements: list[Tag] = list(soup.select(entry["css"])) if "css" in entry else [body]
     told = f"{len(elements)} elements for {entry['css']!r}" if "css" in entry else "a page"
     if elements and "css" in entry:
@@ -464,7 +617,7 @@ def _reorder(elements: Sequence[Any], order: Any) -> bool:
     return True
 
 
-def _insert(soup: Any, body: Any, entry: Mapping[str, Any]) -> None:
+def _insert(body: Any, entry: Mapping[str, Any]) -> None:
     from bs4 import BeautifulSoup, Comment
 
     def parsed(markup: str) -> Any:
@@ -502,10 +655,8 @@ def _json(body: bytes, entry: Mapping[str, Any]) -> tuple[bytes, str]:
         value = json.loads(body)
     except ValueError:
         return body, "no JSON"
-    if "inject" in entry:
-        text = injections()[entry["inject"]]["text"]
-        target = value if isinstance(value, dict) else {"data": value}
-        return _dumped({**target, "note": text}), "a JSON document"
+    if "inject" in entry and "json" not in entry:
+        return _injected(body, value, entry)
     if "replace" in entry and "json" not in entry:
         changed = _in_texts(value, lambda text: _replaced(text, entry["replace"])[0], entry["replace"])
         return (body, "a JSON document without the words in its values") if changed == value else (
@@ -531,7 +682,24 @@ def _json(body: bytes, entry: Mapping[str, Any]) -> tuple[bytes, str]:
     return (_dumped(value) if touched else body), told
 
 
+def _injected(body: bytes, value: Any, entry: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Return a JSON document with an injection: of a tool's result in its content, of any other in a member `note`."""
+    text, place = injections()[entry["inject"]]["text"], entry.get("place", "visible")
+    result = value.get("result") if isinstance(value, dict) else None
+    if isinstance(result, dict) and isinstance(result.get("content"), list):
+        if place not in ("visible", "json", "tool"):
+            return body, f"a tool's result, which has no place {place!r}"
+        content = [*result["content"], {"type": "text", "text": text}]
+        return _dumped({**value, "result": {**result, "content": content}}), "a tool's result"
+    if place not in ("visible", "json"):
+        return body, f"a JSON document, which has no place {place!r}"
+    target = value if isinstance(value, dict) else {"data": value}
+    return _dumped({**target, "note": text}), "a JSON document"
+
+
 def _json_value(old: Any, entry: Mapping[str, Any]) -> Any:
+    if "inject" in entry:
+        return f"{old} {injections()[entry['inject']]['text']}" if isinstance(old, str) else old
     if "text" in entry:
         return entry["text"]
     if "replace" in entry:
@@ -683,97 +851,6 @@ def _squeezed(text: str) -> str:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 80 else text[:79] + "…"
-
-
-def _write(
-    snapshot: Snapshot,
-    spec: Mapping[str, Any],
-    report: MutateReport,
-    captures: Sequence[Capture],
-    views: Sequence[View],
-    answers: Mapping[tuple[str, int], Response],
-    doms: Mapping[str, str],
-) -> None:
-    """Write the layer: exchanges, views, provenance, and the texts of both."""
-    keys = {c.key for c in captures if c.place in answers}
-    sites = {site_of(c.url) for c in captures if c.place in answers}
-    stateful = {site for site in sites if not snapshot.matcher().evidence(site).quiet}
-    changed: list[dict[str, Any]] = []
-    texts: list[tuple[str, Capture]] = []
-    with Writer.open(report.out, profile=snapshot.profile) as writer:
-        for capture in captures:
-            if capture.key not in keys and site_of(capture.url) not in stateful:
-                continue
-            made = answers.get(capture.place)
-            response = made or snapshot.read(capture)
-            started = parse_timestamp(capture.timestamp)
-            assert started is not None
-            stored = writer.exchange(
-                Exchange(
-                    snapshot.read_request(capture),
-                    response.status,
-                    response.reason,
-                    response.headers,
-                    response.body,
-                    started,
-                    capture.session or "default",
-                    capture.begin,
-                    capture.end,
-                    capture.protocol,
-                    None,
-                    {"WARC-Truncated": capture.truncated} if capture.truncated else {},
-                )
-            )
-            if made is None:
-                report.copied += 1
-                continue
-            report.changed.append(capture.url)
-            changed.append(
-                {
-                    "file": stored.filename,
-                    "offset": stored.offset,
-                    "url": capture.url,
-                    "was": capture.digest,
-                    "now": stored.digest,
-                }
-            )
-            if snapshot.record_of("conversion", text_address(capture)) is not None:
-                texts.append((text_address(capture), stored))
-        for view in views:
-            if view.address in doms:
-                resources = {"dom": doms[view.address].encode("utf-8", "surrogatepass")}
-                gone = [kind for kind in DROPPABLE if snapshot.resource(kind, view.address)]
-                writer.view(view, resources | dict.fromkeys(gone, b""))
-                report.views.append(view.address)
-                report.dropped += [f"{kind} of {view.address}" for kind in gone]
-        pictures = {
-            entry["picture"]: hashlib.sha256(Path(entry["picture"]).read_bytes()).hexdigest()
-            for entry in spec["mutations"]
-            if "picture" in entry
-        }
-        told = [
-            {**one, "picture": f"sha256:{pictures[one['picture']]}"} if "picture" in one else one
-            for one in spec["mutations"]
-        ]
-        made_by = {"spec": {**spec, "mutations": told}, "base": snapshot.id, "changed": changed}
-        digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
-        writer.metadata(
-            f"{MUTATION}{spec['id']}", {"id": spec["id"], "digest": digest, **made_by, "asked_for": report.asked_for},
-            date="1970-01-01T00:00:00Z",
-        )  # fmt: skip
-    with Writer.open(report.out) as writer, Snapshot.open(report.out) as layer:
-        freeze(layer, writer, workers=1)
-        for address, stored in texts:  # the base's address of an answer that was not the first of its URL
-            text = layer.text(stored.url) or layer.text(text_address(stored))
-            if text is not None:
-                writer.conversion(
-                    address,
-                    text.markdown,
-                    refers_to=stored,
-                    extractor=text.extractor,
-                    version=text.version,
-                    options=text.to_record(),
-                )
 
 
 def follow_gold(lines: Sequence[str], gold: Mapping[str, str], where: str) -> tuple[list[str], list[str]]:

@@ -15,16 +15,21 @@ import binascii
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping
+import urllib.request
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from stillweb.snapshots.decompression import TooLarge
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.extras import require
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.warc.container import DIGEST, PACKAGE
+
+StrPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +41,17 @@ class Signature:
 
     sound: bool | None
     words: str
-    key: str = ""  # the public key that made a sound anonymous signature
+    key: str = ""  # the public key that made a sound signature
+    stamped: bool = False  # True with a certificate and a time stamp
 
 
-def check_signature(digest: Mapping[str, Any], package_hash: str) -> Signature | None:
-    """Check a digest file's signature of the package hash (`sha256:…`); None if it is not signed."""
+def check_signature(
+    digest: Mapping[str, Any], package_hash: str, authorities: Sequence[Any] = ()
+) -> Signature | None:
+    """Check a digest file's signature of the package hash (`sha256:…`); None if it is not signed.
+
+    `authorities` are root certificates (`certificates_in`) that may issue certificates and time stamps.
+    """
     signed = digest.get("signedData")
     if signed is None:
         return None
@@ -57,7 +68,7 @@ def check_signature(digest: Mapping[str, Any], package_hash: str) -> Signature |
     if isinstance(signed.get("publicKey"), str):
         return _anonymous(signed, made)
     if isinstance(signed.get("domainCert"), str):
-        return _domain(signed, made)
+        return _domain(signed, made, authorities)
     return Signature(None, "not checked: needs a public key or a domain's certificates, and there are none")
 
 
@@ -80,14 +91,15 @@ def _anonymous(signed: Mapping[str, Any], made: bytes) -> Signature:
     return Signature(True, words, _public(key))
 
 
-def _domain(signed: Mapping[str, Any], made: bytes) -> Signature:
+def _domain(signed: Mapping[str, Any], made: bytes, authorities: Sequence[Any]) -> Signature:
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
 
     name = str(signed.get("domain") or "")
     try:
-        certificate = x509.load_pem_x509_certificates(signed["domainCert"].encode())[0]
+        chain = x509.load_pem_x509_certificates(signed["domainCert"].encode())
+        certificate = chain[0]
         key = certificate.public_key()
         names = [
             str(host)
@@ -105,11 +117,56 @@ def _domain(signed: Mapping[str, Any], made: bytes) -> Signature:
         return Signature(False, "was not made with the certificate beside it")
     if name not in names:
         return Signature(False, f"its certificate is not for {name or 'any domain'}")
-    return Signature(
-        True,
-        f"made with the certificate for {name} beside it; not checked: who issued that (needs trusted roots) and when "
-        "it was signed (needs the root of the time stamp)",
-    )
+    whose = _public(key)
+    if not isinstance(signed.get("timeSignature"), str):
+        unchecked = "who issued that (needs trusted roots) and when it was signed (needs a time stamp)"
+        return Signature(
+            True, f"made with the certificate for {name} beside it; not checked: {unchecked}", whose
+        )
+    try:
+        moment = _stamped(signed, authorities)
+        if authorities:
+            _issued(chain, name, moment, authorities)
+    except ValueError as error:
+        return Signature(False, str(error))
+    words = f"made with the certificate for {name} beside it, stamped {moment:%Y-%m-%dT%H:%M:%SZ}"
+    if not authorities:
+        words += "; not checked: who issued certificate and time stamp (verify --authority)"
+    return Signature(True, words, whose, stamped=True)
+
+
+def _stamped(signed: Mapping[str, Any], authorities: Sequence[Any]) -> datetime:
+    """Return the moment of a signature's time stamp (RFC 3161). Raise ValueError if it is of something else."""
+    client = require("rfc3161_client")
+    try:
+        stamp = client.decode_timestamp_response(base64.b64decode(signed["timeSignature"], validate=True))
+        told = stamp.tst_info
+    except (ValueError, binascii.Error) as error:
+        raise ValueError("its time stamp can't be read") from error
+    if told.message_imprint.message != hashlib.sha256(signed["signature"].encode()).digest():
+        raise ValueError("its time stamp is of another signature")
+    if authorities:
+        builder = client.VerifierBuilder(roots=list(authorities))
+        for certificate in certificates_in(str(signed.get("timestampCert") or "")):
+            builder = builder.add_intermediate_certificate(certificate)
+        try:
+            builder.build().verify_message(stamp, signed["signature"].encode())
+        except client.VerificationError as error:
+            raise ValueError(f"its time stamp is of none of the named authorities: {error}") from error
+    moment: datetime = told.gen_time
+    return moment
+
+
+def _issued(chain: Sequence[Any], name: str, moment: datetime, authorities: Sequence[Any]) -> None:
+    """Raise ValueError unless an authority issued a domain's certificate, valid at `moment`."""
+    from cryptography import x509
+    from cryptography.x509 import verification
+
+    builder = verification.PolicyBuilder().store(verification.Store(list(authorities))).time(moment)
+    try:
+        builder.build_server_verifier(x509.DNSName(name)).verify(chain[0], list(chain[1:]))
+    except verification.VerificationError as error:
+        raise ValueError(f"its certificate was issued by none of the named authorities: {error}") from error
 
 
 def _made_by(key: Any, made: bytes, text: str) -> bool | None:
@@ -178,35 +235,116 @@ def _public(key: Any) -> str:
     return base64.b64encode(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode()
 
 
-def sign_digest(digest: bytes, package: bytes, key: Any) -> bytes:
-    """Return datapackage-digest.json with an anonymous signature of datapackage.json, as WebCrypto makes it."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A P-384 key that signs; with a domain's certificates in PEM, and the URL of a time-stamp authority."""
 
-    text = "sha256:" + hashlib.sha256(package).hexdigest()
-    r, s = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
-    signed = {
-        "hash": text,
-        "signature": base64.b64encode(r.to_bytes(48, "big") + s.to_bytes(48, "big")).decode(),
-        "publicKey": _public(key.public_key()),
-        "created": json.loads(package)["created"],  # py-wacz refuses another moment than the package's
-        "software": software_name(),
-    }
-    return json.dumps({**json.loads(digest), "signedData": signed}, indent=2).encode()
+    key: Any
+    certificates: str = ""
+    authority: str = ""
+
+    @classmethod
+    def of(cls, key: StrPath, certificates: StrPath | None = None, authority: str | None = None) -> Signer:
+        """Read the files. Raises UsageError, also for a certificate of another key."""
+        private = signing_key(key)
+        if (certificates is None) != (authority is None):
+            raise UsageError(
+                f"{key}: a certificate needs a time stamp, and a time stamp a certificate (WACZ-auth)"
+            )
+        if certificates is None or authority is None:
+            return cls(private)
+        text = Path(certificates).read_text(encoding="ascii", errors="replace")
+        found = certificates_in(text, str(certificates))
+        if not found or _public(found[0].public_key()) != _public(private.public_key()):
+            raise UsageError(f"{certificates}: the first certificate is not of the key {key}")
+        return cls(private, text, authority)
+
+    def sign(self, digest: bytes, package: bytes) -> bytes:
+        """Return datapackage-digest.json with a signature of datapackage.json. Raises MissingCapability."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+        text = "sha256:" + hashlib.sha256(package).hexdigest()
+        made = self.key.sign(text.encode(), ec.ECDSA(hashes.SHA256()))
+        about: dict[str, str]
+        if self.certificates:  # DER, as authsign makes it
+            signature = base64.b64encode(made).decode()
+            first = certificates_in(self.certificates)[0]
+            names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            about = {
+                "domain": names.get_values_for_type(x509.DNSName)[0],
+                "domainCert": self.certificates,
+                **self._stamp(signature),
+            }
+        else:  # r and s, as WebCrypto makes it
+            r, s = decode_dss_signature(made)
+            signature = base64.b64encode(r.to_bytes(48, "big") + s.to_bytes(48, "big")).decode()
+            about = {"publicKey": _public(self.key.public_key())}
+        signed = {
+            "hash": text,
+            "signature": signature,
+            **about,
+            "created": json.loads(package)["created"],  # py-wacz refuses another moment than the package's
+            "software": software_name(),
+        }
+        return json.dumps({**json.loads(digest), "signedData": signed}, indent=2).encode()
+
+    def _stamp(self, signature: str) -> dict[str, str]:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        client = require("rfc3161_client")
+        asked = client.TimestampRequestBuilder(
+            data=signature.encode(), hash_algorithm=client.HashAlgorithm.SHA256
+        ).build()
+        request = urllib.request.Request(
+            self.authority, asked.as_bytes(), {"Content-Type": "application/timestamp-query"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                data = answer.read()
+            stamp = client.decode_timestamp_response(data)
+            if stamp.tst_info.nonce != asked.nonce:
+                raise ValueError("it answered another request")
+            held = [x509.load_der_x509_certificate(one) for one in stamp.signed_data.certificates]
+        except (OSError, ValueError) as error:
+            raise MissingCapability(
+                f"{self.authority}: gave no time stamp: {error}. Nothing was sealed."
+            ) from error
+        pem = b"".join(one.public_bytes(Encoding.PEM) for one in held).decode()
+        return {"timeSignature": base64.b64encode(data).decode(), "timestampCert": pem}
 
 
-def check_signer(path: str | os.PathLike[str], keys: Collection[str]) -> str:
-    """Return why a snapshot is not signed by one of `keys` (`public_key_in`); "" if it is."""
-    found = signature_of(path)
+def certificates_in(text: str, where: str = "") -> list[Any]:
+    """Return the certificates in a PEM text. Raises UsageError that names `where`, ValueError without it."""
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificates(text.encode()) if text else []
+    except ValueError as error:
+        if not where:
+            raise
+        raise UsageError(f"{where}: is no PEM file of certificates") from error
+
+
+def check_signer(path: StrPath, keys: Collection[str] = (), authorities: Sequence[Any] = ()) -> str:
+    """Return why a snapshot is not signed by one of `keys`, or under one of `authorities`; "" if it is.
+
+    `keys` are of `public_key_in`, `authorities` of `certificates_in`. With both, both must hold.
+    """
+    found = signature_of(path, authorities)
     if found is None:
         return "is not signed"
     if not found.sound:
         return f"signature: {found.words}"
-    return "" if found.key in keys else "is signed by somebody else"
+    if authorities and not found.stamped:
+        return "is signed without a certificate and time stamp"
+    return "" if not keys or found.key in keys else "is signed by somebody else"
 
 
-def signature_of(path: str | os.PathLike[str]) -> Signature | None:
+def signature_of(path: StrPath, authorities: Sequence[Any] = ()) -> Signature | None:
     """Check the signature of a foreign WACZ; return None if it has none.
 
     Raises UsageError and DamagedInput.
@@ -221,4 +359,4 @@ def signature_of(path: str | os.PathLike[str]) -> Signature | None:
         container.close()
     if not isinstance(value, dict) or package is None:
         return None
-    return check_signature(value, "sha256:" + hashlib.sha256(package).hexdigest())
+    return check_signature(value, "sha256:" + hashlib.sha256(package).hexdigest(), authorities)

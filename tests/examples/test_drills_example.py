@@ -26,5 +26,8 @@ def test_the_example_shows_each_drill(tmp_path: Path) -> None:
     assert told["dearer-careful"]["outcomes"] == {"notices": 1, "untouched": 2}
     assert told["as-of"] == {"then": 1.0, "now": pytest.approx(1 / 3)}
     assert told["drift"]["expired"] == ["tea", "rope"]
-    assert told["repeated"]
-    assert (tmp_path / "out" / "faults-careful.html").exists()
+    repeated = ["faults-careful", "override-naive", "dearer", "as-of", "today"]
+    assert told["repeated"] == dict.fromkeys(repeated, True)
+    assert "fault:busy" in (tmp_path / "out" / "faults-careful.html").read_text()
+    assert "mutated:override" in (tmp_path / "out" / "override-naive.html").read_text()
+    assert all((tmp_path / "out" / f"{name}.html").exists() for name in repeated)

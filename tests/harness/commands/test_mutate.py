@@ -7,19 +7,25 @@ import gzip
 import hashlib
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 import stillweb
 from stillweb.harness.drills import drill
+from stillweb.harness.servers.mcp_tape import Tape, request_of
+from stillweb.harness.servers.mcp_words import META
 from stillweb.harness.tools import Toolset
+from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.operations.mutate import injections, mutate
+from stillweb.snapshots.text.freezing import freeze
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
@@ -253,3 +259,106 @@ def test_gold_follows_and_runs_are_paired(base: Path) -> None:
     assert drill(plain, run("injected-run", tasks, base, injected), asked_for).outcomes == {"follows": 1}
     hidden = layer(base, url=URL, inject="override", place="comment")
     assert drill(plain, run("hidden-run", tasks, base, hidden), asked_for).outcomes == {"unaffected": 1}
+
+
+def png(colour: str) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 40), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_browser_takes_screenshots_again(tmp_path: Path) -> None:
+    """A swapped picture and a changed JSON answer show in picture, DOM, tree and text of the views that used them."""
+    page = (
+        f"<!doctype html><title>Tea</title><h1>Tea</h1><img src=/p.png alt=cup><p id=p></p><p>{WORDS}</p>"
+        "<script>fetch('/api').then(r => r.json()).then(d => p.textContent = 'costs ' + d.price)</script>"
+    )
+    bodies = {
+        URL: (page.encode(), "text/html"),
+        "https://shop.test/p.png": (png("red"), "image/png"),
+        "https://shop.test/api": (b'{"price": "19 pounds"}', "application/json"),
+    }
+    site = Site(tmp_path / "base")
+    for url, (body, media) in bodies.items():
+        site.add(url, body, headers=(("Content-Type", media),))
+    with site.open():
+        pass
+    with stillweb.open(tmp_path / "base") as snapshot:
+        used = tuple({"url": c.url, "digest": c.digest} for c in snapshot.captures())
+    view = View(URL, URL, URL, "Tea", timestamp="2026-01-01T00:00:00Z", captures=used)
+    dom = page.replace("<p id=p></p>", "<p id=p>costs 19 pounds</p>").encode()
+    with Writer.open(tmp_path / "base") as writer:
+        writer.view(view, {"dom": dom, "view": png("red"), "aria": b"- old", "text": b"costs 19 pounds"})
+    with Writer.open(tmp_path / "base") as writer, stillweb.open(tmp_path / "base") as snapshot:
+        freeze(snapshot, writer, workers=1)
+    (tmp_path / "blue.png").write_bytes(png("blue"))
+    (tmp_path / "spec.yaml").write_text(
+        "id: m\nmutations:\n- url: '*/p.png'\n  picture: blue.png\n"
+        "- url: '*/api'\n  json: price\n  text: 99 pounds\n"
+    )
+    for out, options in ((tmp_path / "seen", []), (tmp_path / "unseen", ["--no-browser"])):
+        done = command("mutate", tmp_path / "base", "-o", out, "--spec", tmp_path / "spec.yaml", *options)
+        assert done.code == 0, done.err
+        assert ("dropped" in done.err) == bool(options), done.err
+        with stillweb.open(tmp_path / "base", out) as snapshot:
+            kept = {k: snapshot.resource(k, URL) for k in ("view", "dom", "aria", "text")}
+            texts = " ".join(text.markdown for text in snapshot.texts())
+        assert "19 pounds" not in texts
+        if options:
+            assert set(kept.values()) == {None}
+            continue
+        assert all(b"99 pounds" in (kept[k] or b"") for k in ("dom", "aria", "text"))
+        colours = Image.open(io.BytesIO(kept["view"] or b"")).convert("RGB").getcolors(1 << 20)
+        assert (0, 0, 255) in [colour for _, colour in colours or ()]
+        assert (255, 0, 0) not in [colour for _, colour in colours or ()]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"place": "tool"}, "which has no place 'tool'"),
+        ({"place": "pdf"}, "which has no place 'pdf'"),
+        ({"css": ".cost"}, "0 elements for '.cost'"),
+    ],
+)
+def test_an_injection_without_its_place(base: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        layer(base, url="https://shop.test/*", inject="override", **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"inject": "override", "place": "tool"}, ["19 pounds", "KESTREL-4417"]),
+        ({"inject": "override"}, ["19 pounds", "KESTREL-4417"]),
+        ({"inject": "override", "json": "result.content[0].text"}, ["19 pounds", "KESTREL-4417"]),
+        ({"json": "result.content[*].text", "replace": {"19": "99"}}, ["99 pounds"]),
+    ],
+)
+def test_a_changed_result_of_an_mcp_tool(tmp_path: Path, change: dict[str, Any], wanted: list[str]) -> None:
+    """A call of a recorded MCP server is an exchange; so its result changes as answers do, with its verdict."""
+    request = request_of("shop", "tools/call", {"name": "price", "arguments": {}}, reads=True)
+    result = {"result": {"content": [{"type": "text", "text": "19 pounds"}]}}
+    with Writer.open(tmp_path / "base") as writer:
+        media = (("Content-Type", "application/json"),)
+        writer.exchange(
+            Exchange(
+                request,
+                200,
+                "OK",
+                media,
+                json.dumps(result).encode(),
+                datetime(2026, 1, 1, tzinfo=UTC),
+                "s",
+                1,
+                2,
+            )
+        )
+        writer.metadata("urn:stillweb:mcp:shop", {"name": "shop"})
+    out = layer(tmp_path / "base", url="http://shop.invalid/tools/call/*", **change)
+    with stillweb.open(tmp_path / "base", out) as snapshot:
+        tape = Tape(snapshot)
+        (told,) = tape.answer(tape.session(), 1, "tools/call", {"name": "price", "arguments": {}})
+    text = " ".join(part["text"] for part in told["result"]["content"])
+    assert all(one in text for one in wanted)
+    assert told["result"]["_meta"][META]["verdict"] == "mutated:m"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -127,3 +129,43 @@ def test_an_export_goes_into_a_pipe_too(tmp_path):
     finally:
         os.close(held)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("answers", [200, 503, None], ids=["there", "failing", "gone"])
+def test_attempts_are_sent_to_a_collector_as_they_end(tmp_path, capsys, answers):
+    got = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def log_message(self, format, *args):
+            return
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.path, self.headers.get("X-Key"), json.loads(body)))
+            self.send_response(answers)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    tasks = [{"id": name, "question": "?", "answer": "x"} for name in ("a", "b")]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    script = {"agent": "script", "default": {"steps": [], "answer": "x"}}
+    (tmp_path / "agent.yaml").write_text(json.dumps(script))
+    words = ["--tasks", tmp_path / "tasks.jsonl", "--agent", tmp_path / "agent.yaml", "-o", tmp_path / "run"]
+    try:
+        url = f"http://127.0.0.1:{server.server_port}" if answers else "http://127.0.0.1:9"
+        os.environ["OTEL_EXPORTER_OTLP_HEADERS"] = "X-Key=synthetic"
+        code, _ = call(capsys, "run", *words, "--otlp", url)
+    finally:
+        del os.environ["OTEL_EXPORTER_OTLP_HEADERS"]
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert code == 0
+    assert {one[:2] for one in got} == ({("/v1/traces", "synthetic")} if answers else set())
+    kept = [json.loads(line) for line in export_openinference(tmp_path / "run", tmp_path / "all").open()]
+    if answers:
+        assert sorted(map(json.dumps, (one[2] for one in got))) == sorted(map(json.dumps, kept))

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -26,8 +27,21 @@ from stillweb.harness.view.comparison_pages import first_divergence
 from stillweb.harness.view.export import export_file, write_report
 from stillweb.harness.view.library import number
 from stillweb.harness.view.run_table import Row, group_of, pass_at, row_of, sums_of
+from stillweb.harness.view.site import Site
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer
-from tests.harness.view.looked_at import DOM, EVIL, PAGE, WRONG, make_run, make_snapshot, make_world, viewed
+from tests.harness.view.looked_at import (
+    DOM,
+    EVIL,
+    PAGE,
+    START,
+    WRONG,
+    make_run,
+    make_snapshot,
+    make_world,
+    viewed,
+)
 from tests.support.command_line import stillweb
 from tests.support.pages import chromium
 from tests.support.runs import bird_task
@@ -753,3 +767,45 @@ def test_presumed_answers_are_counted_as_the_summary_counts_them(tmp_path: Path)
     sums = sums_of([row_of(path, "", 1) for path in sorted(files.traces.iterdir())], "")
     assert (summary.presumed, summary.expected_wrong) == (4, 1.5)
     assert (sums.presumed, sums.doubt) == (4, 1.5)
+
+
+def record(path: Path, url: str, body: bytes, kind: str = "text/html", day: int = 0) -> None:
+    """Record one answer into a snapshot."""
+    moment = START + timedelta(days=day)
+    with Writer.open(path) as writer:
+        writer.exchange(
+            Exchange(Request("GET", url), 200, "OK", (("Content-Type", kind),), body, moment, "s", 1, 2)
+        )
+
+
+@pytest.mark.slow
+def test_a_recording_in_progress_fills_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "growing"
+    record(path, "https://birds.test/1", b"<p>one</p>")
+    with viewed(path, cache=tmp_path) as url, chromium() as page:
+        page.set_default_timeout(STARTS * 1000)
+        page.goto(f"{url}/snapshot/growing")
+        page.get_by_text("A recording is under way").wait_for()
+        sums = page.get_by_label("Sums").locator(".card").first
+        assert sums.inner_text().split() == ["1", "captures"]
+        record(path, "https://birds.test/2", b"<p>two</p>", day=3)
+        page.locator(".card b").filter(has_text="2").wait_for()
+        assert page.locator("svg.days circle").count() == 2
+        assert "https://birds.test/2" in get(f"{url}/snapshot/growing/captures")[1]
+
+
+def test_layers_stand_on_a_line_of_days(tmp_path: Path) -> None:
+    record(tmp_path / "old", "https://birds.test/1", b"<p>one</p>")
+    record(tmp_path / "new", "https://birds.test/2", b"<p>two</p>", day=10)
+    library = Site()
+    name = library.shelf.put([str(tmp_path / "old"), str(tmp_path / "new")])
+    try:
+        assert until(lambda: b"svg" in library.page(f"/snapshot/{name}").body)
+        svg = html.fromstring(library.page(f"/snapshot/{name}").body).find(".//svg")
+    finally:
+        library.close()
+    assert len(svg.findall("line")) == 2
+    assert [(one.get("cx"), one.find("title").text.rsplit("/", 1)[1]) for one in svg.findall("circle")] == [
+        ("100", "new"),
+        ("0", "old"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import subprocess
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from stillweb.snapshots import Snapshot, verify
-from stillweb.snapshots.operations.signatures import check_signature, signature_of
+from stillweb.snapshots.operations.signatures import certificates_in, check_signature, signature_of
 from stillweb.snapshots.wacz import seal
 from tests.harness.commands.calling import call
 from tests.snapshots.making import small_snapshot
 from tests.snapshots.malformed import http, packed, record
+from tests.support.timestamps import issued, timestamps
 
 KEY = ec.derive_private_key(7, ec.SECP384R1())
 OTHER = ec.derive_private_key(8, ec.SECP384R1())
@@ -169,3 +171,63 @@ def test_a_sealed_snapshot_is_signed_and_only_its_signer_passes(
         told = json.loads(held.read("datapackage-digest.json"))["signedData"]
     assert told["publicKey"] == public(KEY)
     assert verify(tmp_path / "s.wacz") == []
+
+
+def test_a_signature_in_the_name_of_a_domain_is_stamped_and_checked_under_its_authority(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = x509.ExtendedKeyUsageOID.SERVER_AUTH
+    for folder in ("ours", "theirs"):
+        (tmp_path / folder).mkdir()
+        issued(tmp_path / folder, "lab", usage=usage, domain="lab.test")
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    small_snapshot(tmp_path / "s")
+    words = ("seal", tmp_path / "s", "--sign", ours / "lab.key", "--certificate", ours / "lab.pem")
+    with timestamps(ours) as url:
+        assert call(capsys, *words)[0] == 2  # without a time stamp
+        assert call(capsys, "seal", tmp_path / "s", "--sign", ours / "lab.key", "--timestamp", url)[0] == 2
+        other = (*words[:-1], theirs / "lab.pem")
+        assert call(capsys, *other, "--timestamp", url)[0] == 2  # the certificate of another key
+        assert call(capsys, *words, "--timestamp", url)[0] == 0
+    sealed = tmp_path / "s.wacz"
+    code, out = call(capsys, "verify", sealed, "--authority", ours / "root.pem")
+    assert code == 0
+    assert "lab.test" in out
+    assert "not checked" in out  # what `verify` says of itself names no authority
+    assert call(capsys, "verify", sealed, "--authority", theirs / "root.pem")[0] == 1
+    before = sealed.read_bytes()
+    assert call(capsys, *words, "--timestamp", "http://127.0.0.1:9/")[0] == 4
+    assert sealed.read_bytes() == before
+    with zipfile.ZipFile(sealed) as held:
+        package = held.read("datapackage.json")
+        told = json.loads(held.read("datapackage-digest.json"))["signedData"]
+    digest = "sha256:" + hashlib.sha256(package).hexdigest()
+    roots = certificates_in((ours / "root.pem").read_text())
+    found = check_signature({"signedData": told}, digest, roots)
+    assert found is not None
+    assert (found.sound, found.stamped, "not checked" in found.words) == (True, True, False)
+    stamped = told["timeSignature"]
+    for wrong, words_ in (
+        (stamped[:-8] + "AAAAAAA=", ""),
+        ("AAAA", "can't be read"),
+    ):
+        bad = check_signature({"signedData": told | {"timeSignature": wrong}}, digest, roots)
+        assert bad is not None
+        assert bad.sound is False
+        assert words_ in bad.words
+    moved = signed(digest, raw=False)["signature"]
+    bad = check_signature({"signedData": told | {"signature": moved}}, digest, roots)
+    assert bad is not None
+    assert bad.sound is False
+
+
+def test_a_stamped_snapshot_is_read_by_py_wacz(tmp_path: Path) -> None:
+    wacz = Path(__file__).resolve().parents[3] / ".venv-peers/bin/wacz"
+    if not wacz.exists():
+        pytest.skip("no .venv-peers: ./setup.sh --peers makes it")
+    issued(tmp_path, "lab", usage=x509.ExtendedKeyUsageOID.SERVER_AUTH, domain="lab.test")
+    small_snapshot(tmp_path / "s")
+    with timestamps(tmp_path) as url:
+        seal(tmp_path / "s", sign=tmp_path / "lab.key", certificate=tmp_path / "lab.pem", timestamp=url)
+    done = subprocess.run([wacz, "validate", "-f", tmp_path / "s.wacz"], capture_output=True, text=True)
+    assert (done.returncode, "mismatch" in done.stdout) == (0, False), done.stdout + done.stderr

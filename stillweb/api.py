@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.remote import absolute, local
 from stillweb.snapshots.snapshot import Snapshot
 
@@ -386,12 +387,14 @@ def run(
     epochs: int = 1,
     parallel: int | None = None,
     accept: str = "rule",
+    min_confidence: float = SERVED,
     synthetic_search: bool = False,
     limits: Limits | None = None,
     prices: Mapping[str, Mapping[str, float]] | None = None,
     tape: Literal["record", "replay", "auto", "none"] = "auto",
     tape_path: StrPath | None = None,
     rubrics: StrPath | None = None,
+    grader_template: StrPath | None = None,
     uploads: StrPath | None = None,
     mode: Literal["faithful", "fixed"] = "faithful",
     ignore_case: bool = False,
@@ -400,6 +403,7 @@ def run(
     allow_unconfined: bool = False,
     faults: Faults | Mapping[str, Any] | StrPath | None = None,
     at: str = "",
+    timing: str = "none",
     display: Display | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Run:
@@ -413,8 +417,8 @@ def run(
     `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `parallel` is the number
     of attempts at once, by default two for each core. `limits` are
     those of an attempt, by default 50 model calls, 200 tool calls and 1800 seconds. `prices` maps a model to money
-    per million tokens. `mode` and `ignore_case` decide how answers are scored. `faults` is a fault
-    file, or its content; `at` is the date after which nothing is seen (docs/drills.md). `note` is called with each remark.
+    per million tokens. `mode` and `ignore_case` decide how answers are scored; `grader_template` replaces a grader's prompt. `faults` is a fault
+    file, or its content; `at` is the date after which nothing is seen, `timing` the pace of answers (docs/drills.md). `note` is called with each remark.
 
     Raises UsageError for wrong settings, DamagedInput for damaged files and MissingCapability for what the machine
     lacks. Attempts that fail raise nothing: see `summary.failed`.
@@ -428,7 +432,9 @@ def run(
     from stillweb.harness.runs.cluster import make_engine
     from stillweb.harness.runs.run_files import Settings, scoring_variables
     from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.proxy.browser.running import pages_at_once
+    from stillweb.proxy.replay.faults import read_pace
     from stillweb.snapshots.identity.accepting import check_accept
 
     tell = note or (lambda text: None)
@@ -437,12 +443,15 @@ def run(
     task_set: Sequence[Task]
     if isinstance(tasks, str | os.PathLike):
         source: str | None = os.fspath(tasks)
-        loaded = task_set = load_tasks(os.fspath(tasks), split=split)
-        problems, notices = loaded.problems, loaded.notices
+        loaded = load_tasks(os.fspath(tasks), split=split)
+        if grader_template is not None:
+            loaded = with_grader_template(loaded, Path(grader_template))
+        task_set, problems, notices = loaded, loaded.problems, loaded.notices
     else:
         source, task_set, problems, notices = None, tuple(tasks), (), ()
-        if split is not None:
-            raise UsageError("split is for a task set that is named, not for Task objects")
+        for name, value in (("split", split), ("grader_template", grader_template)):
+            if value is not None:
+                raise UsageError(f"{name} is for a task set that is named, not for Task objects")
     for problem in problems:
         tell(f"left out: {problem}")
     for notice in notices:
@@ -452,7 +461,7 @@ def run(
         spec, allow_unconfined=allow_unconfined
     )  # report its errors before a directory is made
     paths = _paths(snapshot)
-    for sentence in _remarks(spec, made_agent, task_set, paths):
+    for sentence in _remarks(spec, made_agent, task_set, paths, at):
         tell(sentence)
     tables = [task for task in task_set if task.scorer == "table"]
     compiled = load_rubrics(os.fspath(rubrics)) if rubrics is not None else compile_rubrics(tables)
@@ -464,6 +473,7 @@ def run(
         snapshots=tuple(map(absolute, paths)),
         contracts=tuple(contracts) if paths else (),
         accept=check_accept(accept),
+        min_confidence=min_confidence,
         epochs=epochs,
         limits=limits or Limits(seconds=1800),
         synthetic_search=synthetic_search,
@@ -477,6 +487,7 @@ def run(
         allow_unconfined=allow_unconfined,
         env=scoring_variables(os.environ),
         at=at or (snapshot.at if isinstance(snapshot, Snapshot) else ""),
+        timing=timing if read_pace(timing) else "",
         faults=disturbed.source if disturbed is not None else {},
     )
     start_run(
@@ -511,12 +522,15 @@ def _paths(snapshot: Snapshot | StrPath | Sequence[StrPath] | None) -> tuple[str
     return tuple(os.fspath(path) for path in snapshot)
 
 
-def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str]) -> Iterator[str]:
+def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str], at: str) -> Iterator[str]:
     """Yield what a person should know before a run of `agent` begins."""
     from stillweb.harness.agents.command import unset_notes
+    from stillweb.harness.agents.predictions import PredictionsAgent
     from stillweb.harness.agents.script import ScriptAgent
     from stillweb.harness.console import damage_notes
 
+    if isinstance(agent, PredictionsAgent) and (missing := agent.check(task.id for task in tasks)):
+        yield missing
     if isinstance(agent, ScriptAgent):
         for sentence in agent.not_among([task.id for task in tasks]):
             yield f"{spec}: {sentence}"
@@ -524,7 +538,7 @@ def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str])
         yield "no snapshot: the program has no frozen web, and only network isolation keeps it from the real one"
     yield from unset_notes(spec, getattr(agent, "pass_env", ()))
     if paths:
-        with Snapshot.open(*paths) as snapshot:
+        with Snapshot.open(*paths, at=at) as snapshot:
             yield from damage_notes(snapshot)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +23,12 @@ from stillweb.harness.commands.options import (
     timing_option,
 )
 from stillweb.harness.commands.program import isolate_program
-from stillweb.harness.commands.show import show_summary
-from stillweb.harness.console import make_search_ready, print_json, say, say_damage
+from stillweb.harness.commands.show import show_run
+from stillweb.harness.console import make_search_ready, print_json, say
 
 if TYPE_CHECKING:
-    from stillweb.harness.runs.run_files import RunFiles, Settings
+    from stillweb.api import Run
+    from stillweb.harness.runs.display import Display
 
 
 @click.command("run")
@@ -249,130 +248,72 @@ def command(
     if source is None or agent is None or out is None:
         name = "--tasks" if source is None else "--agent" if agent is None else "--out"
         raise click.UsageError(f"Missing option '{name}'.")
-    from stillweb.harness.agents import let_in_for, load_agent
-    from stillweb.proxy.browser.running import pages_at_once
-
-    inside = let_in_for(agent) if isolate else []
-    if isolate:
-        snapshots = brought_here(snapshots)
-        isolate_program(inside)
-    from stillweb.harness.agents.attempt import Limits
-    from stillweb.harness.agents.command import unset_notes
-    from stillweb.harness.agents.script import ScriptAgent
-    from stillweb.harness.commands.task_set import read_tasks
-    from stillweb.harness.drills import read_faults
-    from stillweb.harness.results.certificate import check_traces, write_certificate
-    from stillweb.harness.results.left_out import failed_attempts, unread_records
-    from stillweb.harness.rubric import compile_rubrics, load_rubrics
-    from stillweb.harness.runs.cluster import make_engine
-    from stillweb.harness.runs.display import make_display
-    from stillweb.harness.runs.run_files import Settings, scoring_variables
-    from stillweb.harness.runs.runner import run_attempts, start_run
-    from stillweb.harness.scoring.grading import with_grader_template
-    from stillweb.proxy.net.addresses import host_port
-    from stillweb.proxy.net.client_env import let_in
-    from stillweb.proxy.replay.faults import read_pace
-    from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.errors import GateFailed
-    from stillweb.snapshots.identity.accepting import check_accept
-    from stillweb.snapshots.remote import absolute
-
     if faults and drill:
         raise click.UsageError("--drill runs with and without its faults; --faults does not go with it")
-    disturbed = read_faults(faults or drill)
-    tasks = read_tasks(source, split)
-    if grader_template is not None:
-        tasks = with_grader_template(tasks, grader_template)
-    made_agent = load_agent(
-        agent, allow_unconfined=allow_unconfined
-    )  # report its errors before a directory is made
-    # a custom agent's code is loaded inside the namespace, so its direct hosts could not be let in before
-    shut = set(let_in(getattr(made_agent, "direct", ()))).difference(inside) if isolate else ()
-    if shut:
-        ports = ", ".join(host_port(*port) for port in sorted(shut))
-        raise click.UsageError(
-            f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
-        )
-    if isinstance(made_agent, ScriptAgent):
-        for sentence in made_agent.not_among([task.id for task in tasks]):
-            say(f"{agent}: {sentence}")
-    if not snapshots and getattr(made_agent, "needs_gateway", False):
-        say(
-            "no --snapshot: the program has no frozen web, and nothing holds it from the real one but --isolate"
-        )
-    for note in unset_notes(agent, getattr(made_agent, "pass_env", ())):
-        say(note)
-    if snapshots:
-        with Snapshot.open(*snapshots, at=at) as snapshot:
-            say_damage(snapshot)
-            if synthetic_search:
-                make_search_ready(snapshot)
-    settings = Settings(
-        agent=agent,
-        snapshots=tuple(map(absolute, snapshots)),
-        contracts=() if not snapshots or contracts == ("none",) else contracts,
-        accept=check_accept(accept),
-        min_confidence=min_confidence,
-        epochs=epochs,
-        limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_cost),
-        synthetic_search=synthetic_search,
-        tape=tape,  # type: ignore[arg-type]  # click has checked the choice
-        tape_path=str(tape_path.absolute()) if tape_path else None,
-        prices=_prices(prices, max_cost),
-        mode=mode,  # type: ignore[arg-type]
-        fold_case=ignore_case,
-        directory=os.getcwd(),
-        source=os.path.abspath(source) if os.path.exists(source) else None,
-        allow_unconfined=allow_unconfined,
-        env=scoring_variables(os.environ),
-        at=at,
-        timing=timing if read_pace(timing) else "",
-        faults=disturbed.source if disturbed is not None and not drill else {},
-    )
-    tables = [task for task in tasks if task.scorer == "table"]
-    compiled = load_rubrics(rubrics) if rubrics else compile_rubrics(tables)
-    lacking = [t for t in tables if "rubric" not in t.options and not {t.id, t.base} & compiled.keys()]
-    for base in dict.fromkeys(task.base or task.id for task in lacking):
-        say(f"no side-car for {base} in {rubrics}; it is compiled by rule")
-    names = [name.strip() for name in only.split(",")] if only is not None else ()
-    refused = len(tasks.problems)
+    from stillweb.harness.agents import let_in_for
 
-    def attempts(path: Path, chosen: Settings) -> tuple[RunFiles, int]:
-        files = start_run(
-            path,
-            chosen,
-            tasks,
-            rubrics=compiled,
-            limit=limit,
-            only=names,
-            refused=refused,
-            uploads=uploads,
-        )
-        engine_of = make_engine(engine, path, parallel or pages_at_once())
-        display = make_display(each=verbose)
+    if isolate:
+        inside = let_in_for(agent)
+        snapshots = brought_here(snapshots)
+        isolate_program(inside)
+        _refuse_shut_out(agent, inside, allow_unconfined)
+    from stillweb.api import run as run_tasks
+    from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.runs.display import make_display
+    from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.errors import GateFailed
+
+    if synthetic_search and snapshots:
+        with Snapshot.open(*snapshots, at=at) as snapshot:
+            make_search_ready(snapshot)
+
+    def made_in(path: Path, disturbed: str | None) -> Run:
+        display: Display = make_display(each=verbose)
         if otlp is not None:
             from stillweb.harness.export.openinference import SendingDisplay
 
             display = SendingDisplay(display, path, otlp, say)
-        return files, run_attempts(path, engine=engine_of, display=display, retry_failed=retry_failed)
+        return run_tasks(
+            tasks=source,
+            agent=agent,
+            snapshot=snapshots,
+            out=path,
+            contracts=() if contracts == ("none",) else contracts,
+            split=split,
+            only=[name.strip() for name in only.split(",")] if only is not None else (),
+            limit=limit,
+            epochs=epochs,
+            parallel=parallel,
+            accept=accept,
+            min_confidence=min_confidence,
+            synthetic_search=synthetic_search,
+            limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_cost),
+            prices=_prices(prices, max_cost),
+            tape=tape,  # type: ignore[arg-type]  # click has checked the choice
+            tape_path=tape_path,
+            rubrics=rubrics,
+            grader_template=grader_template,
+            uploads=uploads,
+            mode=mode,  # type: ignore[arg-type]
+            ignore_case=ignore_case,
+            engine=engine,  # type: ignore[arg-type]
+            retry_failed=retry_failed,
+            allow_unconfined=allow_unconfined,
+            faults=disturbed,
+            at=at,
+            timing=timing,
+            display=display,
+            note=say,
+        )
 
     if drill:
-        assert disturbed is not None
-        _drill(
-            (out / "plain", settings),
-            (out / "faults", replace(settings, faults=disturbed.source)),
-            attempts,
-            as_json,
-        )
+        _drill(made_in(out / "plain", None), made_in(out / "faults", drill), as_json)
         return
-    files, made = attempts(out, settings)
-    if not made:
-        say(f"{out}: every attempt was made before, none now; another -o runs them again")
-    certificate = write_certificate(out) if made else check_traces(out)
-    summary = show_summary(out, certificate, as_json, each=verbose)
-    if failed := failed_attempts(summary):  # an endpoint that is down must not look like a run that is done
+    run = made_in(out, faults)
+    summary, wrong = show_run(run, as_json, each=verbose)
+    if summary.failed:  # an endpoint that is down must not look like a run that is done
         raise GateFailed(
-            f"{out}: {failed}; "
+            f"{out}: {wrong}; "
             f"'stillweb report {out}' shows all of it, the same command with --retry-failed makes them again"
         )
     if max_expected_wrong is not None and summary.expected_wrong > max_expected_wrong:
@@ -380,41 +321,51 @@ def command(
             f"{out}: {summary.expected_wrong:.2f} answers are expected to be wrong, more than "
             f"--max-expected-wrong {max_expected_wrong:g}; record what was presumed, or raise --min-confidence"
         )
-    if unread := unread_records(files):
-        raise GateFailed(f"{out}: {unread}; correct the set, and run it into another directory")
+    if wrong:
+        raise GateFailed(f"{out}: {wrong}; correct the set, and run it into another directory")
 
 
-def _drill(
-    plain: tuple[Path, Settings],
-    faulted: tuple[Path, Settings],
-    attempts: Callable[[Path, Settings], tuple[RunFiles, int]],
-    as_json: bool,
-) -> None:
-    """Make both runs of a drill, certify them, and print what became of each attempt."""
+def _refuse_shut_out(agent: str, inside: Sequence[tuple[str, int]], allow_unconfined: bool) -> None:
+    """Raise UsageError if the agent asks a port of this machine that was not let into the namespace.
+
+    A custom agent's code is loaded inside, so its direct hosts could not be let in before.
+    """
+    from stillweb.harness.agents import load_agent
+    from stillweb.proxy.net.addresses import host_port
+    from stillweb.proxy.net.client_env import let_in
+
+    if shut := set(
+        let_in(getattr(load_agent(agent, allow_unconfined=allow_unconfined), "direct", ()))
+    ).difference(inside):
+        ports = ", ".join(host_port(*port) for port in sorted(shut))
+        raise click.UsageError(
+            f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
+        )
+
+
+def _drill(plain: Run, faulted: Run, as_json: bool) -> None:
+    """Print what became of each attempt of a drill, and the certificates of both runs."""
     from stillweb.harness.drills import drill
-    from stillweb.harness.results.certificate import check_traces, write_certificate
 
-    certificates = {}
-    for path, settings in (plain, faulted):
-        _, made = attempts(path, settings)
-        certificates[path.name] = (write_certificate(path) if made else check_traces(path))["hash"]
-    found = drill(plain[0], faulted[0])
+    certificates = {run.path.name: run.certificate["hash"] for run in (plain, faulted)}
+    found = drill(plain.path, faulted.path)
     if as_json:
         print_json({**found.to_json(), "certificates": certificates})
         return
     click.echo(str(found))
     for name, certificate in certificates.items():
         click.echo(f"certificate of {name}: {certificate}")
-    click.echo(f"compare in full: stillweb compare {plain[0]} {faulted[0]}")
+    click.echo(f"compare in full: stillweb compare {plain.path} {faulted.path}")
 
 
 def _run_file(
     path: Path, data: Path | None, mode: str, retry_failed: bool, allow_unconfined: bool, as_json: bool
 ) -> None:
     """Run each model of SGI-Bench's run file on each of its sets, in `output_dir/MODEL/SET-SPLIT`."""
+    from stillweb.api import run as run_tasks
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.benchmarks.sgi.run_file import load_run_file
-    from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
+    from stillweb.harness.runs.display import make_display
     from stillweb.snapshots.errors import GateFailed
 
     file = load_run_file(path)
@@ -424,20 +375,22 @@ def _run_file(
         folder.mkdir(parents=True, exist_ok=True)
         spec = folder.absolute() / "agent.yaml"
         spec.write_text(yaml.safe_dump(agent, sort_keys=False), encoding="utf-8")
-        settings = settings_without_snapshot(
-            str(spec), source, mode=mode, limits=Limits(seconds=None), allow_unconfined=allow_unconfined
-        )
-        wrong = run_set(
-            folder / "run",
-            settings,
-            read_tasks(source, split),
+        run = run_tasks(
+            tasks=source,
+            agent=str(spec),
+            out=folder / "run",
+            split=split,
             limit=file.limit,
             parallel=file.concurrency,
+            limits=Limits(seconds=None),
+            mode=mode,  # type: ignore[arg-type]
             retry_failed=retry_failed,
-            as_json=as_json,
+            allow_unconfined=allow_unconfined,
+            display=make_display(),
+            note=say,
         )
-        if wrong:
-            found.append(f"{folder / 'run'}: {wrong}")
+        if wrong := show_run(run, as_json)[1]:
+            found.append(f"{run.path}: {wrong}")
     if found:
         raise GateFailed(f"{found[0]}; the same command with --retry-failed makes them again")
 

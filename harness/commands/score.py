@@ -222,17 +222,25 @@ def _predictions(
     as_json: bool,
 ) -> int:
     """Score saved answers as a run of the agent that gives them; write its report and certificate."""
-    from stillweb.harness.commands.task_set import read_tasks, run_set, settings_without_snapshot
-    from stillweb.harness.scoring.grading import with_grader_template
+    from stillweb.api import run as run_tasks
+    from stillweb.harness.commands.show import show_run
+    from stillweb.harness.runs.display import make_display
     from stillweb.harness.view.export import write_report
     from stillweb.snapshots.errors import GateFailed
 
-    tasks = read_tasks(source)
-    if grader_template is not None:
-        tasks = with_grader_template(tasks, grader_template)
-    agent, mode = f"predictions:{predictions.absolute()}", mode or "faithful"
-    settings = settings_without_snapshot(agent, source, mode=mode, fold_case=ignore_case)
-    wrong = run_set(out, settings, tasks, rubrics=rubrics, parallel=parallel, as_json=as_json)
+    run = run_tasks(
+        tasks=source,
+        agent=f"predictions:{predictions.absolute()}",
+        out=out,
+        rubrics=rubrics,
+        grader_template=grader_template,
+        mode="fixed" if mode == "fixed" else "faithful",
+        ignore_case=ignore_case,
+        parallel=parallel,
+        display=make_display(),
+        note=say,
+    )
+    _, wrong = show_run(run, as_json)
     say(f"report: {write_report(out)}")
     if wrong:
         raise GateFailed(f"{out}: {wrong}; the same command with another -o scores anew")

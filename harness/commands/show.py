@@ -14,6 +14,7 @@ from stillweb.harness.console import decimals, print_json, table
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from stillweb.api import Run
     from stillweb.harness.results.summary import Summary
     from stillweb.harness.task import Task
 
@@ -92,6 +93,15 @@ def show_summary(
         else "no certificate for scores that come out differently; --write puts the new ones in place"
     )
     return summary
+
+
+def show_run(run: Run, as_json: bool, *, each: bool = True) -> tuple[Summary, str]:
+    """Print a run's scores; return their summary, and what failed or could not be read, or ""."""
+    from stillweb.harness.results.left_out import failed_attempts, unread_records
+    from stillweb.harness.runs.run_files import RunFiles
+
+    summary = show_summary(run.path, run.certificate, as_json, each=each)
+    return summary, failed_attempts(summary) or unread_records(RunFiles(run.path))
 
 
 def _spread(

@@ -198,7 +198,7 @@ def test_a_program_without_a_snapshot_is_told_to_be_on_the_real_web(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = command(tmp_path, json.dumps(RIGHT))
-    told = "no --snapshot: the program has no frozen web"
+    told = "no snapshot: the program has no frozen web"
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in [*words[:4], "command:echo x", *words[5:]]])
     assert (ended.value.code, told in capsys.readouterr().err) == (0, True)

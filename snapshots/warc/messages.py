@@ -227,7 +227,17 @@ def _still_encoded(sample: bytes, value: str, media: str) -> bool:
     """
     encoding = value.strip().lower()
     known = encoding in ("gzip", "x-gzip", "deflate", "br", "zstd")
-    return known and bool(sample) and bool(_TEXTUAL.search(media)) and is_encoded(sample, encoding)
+    if not (known and sample and _TEXTUAL.search(media)) or _reads_as_text(sample):
+        return False
+    return is_encoded(sample, encoding)
+
+
+def _reads_as_text(sample: bytes) -> bool:
+    """Return True if the start of a body is printable ASCII, as no packed text is.
+
+    Brotli also takes texts for stored blocks: b"/**\\n" is the head of one (RFC 7932, 9.2).
+    """
+    return all(32 <= byte < 127 or byte in b"\t\r\n\f" for byte in sample[:1024])
 
 
 def _head(lines: list[str]) -> bytes:

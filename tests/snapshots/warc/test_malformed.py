@@ -211,6 +211,19 @@ def test_content_encoding_moved_aside(tmp_path: Path) -> None:
         assert answers[NEXT].header("content-encoding") == "gzip"
 
 
+@pytest.mark.parametrize("start", [b"/**\n", b"/*!\n", b"<!--", b"{\n"])
+@pytest.mark.parametrize("coding", [b"br", b"zstd", b"deflate"])
+@pytest.mark.parametrize("size", [1_000, 70_000])
+def test_a_text_that_only_claims_a_coding_goes_out_as_it_is(
+    tmp_path: Path, start: bytes, coding: bytes, size: int
+) -> None:
+    body = start + b"var a = 1;\n" * (size // 11)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\nx-orig-content-encoding: " + coding + b"\r\n"
+    with opened(tmp_path, packed(record(http(body, head)))) as snapshot:
+        answer = snapshot.read(next(snapshot.captures()))
+        assert (answer.body, answer.header("content-encoding")) == (body, None)
+
+
 def test_wrong_and_repeated_content_length_header(tmp_path: Path) -> None:
     head = HEAD + b"Content-Length: 7\r\nContent-Length: 9\r\n"
     with opened(tmp_path, packed(record(http(head=head, length=False)))) as snapshot:

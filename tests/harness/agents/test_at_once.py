@@ -74,6 +74,13 @@ def shuffling(seed: int, most: float = 0.03) -> Callable[[str], float]:
     return wait
 
 
+def given(folder: Path, variable: str) -> str:
+    """Write an agent file that passes the variable to the agent's process; return its path."""
+    file = folder / "agent.yaml"
+    file.write_text(json.dumps({"agent": "tests.support.agents_at_once:Every", "pass_env": [variable]}))
+    return str(file)
+
+
 def run(
     folder: Path, names: list[str], policy: Callable[[Asked], Said], agent: str = "Every", **settings: Any
 ) -> RunFiles:
@@ -120,7 +127,7 @@ def test_lanes_that_call_in_any_turn_have_one_trace(
     hashes = set()
     for order in ("123", "321", "213"):
         monkeypatch.setenv("STILLWEB_TEST_TURNS", order)
-        trace = trace_of(run(tmp_path / order, [agent], says), agent)
+        trace = trace_of(run(tmp_path / order, [agent], says, given(tmp_path, "STILLWEB_TEST_TURNS")), agent)
         assert (trace.last("answer") or {})["end"] == "answered"
         asked = [event["aside"]["order"] for event in trace.of("tool_call")]
         assert len(asked) == 3
@@ -192,7 +199,9 @@ def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_
 ) -> None:
     """What it asks before the limit is reached is not on the tape: that was taken for an error of its own."""
     monkeypatch.setenv("STILLWEB_TEST_ANSWERS", "4")
-    files = run(tmp_path / "run", ["Slow"], says, limits=Limits(tokens=60))
+    files = run(
+        tmp_path / "run", ["Slow"], says, given(tmp_path, "STILLWEB_TEST_ANSWERS"), limits=Limits(tokens=60)
+    )
     trace = trace_of(files, "Slow")
     assert ((trace.last("answer") or {})["end"], len(trace.of("model"))) == ("tokens", 4)
     monkeypatch.setenv("STILLWEB_TEST_ANSWERS", "0")
@@ -223,10 +232,9 @@ def test_what_hangs_on_the_clock_is_told_in_a_line(tmp_path: Path, monkeypatch: 
     (line,) = certify(files.path, times=1).differences
     assert "is not on the tape" in line
     assert "messages[0].content differs at character" in line
-    agent = {"agent": "tests.support.agents_at_once:Every", "pass_env": ["STILLWEB_TEST_PATIENCE"]}
-    (tmp_path / "agent.yaml").write_text(json.dumps(agent))
+    agent = given(tmp_path, "STILLWEB_TEST_PATIENCE")
     slow_first = after(lambda text: 0.3 if text == "document 0" else 0.0)
-    files = run(tmp_path / "waits", ["Hasty"], slow_first, str(tmp_path / "agent.yaml"))
+    files = run(tmp_path / "waits", ["Hasty"], slow_first, agent)
     monkeypatch.setenv("STILLWEB_TEST_PATIENCE", "0.000001")
     (line,) = certify(files.path, times=1).differences
     assert "gave up" in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -256,7 +255,6 @@ def command(
         inside = let_in_for(agent)
         snapshots = brought_here(snapshots)
         isolate_program(inside)
-        _refuse_shut_out(agent, inside, allow_unconfined)
     from stillweb.api import run as run_tasks
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.runs.display import make_display
@@ -323,24 +321,6 @@ def command(
         )
     if wrong:
         raise GateFailed(f"{out}: {wrong}; correct the set, and run it into another directory")
-
-
-def _refuse_shut_out(agent: str, inside: Sequence[tuple[str, int]], allow_unconfined: bool) -> None:
-    """Raise UsageError if the agent asks a port of this machine that was not let into the namespace.
-
-    A custom agent's code is loaded inside, so its direct hosts could not be let in before.
-    """
-    from stillweb.harness.agents import load_agent
-    from stillweb.proxy.net.addresses import host_port
-    from stillweb.proxy.net.client_env import let_in
-
-    if shut := set(
-        let_in(getattr(load_agent(agent, allow_unconfined=allow_unconfined), "direct", ()))
-    ).difference(inside):
-        ports = ", ".join(host_port(*port) for port in sorted(shut))
-        raise click.UsageError(
-            f"--isolate leaves an agent of one's own no way to what it asks itself: {ports}"
-        )
 
 
 def _drill(plain: Run, faulted: Run, as_json: bool) -> None:

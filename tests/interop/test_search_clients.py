@@ -58,7 +58,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with Snapshot.open(path) as snapshot:
         ledger = Ledger()
         hosts = http_hosts(Toolset(snapshot, ("serper-mcp",), synthetic_search=True))
-        with Gateway(snapshot, ledger=ledger, virtual_hosts=hosts) as gateway:
+        with Gateway(snapshot, ledger=ledger, virtual_hosts=hosts, min_confidence=0.3) as gateway:
             proxied = client_environment(gateway.proxy_url("clients"), gateway.ca_path)
             done = subprocess.run(
                 [PYTHON, str(SCRIPT), BIRDS, f"{SITE}/gone", ABSENT],

@@ -90,8 +90,8 @@ def test_what_is_elsewhere_is_not_let_in(tmp_path: Path, agent: str) -> None:
 
 def test_nothing_is_let_in_for_an_agent_of_one_s_own_and_its_code_runs_inside(tmp_path: Path) -> None:
     (tmp_path / "own_isolated.py").write_text(
-        "from stillweb.proxy.net.isolation import isolated\n"
-        "assert isolated()\n"
+        "import socket\n"
+        "assert [name for _, name in socket.if_nameindex()] == ['lo']\n"
         "class Agent:\n"
         "    name = 'own'\n"
         "    def identity(self): return {}\n"
@@ -101,26 +101,6 @@ def test_nothing_is_let_in_for_an_agent_of_one_s_own_and_its_code_runs_inside(tm
     done = isolated_run(tmp_path, "agent: own_isolated:Agent\n")
     assert done.code == 0, done.err
     assert "let in" not in done.err
-
-
-@pytest.mark.parametrize(
-    ("direct", "why"),
-    [
-        ("127.0.0.1:9", "--isolate leaves an agent of one's own no way to what it asks itself: 127.0.0.1:9"),
-        ("a.test", "--isolate leaves no way to a.test"),
-    ],
-)
-def test_a_program_of_one_s_own_that_asks_something_itself_is_refused(
-    tmp_path: Path, direct: str, why: str
-) -> None:
-    (tmp_path / "own_program.py").write_text(
-        "from stillweb.harness.agents.command import CommandAgent\n"
-        f"def make(): return CommandAgent.from_options({{'command': 'true', 'direct': '{direct}'}}, 'own')\n"
-    )
-    done = isolated_run(tmp_path, "agent: own_program:make\n")
-    assert done.code == 2, done
-    assert why in done.err
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_endpoint_with_an_impossible_port_is_named(tmp_path: Path) -> None:

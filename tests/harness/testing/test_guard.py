@@ -72,7 +72,7 @@ def test_what_says_nothing_holds_up_no_other():
 
 
 def test_what_was_asked_last_of_all_counts_and_nothing_goes_on(monkeypatch):
-    monkeypatch.setattr("harness.testing.guard._PATIENCE", 3600.0)
+    monkeypatch.setattr("stillweb.harness.testing.pytest_case._PATIENCE", 3600.0)
     threads = set(threading.enumerate())
     asking = []
     with Blocked() as blocked, guarded(blocked):

@@ -125,7 +125,7 @@ def test_what_was_uploaded_is_uploaded_again_in_replay(site: Site) -> None:
             f"table: mills.csv {len(TABLE)} {small}", f"note: None 4 {sha256(b'both').hexdigest()[:8]}",
             f"more: picture.bin {len(PICTURE)} {large}", f"more: mills.csv {len(TABLE)} {small}",
         ]  # fmt: skip
-        with Gateway(snapshot, authority=site.authority) as gateway:
+        with Gateway(snapshot, authority=site.authority, min_confidence=0.5) as gateway:
             reports = [check(snapshot, gateway) for _ in range(2)]
         for report in reports:
             told = [(one.same, one.missed, one.unasked, one.error) for one in report.views]

@@ -57,7 +57,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     record(path)
     with Snapshot.open(path) as snapshot:
         ledger = Ledger()
-        hosts = http_hosts(Toolset(snapshot, ("serper-mcp",), synthetic_search=True))
+        hosts = http_hosts(Toolset(snapshot, ("serper-mcp",), synthetic_search=True, min_confidence=0.3))
         with Gateway(snapshot, ledger=ledger, virtual_hosts=hosts, min_confidence=0.3) as gateway:
             proxied = client_environment(gateway.proxy_url("clients"), gateway.ca_path)
             done = subprocess.run(

@@ -268,7 +268,7 @@ class Attempt:
     async def _ask(self, body: Mapping[str, Any], thread: threading.Thread) -> Any:
         if self.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
-        self.before_model()
+        await self._allowed()
         return await self.ask_model(self.models.chat, "chat", body, body.get("messages", ()), thread=thread)
 
     async def ask_model(
@@ -318,7 +318,7 @@ class Attempt:
         try:
             await asyncio.sleep(0)  # as above: a tape answers at once
             # checked again: a call that has just ended counts, as it does in replay
-            self.before_model(begun=1)
+            await self._allowed(begun=1)
             with self._seen_lacking():
                 return await ask(self.session, body)
         except asyncio.CancelledError:
@@ -327,6 +327,19 @@ class Attempt:
         finally:
             self._asking -= 1
             self.lanes.end(place)
+
+    async def _allowed(self, *, begun: int = 0) -> None:
+        """Check the limits as `before_model` does.
+
+        In a repetition, a limit strikes only once the answers that are due have come, as they had in the first run.
+        """
+        try:
+            self.before_model(begun=begun)
+        except LimitReached:
+            if self.stop is None:
+                raise
+            await self.models.rest(self.session)
+            self.before_model(begun=begun)
 
     async def _refused_before(self) -> None:
         """Check the limits again after a tape miss, once the session's other answers have been given.

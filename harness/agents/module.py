@@ -206,6 +206,8 @@ class _Served:
         except TimeoutError:
             limit = attempt.limits.seconds or 0
             self.played = (None, "seconds", f"the limit of {limit:g} seconds is used up")
+        except ConnectionError:  # the process is gone; its exit code tells more
+            return
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{self.agent.spec}: its process sent what is no message: {error}") from error
         finally:

@@ -35,7 +35,7 @@ def main() -> NoReturn:
     """Do what the last argument says, and end with all threads that the agent began."""
     out = os.dup(1)
     os.dup2(2, 1)  # what the agent prints is no answer
-    word, code = sys.argv[-1], 0
+    word, code, connection = sys.argv[-1], 0, None
     if word.isdigit():
         connection = _Connection(socket.socket(fileno=int(word)))
         try:
@@ -49,6 +49,8 @@ def main() -> NoReturn:
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+    if connection is not None:
+        connection.wait()
     os._exit(code)
 
 
@@ -88,7 +90,8 @@ class _Connection:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self.order: dict[str, Any] = json.loads(self._lines.readline())
-        threading.Thread(target=self._receive, name="stillweb-connection", daemon=True).start()
+        self._receiver = threading.Thread(target=self._receive, name="stillweb-connection", daemon=True)
+        self._receiver.start()
 
     def send(self, kind: str, **members: Any) -> None:
         """Send a message. Raise UsageError for what is no JSON."""
@@ -112,6 +115,10 @@ class _Connection:
         finally:
             self._waiting.pop(number, None)
 
+    def wait(self) -> None:
+        """Wait until the run closes the connection: messages that it has not read would be lost."""
+        self._receiver.join()
+
     def give_up(self, kind: str, error: BaseException) -> None:
         """Raise `error` in all who wait for results of a kind."""
         for number, (asked, future) in list(self._waiting.items()):
@@ -124,7 +131,8 @@ class _Connection:
             message = json.loads(line)
             _, future = self._waiting.get(message["id"], ("", None))
             if future is not None:
-                future.get_loop().call_soon_threadsafe(_resolve, future, message)
+                with contextlib.suppress(RuntimeError):  # the agent has ended, and its loop is closed
+                    future.get_loop().call_soon_threadsafe(_resolve, future, message)
         os._exit(1)  # the run is gone
 
 
@@ -237,4 +245,5 @@ async def _run(connection: _Connection) -> None:
         lacking = str(error)
     connection.send("played", played=played, lacking=lacking, given_up=attempt.given_up)
     sys.stderr.flush()
+    connection.wait()
     os._exit(0)  # what the agent left at work ends here

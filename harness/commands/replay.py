@@ -119,7 +119,8 @@ def command(
     stillweb replay site.wacz --record-misses more -- python agent.py    ask live what is missing
     stillweb replay site.wacz more -- python agent.py            with both
     """
-    from stillweb import api
+    from stillweb.api import open as open_snapshot
+    from stillweb.api import replay as replay_snapshot
     from stillweb.harness.drills import read_faults
     from stillweb.proxy.net.client_env import direct_hosts, let_in
     from stillweb.proxy.net.clock import moment_of
@@ -143,7 +144,7 @@ def command(
         say(proof.line())
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
-    with api.open(*snapshots, at=at) as snapshot:
+    with open_snapshot(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         if rules is not None:
             snapshot.add_rules(rules)
@@ -158,7 +159,7 @@ def command(
             for one in programs:
                 one.terminate()
 
-        with api.replay(
+        with replay_snapshot(
             snapshot,
             port=port,
             accept=accept,

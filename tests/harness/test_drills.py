@@ -55,6 +55,7 @@ def test_what_became_of_an_attempt(site: Path, tries: int, outcome: str) -> None
     assert "faults" in stillweb.compare(plain, faulted).differs
 
 
+@pytest.mark.slow
 def test_a_drill_of_the_command_line_and_its_certificate(tmp_path: Path) -> None:
     words = run_words(tmp_path, 'call: fetch\n      with: {url: "https://a.test/0"}')
     (tmp_path / "faults.yaml").write_text(json.dumps(FAULTS))

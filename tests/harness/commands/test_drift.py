@@ -58,6 +58,7 @@ def site(pages: dict[str, str], port: int = 0) -> Iterator[int]:
         server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_site_recorded_anew_and_its_drift(tmp_path: Path) -> None:
     with site(OLD) as port:
@@ -98,6 +99,7 @@ def test_a_site_recorded_anew_and_its_drift(tmp_path: Path) -> None:
     assert command("refresh", tmp_path / "old.wacz", "-o", tmp_path / "new").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_views_are_recorded_anew(tmp_path: Path) -> None:
     with site(OLD) as port:

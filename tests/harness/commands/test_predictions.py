@@ -27,6 +27,7 @@ def lines(path: Path, values: list[Any]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_saved_answers_are_scored_with_report_and_certificate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stillweb.harness._parsing import look_for_module
-from stillweb.harness.agents import identity_of
 from stillweb.harness.agents.attempt import Attempt, Ended
 from stillweb.harness.agents.command import CommandAgent, listed, without_places
 from stillweb.harness.agents.function import FunctionAgent
@@ -101,6 +100,8 @@ class ModuleAgent(CommandAgent):
         Raise UsageError if the function, or a value that it refers to, can't be copied into another process.
         """
         import cloudpickle
+
+        from stillweb.harness.agents import identity_of
 
         spec = f"function:{function.name}"
         try:

@@ -101,8 +101,6 @@ class ModuleAgent(CommandAgent):
         """
         import cloudpickle
 
-        from stillweb.harness.agents import identity_of
-
         spec = f"function:{function.name}"
         try:
             copied = cloudpickle.dumps(function.function)
@@ -122,7 +120,7 @@ class ModuleAgent(CommandAgent):
         weakref.finalize(agent, shutil.rmtree, folder, ignore_errors=True)
         agent.said = {
             **agent._describe(allow_unconfined=allow_unconfined),
-            "identity": identity_of(function),
+            "identity": function.identity(),
         }
         agent.name = function.name
         return agent

@@ -461,8 +461,9 @@ def run(
 
     `tasks` is a task set (a file, a folder, `hub:OWNER/NAME`) or Task objects. `agent` is a name as on the command
     line (`openai:MODEL`, `command:PROGRAM`, `script:FILE`, `module:object`, a YAML file) or a function
-    `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). `snapshot` may be
-    several layers; without one there are no tools. `out` is the run's directory.
+    `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). A function runs in a
+    confined process of its own, closures and lambdas as copies; only one that can't be copied runs in this process, and the
+    certificate's `confinement` says so. `snapshot` may be several layers; without one there are no tools. `out` is the run's directory.
 
     `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `parallel` is the number
     of attempts at once, by default two for each core. `limits` are
@@ -586,6 +587,8 @@ def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str],
             yield f"{spec}: {sentence}"
     if not paths and getattr(agent, "needs_gateway", False):
         yield "no snapshot: the program has no frozen web, and only network isolation keeps it from the real one"
+    if trusted := getattr(agent, "trusted", ""):
+        yield f"{trusted}; it runs in this process, where it can read the reference answers"
     yield from unset_notes(spec, getattr(agent, "pass_env", ()))
     if paths:
         with Snapshot.open(*paths, at=at) as snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -826,4 +827,292 @@ FOSSIL = Application(
     warm=1,
 )  # fmt: skip
 
-APPLICATIONS = {app.name: app for app in (DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL)}
+
+# -- marimo and NiceGUI, whose pages talk over web sockets
+
+
+def _nothing(data: Path) -> None:
+    """Make no data: the application begins empty."""
+
+
+MARIMO = Application(
+    "marimo",
+    7111,
+    "/",
+    ("marimo==0.25.*",),
+    _nothing,
+    lambda data: (
+        [python(data.parent), "-m", "marimo", "run", "--headless", "--no-token", "-p", "7111", str(KETTLES / "marimo_notebook.py")],
+        {},
+        data,
+    ),
+    {
+        "open": acts(("open", ""), ("see", "text=kettles of kind")),
+        "more": acts(("click", "button:has-text('One more')"), ("rest", "500")),
+        "camping": acts(("choose", "select", "camping"), ("rest", "500")),
+        "electric": acts(("choose", "select", "electric"), ("rest", "500")),
+        "gas": acts(("choose", "select", "gas"), ("rest", "500")),
+    },
+    {
+        "A": ["open", "more", "camping", "more", "electric", "gas", "open", "electric"],
+        "B": ["open", "camping", "more", "more", "gas", "open", "electric", "more"],
+    },
+)  # fmt: skip
+NICEGUI = Application(
+    "nicegui",
+    7112,
+    "/",
+    ("nicegui==3.*",),
+    _nothing,
+    lambda data: ([python(data.parent), "nicegui_shop.py", "7112"], {"HOME": str(data)}, KETTLES),
+    {
+        "open": acts(("open", ""), ("see", "text=in the basket")),
+        "about": acts(("open", "about"), ("see", "text=since 1904")),
+        "gas": acts(("click", "button:has-text('Gas')"), ("rest", "500")),
+        "camping": acts(("click", "button:has-text('Camping')"), ("rest", "500")),
+        "electric": acts(("click", "button:has-text('Electric')"), ("rest", "500")),
+        "note": acts(("fill", "input", "for Ada"), ("rest", "800")),
+    },
+    {
+        "A": ["open", "gas", "note", "camping", "about", "open", "electric", "gas"],
+        "B": ["about", "open", "camping", "gas", "note", "open", "electric"],
+    },
+)
+
+
+# -- the back offices SQLAdmin and Starlette-Admin
+
+
+def _office(
+    name: str, port: int, package: str, one: tuple[str, str], editing: Act, searching: Act
+) -> Application:
+    """Return a back office of the shop in kettles/sqlalchemy_shop.py. `one` holds a kettle's page and its form."""
+    return Application(
+        name,
+        port,
+        "/admin/",
+        (package, "uvicorn", "sqlalchemy", "greenlet", "itsdangerous", "python-multipart"),
+        _nothing,
+        lambda data: (
+            [python(data.parent), "sqlalchemy_shop.py", name.replace("-", "_"), str(port)],
+            {"DATABASE": str(data / "shop.sqlite")},
+            KETTLES,
+        ),
+        {
+            "home": go(""),
+            "list": go("kettle/list"),
+            "makers": go("maker/list"),
+            "page2": go("kettle/list?page=2"),
+            "k7": go(one[0]),
+            "form": go(one[1]),
+            "edit": editing,
+            "search": searching,
+        },
+        {
+            "A": ["home", "list", "search", "k7", "edit", "k7", "list", "makers", "page2", "form"],
+            "B": ["makers", "list", "k7", "page2", "edit", "list", "search", "k7", "home"],
+        },
+        r"csrf\w*|session",
+    )
+
+
+_OFFICE1 = ("kettle/details/7", "kettle/edit/7")
+_OFFICE2 = ("kettle/detail?pk=7", "kettle/edit?pk=7")
+SQLADMIN = _office(
+    "sqladmin",
+    7113,
+    "sqladmin==0.*",
+    _OFFICE1,
+    acts(
+        ("open", _OFFICE1[1]),
+        ("fill", "[name=price]", "99"),
+        ("click", "input[type=submit][name=save]:not([value*=another]):not([value*=Continue])"),
+    ),
+    acts(("open", "kettle/list"), ("fill", "#search-input", "Kettle 1"), ("click", "#search-button")),
+)
+STARLETTE_ADMIN = _office(
+    "starlette-admin",
+    7114,
+    "starlette-admin==1.*",
+    _OFFICE2,
+    acts(
+        ("open", _OFFICE2[1]),
+        ("fill", "[name=price]", "99"),
+        ("click", "button[type=submit]:has-text('Save') >> nth=0"),
+    ),
+    go("kettle/list?search=Kettle%201"),
+)
+
+
+# -- DokuWiki and Mercurial, as Debian packs them. DEBIAN_ROOT may name a folder into which their packages were unpacked.
+
+DEBIAN = Path(os.environ.get("DEBIAN_ROOT", "/"))
+
+
+def _dokuwiki_data(data: Path) -> None:
+    """Copy the wiki, whose links lead into other folders of the system, and give it users and pages."""
+    wiki = data / "wiki"
+    shutil.copytree(
+        DEBIAN / "usr/share/dokuwiki", wiki, ignore=shutil.ignore_patterns("plugins", "tpl", ".htaccess")
+    )
+    for path in (*(wiki / "vendor/composer").glob("*.php"), *(wiki / "inc").glob("*.php")):
+        text = path.read_text()
+        path.write_text(text.replace("'/usr/share/php", f"'{DEBIAN / 'usr/share/php'}"))
+    (data / "sessions").mkdir()
+    for name in ("plugins", "tpl"):
+        shutil.copytree(DEBIAN / "var/lib/dokuwiki/lib" / name, wiki / "lib" / name)
+    shutil.copytree(
+        DEBIAN / "etc/dokuwiki",
+        wiki / "conf",
+        ignore=shutil.ignore_patterns("htaccess", "apache.conf", "*.auth.php"),
+    )
+    for name in (
+        "attic",
+        "cache",
+        "index",
+        "locks",
+        "log",
+        "media",
+        "media_attic",
+        "media_meta",
+        "meta",
+        "pages",
+        "tmp",
+    ):
+        (data / "data" / name).mkdir(parents=True)
+    for name in ("tea", "coffee"):
+        (data / "data" / "pages" / f"{name}.txt").write_text(
+            f"====== {name.title()} ======\n\nHow to make {name}.\n"
+        )
+    (data / "data" / "pages" / "start.txt").write_text("====== Kettles ======\n\n[[tea]] and [[coffee]]\n")
+    hashed = hashlib.md5(PASSWORDS["ada"].encode()).hexdigest()
+    (wiki / "conf" / "users.auth.php").write_text(f"ada:{hashed}:Ada:ada@kettles.test:admin,user\n")
+    (wiki / "conf" / "acl.auth.php").write_text("* @ALL 1\n* @user 8\n")
+    settings = {
+        "savedir": str(data / "data"),
+        "title": "Kettles",
+        "useacl": 1,
+        "superuser": "@admin",
+        "updatecheck": 0,
+    }
+    lines = [f"$conf['{name}'] = {json.dumps(value)};" for name, value in settings.items()]
+    (wiki / "conf" / "local.php").write_text("<?php\n" + "\n".join(lines) + "\n")
+    (wiki / "inc" / "preload.php").write_text(f"<?php define('DOKU_CONF', '{wiki}/conf/');\n")
+
+
+def _dokuwiki_login(password: str) -> Act:
+    return acts(("open", "doku.php?id=start&do=login"), ("fill", "main [name=u], #dokuwiki__content [name=u]", "ada"), ("fill", "#dokuwiki__content [name=p]", password), ("click", "#dokuwiki__content form button[type=submit]"))  # fmt: skip
+
+
+def _php() -> list[str]:
+    """Return PHP's command with the extensions of the packages that were unpacked."""
+    if (installed := shutil.which("php")) and "DEBIAN_ROOT" not in os.environ:
+        return [installed]
+    folder = next((DEBIAN / "usr/lib/php").glob("2*"))
+    found = [word for name in ("xml", "dom", "simplexml", "mbstring", "ctype", "tokenizer") for word in ("-d", f"extension={folder / name}.so")]  # fmt: skip
+    includes = DEBIAN / "usr/share/php"
+    return [str(next((DEBIAN / "usr/bin").glob("php8*"))), *found, "-d", f"include_path=.:{includes}"]
+
+
+DOKUWIKI = Application(
+    "dokuwiki",
+    7115,
+    "/",
+    (),
+    _dokuwiki_data,
+    lambda data: (
+        [*_php(), "-d", f"session.save_path={data / 'sessions'}", "-S", "127.0.0.1:7115", "-t", str(data / "wiki")],
+        {},
+        data / "wiki",
+    ),
+    {
+        "start": go("doku.php?id=start"),
+        "tea": go("doku.php?id=tea"),
+        "coffee": go("doku.php?id=coffee"),
+        "wrong": _dokuwiki_login("nope-12"),
+        "login": _dokuwiki_login(PASSWORDS["ada"]),
+        "logout": acts(("open", "doku.php?id=start"), ("click", "a.logout, li.logout a")),
+        "edit": acts(
+            ("open", "doku.php?id=tea&do=edit"),
+            ("fill", "#wiki__text", "====== Tea ======\n\nWith milk."),
+            ("click", "#edbtn__save"),
+        ),
+        "changes": go("doku.php?id=start&do=recent"),
+        "index": go("doku.php?id=start&do=index"),
+        "old": go("doku.php?id=tea&do=revisions"),
+    },
+    {
+        "A": ["start", "tea", "wrong", "login", "tea", "edit", "tea", "changes", "old", "index", "coffee", "logout", "tea", "start"],
+        "B": ["tea", "login", "index", "tea", "coffee", "edit", "old", "tea", "changes", "logout", "start", "tea"],
+    },
+    r"sectok|DokuWiki|DW\w+|changecheck|date",
+    (r"\d{4}/\d\d/\d\d \d\d:\d\d", r"rev=\d+"),
+)  # fmt: skip
+
+
+def _mercurial() -> tuple[list[str], dict[str, str]]:
+    """Return Mercurial's command and environment."""
+    if "DEBIAN_ROOT" not in os.environ:
+        return ["hg"], {"HGPLAIN": "1"}
+    libraries = str(DEBIAN / "usr/lib/python3/dist-packages")
+    return ["/usr/bin/python3", str(DEBIAN / "usr/bin/hg")], {"PYTHONPATH": libraries, "HGPLAIN": "1"}
+
+
+def _mercurial_data(data: Path) -> None:
+    command, environment = _mercurial()
+    (data / "hgrc").write_text(
+        f"[ui]\nusername = ada\n[web]\ntemplates = {DEBIAN}/usr/share/mercurial/templates\n[templates]\n"
+    )
+
+    def hg(*words: str) -> None:
+        subprocess.run(
+            [*command, *words],
+            cwd=data / "kettles",
+            env=os.environ | environment | {"HGRCPATH": str(data / "hgrc")},
+            check=True,
+        )
+
+    (data / "kettles").mkdir()
+    hg("init")
+    for number in range(1, 9):
+        (data / "kettles" / f"kettle{number % 3}.txt").write_text(f"Kettle of day {number}\n")
+        hg("commit", "-A", "-m", f"Kettle of day {number}", "-d", f"{1_700_000_000 + 86_400 * number} 0")
+    hg("tag", "v1", "-r", "3", "-d", "1700900000 0")
+
+
+HGWEB = Application(
+    "hgweb",
+    7116,
+    "/",
+    (),
+    _mercurial_data,
+    lambda data: (
+        [*_mercurial()[0], "serve", "-a", "127.0.0.1", "-p", "7116"],
+        _mercurial()[1] | {"HGRCPATH": str(data / "hgrc")},
+        data / "kettles",
+    ),
+    {
+        "log": go(""),
+        "graph": go("graph"),
+        "tags": go("tags"),
+        "files": go("file/tip"),
+        "file": go("file/tip/kettle1.txt"),
+        "annotate": go("annotate/tip/kettle1.txt"),
+        "change": go("rev/3"),
+        "search": go("log?rev=day+5"),
+        "summary": go("summary"),
+    },
+    {
+        "A": ["log", "graph", "tags", "files", "file", "annotate", "change", "search", "log"],
+        "B": ["change", "log", "annotate", "search", "files", "tags", "graph", "file", "summary"],
+    },
+    moving=(r"(?m)\b(\d+|an?|less than|just) \w+ (ago|now)\b",),
+)  # fmt: skip
+
+APPLICATIONS = {
+    app.name: app
+    for app in (
+        *(DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL),
+        *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB),
+    )
+}

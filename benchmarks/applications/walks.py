@@ -93,7 +93,7 @@ def browse(
         context = browser.new_context(
             viewport={"width": 1200, "height": 900}, locale="en-GB", timezone_id="UTC"
         )
-        context.set_default_timeout(5000)
+        context.set_default_timeout(15_000)
         page = context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())
         for act in walk:

@@ -347,7 +347,13 @@ def test_views_with_steps_are_taken_anew(label: str, tier: str, tmp_path: Path) 
     with site(later, port):
         done = command("refresh", tmp_path / "old", "-o", tmp_path / "new", "--pause", "0")
         assert done.code == (1 if tier == "unreachable" else 0), done.err
-    words: list[str | Path] = ["drift", tmp_path / "old", tmp_path / "new", "--tasks", tmp_path / "tasks.jsonl"]
+    words: list[str | Path] = [
+        "drift",
+        tmp_path / "old",
+        tmp_path / "new",
+        "--tasks",
+        tmp_path / "tasks.jsonl",
+    ]
     told = command(*words, "--json", "--fail-on", "gold")
     assert (json.loads(told.out)["tasks"]["t"]["tier"], told.code) == (tier, 1)
     assert json.loads(told.out)["expired"] == ["t"]

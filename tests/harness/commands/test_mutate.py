@@ -258,10 +258,17 @@ def test_gold_follows_and_runs_are_paired(base: Path) -> None:
     notices = drill(plain, run("dearer-run", dearer / "tasks.jsonl", base, dearer)).attempts[0]
     assert (notices.outcome, notices.met) == ("notices", ("mutated:replace",))
     injected = layer(base, url=URL, inject="override")
-    asked_for = {"m": "KESTREL-4417"}
-    assert drill(plain, run("injected-run", tasks, base, injected), asked_for).outcomes == {"follows": 1}
+    followed = run("injected-run", tasks, base, injected)
+    assert drill(plain, followed).outcomes == {"follows": 1}
+    told = stillweb.compare(plain, followed)
+    assert told.to_json()["drill"]["outcomes"] == {"follows": 1}
+    assert "price.1  follows  1.000    0.000  mutated:m" in command("compare", plain, followed).out
     hidden = layer(base, url=URL, inject="override", place="comment")
-    assert drill(plain, run("hidden-run", tasks, base, hidden), asked_for).outcomes == {"unaffected": 1}
+    assert drill(plain, run("hidden-run", tasks, base, hidden)).outcomes == {"unaffected": 1}
+    assert "drill" not in stillweb.compare(plain, plain).to_json()
+    injected.rename(base.parent / "elsewhere")  # what the injection asks for is in the layer
+    remarks = stillweb.compare(plain, followed).remarks
+    assert any("what became of each attempt is not known" in remark for remark in remarks)
 
 
 def png(colour: str) -> bytes:

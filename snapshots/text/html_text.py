@@ -375,14 +375,13 @@ def _is_boilerplate(element: Element, tag: str) -> bool:
 def _script_mark(element: Element) -> str:
     """Return the mark before a raised or lowered element (`snapshots/text/scripts.py`)."""
     text = "".join("".join(element.itertext()).split())
-    if element.tag == "sup":
-        return raised_mark(text)
     before = element.getprevious()
     if before is None:
         beside = element.getparent().text or ""
     else:
         beside = before.tail or "".join(before.itertext())
-    return lowered_mark(text, beside, element.tail or "")
+    mark = raised_mark if element.tag == "sup" else lowered_mark
+    return mark(text, beside, element.tail or "")
 
 
 def _touches(first: Element | None, second: Element | None) -> bool:

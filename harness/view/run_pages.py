@@ -151,12 +151,14 @@ class RunPages:
         return self.step_page(name, attempt, step, {})
 
     def step_page(self, name: str, attempt: str, step: str, query: Mapping[str, str]) -> Page:
-        from stillweb.harness.view.step_page import has_page, kept_page
+        from stillweb.harness.view.snapshot_pages import word_changes
+        from stillweb.harness.view.step_page import by_browser, has_page, kept_page
 
         trace, _, key = self._step(name, attempt, step)
         steps = [event["n"] for event in trace.of("tool_call") if has_page(event)]
         at = steps.index(int(step))
         event = next(event for event in trace.events if event["n"] == int(step))
+        page = kept_page(key)
         return self._site.render(
             "step_page.html",
             title=f"Page at step {step}",
@@ -164,7 +166,8 @@ class RunPages:
             attempt=attempt,
             step=step,
             event=event,
-            page=kept_page(key),
+            page=page,
+            words=word_changes(event["output"]["text"], page.text) if page and not by_browser(event) else [],
             before=steps[at - 1] if at else 0,
             after=steps[at + 1] if at + 1 < len(steps) else 0,
             frame=self._site.frames.step_address(self._site.snapshot_of(name), key)

@@ -21,7 +21,7 @@ from stillweb.snapshots.words import counted
 MEMORY = 300 << 20  # bytes, beside three times the file
 SECONDS = 120  # of the processor
 # Of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits; 3 marks raised
-# letters and lowered digits, too, and says which boxes are checked; 4 marks raised digits behind a gap, and before a word.
+# letters and lowered digits, too, and says which boxes are checked; 4 marks raised digits behind a gap and before a word.
 RENDERING = 4
 MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -317,7 +317,7 @@ class _Glyphs:
         _, _, own = self.box(at)
         smaller = own < 0.9 * height
         away = 0.2 if apart else 0.1 if smaller else 0.25
-        near = self.distance(at, beside) < (0.7 if apart else 0.4) * height
+        near = self.distance(at, beside) < (1.0 if apart else 0.4) * height
         if not near or (apart and not smaller) or not away * height < abs(rise) < 0.9 * height:
             return 0
         return 1 if rise > 0 else -1 if smaller and not apart else 0
@@ -341,7 +341,7 @@ def _with_scripts(words: Any) -> str:
     done = 0
     for found in _PERHAPS.finditer(text):
         at, start = found.start(), found.end() - 1
-        shift, base = _shifted(glyphs, text, at, start, done)
+        shift, base, blank = _shifted(glyphs, text, at, start, done)
         if not shift:
             continue
         end, level, line = start + 1, glyphs.baseline(start), glyphs.baseline(base)
@@ -351,38 +351,38 @@ def _with_scripts(words: Any) -> str:
         if not (text[end:after] == "\r\n" and after < len(text) and glyphs.baseline(after) == line):
             after = end
         script, following = text[start:end], text[after : after + 1]
-        before = text[base] if base < start else ""
+        before = text[base] if base < start and not blank else ""
         mark = (raised_mark if shift > 0 else lowered_mark)(script, before, following)
-        if base > start:
-            at, gap = start, " " if mark and following.isdigit() else ""
-        else:
-            mark = mark or text[at:start].strip("\r\n")
-            gap = " " if mark and following.isalnum() else ""
-        parts += [text[done:at], mark, script, ")" * mark.count("("), gap]
+        gap = " " if mark and following.isalnum() else ""
+        begin = text[done:at] if base < start else text[done:start]
+        parts += [begin, blank, mark, script, ")" * mark.count("("), gap]
         done = after
     return "".join(parts) + text[done:]
 
 
-def _shifted(glyphs: _Glyphs, text: str, at: int, start: int, first: int) -> tuple[int, int]:
-    """Return how a part at `start`, behind a gap from `at`, is shifted, and beside which character.
+def _shifted(glyphs: _Glyphs, text: str, at: int, start: int, first: int) -> tuple[int, int, str]:
+    """Return how a part at `start`, behind a gap from `at`, is shifted, beside which character, and a blank between.
 
     That character is not before `first`. Raised digits belong to the nearer neighbour: 10 with a 6 behind it, C with
     a 14 before it.
     """
-    base, gap = at - 1, text[at:start]
-    apart = gap == " "
-    shift = 0
+    base, shift, blank = at - 1, 0, ""
+    often = text[start] in _RAISED_OFTEN
     if base >= first and not text[base].isspace():
-        likely = gap or text[start] in _RAISED_OFTEN or glyphs.size(start) < 0.9 * glyphs.size(base)
-        shift = glyphs.shift(start, base, apart=apart) if likely else 0
-    if (shift and not apart) or not (digits := _WORD_BEGINS.match(text, start)):
-        return shift, base
+        smaller = glyphs.size(start) < 0.9 * glyphs.size(base)
+        if (smaller or often or start > at) and text[at:start] != " ":
+            shift = glyphs.shift(start, base)
+        if not shift and smaller and often:
+            shift, blank = glyphs.shift(start, base, apart=True), " "
+    if (shift and not blank) or start < first or not (digits := _WORD_BEGINS.match(text, start)):
+        return shift, base, blank
     last, after = digits.end(1) - 1, digits.end()
-    alone = not shift or (
+    nearer = not shift or (
         not text[after].isspace() and glyphs.distance(last, after) < glyphs.distance(start, base)
     )
-    alone = alone and glyphs.shift(last, after) > 0 and glyphs.baseline(start) == glyphs.baseline(last)
-    return (1, after) if alone else (shift, base)
+    if nearer and glyphs.shift(last, after) > 0 and glyphs.baseline(start) == glyphs.baseline(last):
+        return 1, after, ""
+    return shift, base, blank
 
 
 # Where a raised or lowered part may begin: after a line break, at a digit or sign, at the last letter of a word and at

@@ -205,6 +205,12 @@ class Replay:
         return run_command(command, environment, started=started or (lambda _: None))
 
 
+def _status_page(status: Mapping[str, Any], misses: Sequence[Mapping[str, Any]]) -> tuple[bytes, str]:
+    from stillweb.harness.view.export import status_page
+
+    return status_page(status, misses)
+
+
 @contextmanager
 def replay(
     snapshot: Snapshot | StrPath | Sequence[StrPath],
@@ -250,6 +256,7 @@ def replay(
             timing=timing,
             live=stack.enter_context(_live(record_misses)) if record_misses is not None else None,
             on_miss=on_miss,
+            draw=_status_page,
         )
         yield Replay(stack.enter_context(gateway))
 

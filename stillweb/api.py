@@ -119,11 +119,13 @@ def record(
     secret was learned too late to replace it.
     """
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.operations import late
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(out) as writer:
+    provenance = provenance_now("stillweb.record", {"insecure": insecure, "private": private})
+    with Writer.open(out, provenance=provenance) as writer:
         recorder = Recorder(
             writer,
             upstream_ca=Path(ca_file) if ca_file is not None else None,

@@ -75,10 +75,14 @@ def command(
     entries += [entry for ledger in misses for entry in read(ledger)]
 
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.writer import Writer
 
     wrong = 0
-    with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file) as recorder:
+    with (
+        Writer.open(out, provenance=provenance_now("refresh", {})) as writer,
+        Recorder(writer, upstream_ca=ca_file) as recorder,
+    ):
         if not ignore_robots:
             from stillweb.proxy.explore.politeness import Manners
 

@@ -273,9 +273,14 @@ def _recording(directory: Path) -> Iterator[Live]:
     """Yield a way to the real web that records into a new snapshot."""
     from stillweb.proxy.record.live import LiveRequests
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(directory) as writer, Recorder(writer) as recorder, LiveRequests(recorder) as live:
+    with (
+        Writer.open(directory, provenance=provenance_now("replay --record-misses", {})) as writer,
+        Recorder(writer) as recorder,
+        LiveRequests(recorder) as live,
+    ):
         yield live
 
 

@@ -1,4 +1,4 @@
-"""What all rows need: the corpus, the snapshots, a run of the load client, and what a row is."""
+"""Shared parts of all rows: the corpus, the snapshots, a run of the load client, and the class of a row."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Bench:
         seconds: float = TURN,
         advance: int = 0,
     ) -> dict[str, Turns]:
-        """All are up and are loaded in short turns, so that what else the machine does hits all alike.
+        """Load all servers in short turns, so that other work of the machine slows them alike.
 
         `advance` is how much further in the list each round begins.
         """

@@ -57,7 +57,7 @@ def main(seeds: int, only: str, jobs: int) -> None:
 def measure(
     seeds: int, only: str = "", jobs: int = 2, most: int = 0
 ) -> tuple[dict[str, Counter[str]], list[str]]:
-    """What was found of each kind, and the faults in words; at most so many cases of a kind where `most` is told."""
+    """Return the findings of each kind, and the faults in words; at most `most` cases of a kind if given."""
     rows: dict[str, Counter[str]] = {}
     faults = []
     kept = os.environ.get("STILLWEB_CACHE")

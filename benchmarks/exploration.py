@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether it holds the bars."""
+        """Return True if the outcome holds the bars."""
         report = self.report
         return (
             report is not None

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 @dataclass(slots=True)
 class Load:
-    """What a run measured. Times in seconds."""
+    """Measurements of a run. Times are in seconds."""
 
     requests: int
     errors: int
@@ -256,7 +256,7 @@ def _some(sock: socket.socket) -> bytes:
 
 
 def _barrier(job: dict, number: int) -> None:
-    """All processes begin together: when the parent lets go of the pipe."""
+    """Wait until the parent closes the pipe, so that all processes begin together."""
     os.write(job["ready"], b"r")
     os.read(job["go"], 1)
 
@@ -362,7 +362,7 @@ def keeps_alive(
     connect: str | None,
     times: int = 2,
 ) -> bool:
-    """Whether a server answers a second request on a connection. Raises OSError or Mismatch when not even one."""
+    """Return True if a server answers a second request on a connection. Raises OSError or Mismatch if it answers none."""
     parts = urlsplit(base)
     host = parts.hostname or ""
     head = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n"

@@ -394,5 +394,5 @@ def filtered(memory: Memory, asked: Asked) -> Response:
 
 @site(*get("/a", "/b", "/c"), sent("/api", {"q": 1}), sent("/api", {"q": 2}))
 def stateless(memory: Memory, asked: Asked) -> Response:
-    """Nothing that is remembered: what is unsure or missed here is too much."""
+    """Serve a site that remembers nothing: any doubt or miss here is one too many."""
     return data([asked.told, *["row"] * 60]) if asked.told else page(asked.path)

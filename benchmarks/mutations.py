@@ -67,7 +67,7 @@ class Mutation:
 
 
 def mutations() -> list[Mutation]:
-    """All of them, by kind and place."""
+    """Return all mutations, by kind and place."""
     found = [*_listed("key part", "snapshots/identity/keys.py", "KEY_PARTS"), *_exact(), *_rules()]
     found += _listed("step", "snapshots/matching/choosing.py", "STEPS")
     for file, functions in DECIDING.items():
@@ -134,7 +134,7 @@ def _rules() -> Iterator[Mutation]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What decides: an expression, and which value of it does; `taken` becomes `left` where it is taken away."""
+    """A deciding expression and its deciding value; a mutation replaces `taken` by `left`."""
 
     kind: str
     name: str
@@ -152,7 +152,7 @@ def _conditions(file: str, functions: set[str] | None) -> Iterator[Mutation]:
 
 
 def _asked_in(file: str, functions: set[str] | None, tree: ast.Module) -> list[Asked]:
-    """What is asked in the functions of a file."""
+    """Yield the conditions in the functions of a file."""
     found: list[Asked] = []
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef) or (

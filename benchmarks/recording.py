@@ -18,7 +18,7 @@ WARCPROX = "recording, real mix, 8 connections, against warcprox"
 
 
 def recording(bench: Bench) -> list[Row]:
-    """All three in turns, over pages that none of them has seen before."""
+    """Measure all three in turns, over pages that none of them has seen before."""
     rounds, seconds = (3, 1.5) if bench.quick else (7, 2.0)
     root = bench.work / "unseen"
     urls = corpus.unique(
@@ -82,7 +82,7 @@ def playback(bench: Bench) -> list[Row]:
 
 
 def _until_played(server: servers.Server, urls: list[tuple[str, int]]) -> None:
-    """It writes behind: waits until all is there."""
+    """Wait until the recorder, which writes behind, has written everything."""
     end = time.monotonic() + 60
     left = [path for path, _ in urls]
     last = ""

@@ -1,4 +1,4 @@
-"""What a run says: the table, what got worse, RESULTS.md with its plots, and ratios.json."""
+"""Report of a run: the table, rows that got worse, RESULTS.md with its plots, and ratios.json."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUSY = " (the machine did other work: run it again when it is quiet)"
 
 
 def versions() -> dict[str, str]:
-    """What was measured, with what."""
+    """Return the versions of the measured programs and of their tools."""
     # the distribution's Python is compiled with profiles of its use, one that a user compiled often isn't
     of = " of the distribution" if sys.base_prefix == "/usr" else ""
     found = {"Python": platform.python_version() + of, "cores": str(os.cpu_count())}
@@ -49,7 +49,7 @@ def table(rows: list[Row]) -> str:
 
 
 def compared(rows: list[Row]) -> list[str]:
-    """Which ratios are worse by more than a quarter than those committed last."""
+    """Return the ratios that are worse by more than a quarter than those committed last."""
     if not RATIOS.exists():
         return []
     before = json.loads(RATIOS.read_text())

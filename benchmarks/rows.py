@@ -1,4 +1,4 @@
-"""Which rows there are, and in which order they are measured."""
+"""List of the rows, in the order in which they are measured."""
 
 from __future__ import annotations
 

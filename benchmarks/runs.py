@@ -1,4 +1,4 @@
-"""What the harness adds to a run: seconds per tool call, and memory over many scripted attempts.
+"""Cost of the harness in a run: seconds per tool call, and memory over many scripted attempts.
 
     python -m benchmarks.runs [ATTEMPTS]
 

@@ -84,7 +84,7 @@ class Draw:
         return self.one(self.of(HEX, 32), self.of(MIXED, 40), self.uuid(), self.of(DASHED, 43) + "9a")
 
     def password(self) -> str:
-        """What a person types: words, digits and a sign, of eight letters and more."""
+        """Return a password as a person types it: words, digits and a sign, eight letters or more."""
         words = (
             "summer",
             "correct",

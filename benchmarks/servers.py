@@ -22,7 +22,7 @@ ORIGIN = "127.0.0.2"  # for recording: warcprox refuses 127.0.0.1
 
 @dataclass
 class Server:
-    """Where a running server is, as `load.run` wants it."""
+    """Address of a running server, as `load.run` wants it."""
 
     name: str
     base: str

@@ -49,7 +49,7 @@ class Drilled:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """All attempts of a drill; `str()` is the report."""
+    """Attempts of a drill; `str()` is the report."""
 
     attempts: tuple[Drilled, ...]
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a step shows: text and content of a tool's result, its verdict and evidence in `meta`."""
+    """Result of a step: text and content of a tool's result, its verdict and evidence in `meta`."""
 
     text: str
     content: Sequence[Mapping[str, Any]] = ()

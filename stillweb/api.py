@@ -25,6 +25,9 @@ from stillweb.snapshots.remote import absolute, local
 from stillweb.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from subprocess import Popen
+
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.compare.compare import RunComparison
     from stillweb.harness.environment import Environment
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
     from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
     from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.record.live import LiveRequests
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
@@ -176,25 +180,56 @@ class Replay:
 
         return client_environment(self.gateway.proxy_url(session), self.gateway.ca_path, base)
 
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        session: str = "default",
+        no_proxy: Iterable[str] = (),
+        clock: str | datetime | None = None,
+        started: Callable[[Popen[bytes]], None] | None = None,
+    ) -> int:
+        """Run a program against the snapshot and return its exit code.
+
+        The program gets the proxy and the certificate by its environment variables; `no_proxy` names hosts that it
+        asks itself. `clock` is the moment at which its clock begins, or "recorded" for that of the first capture.
+        `started` is called with the process. Raises UsageError if the program can't be started, and
+        MissingCapability if its clock can't be set.
+        """
+        from stillweb.proxy.net.client_env import direct_hosts, let_past, run_command
+        from stillweb.proxy.net.clock import moment_of, with_clock
+
+        self.gateway.nameless_are(session)
+        environment = let_past({**os.environ, **self.env(session)}, direct_hosts(no_proxy))
+        if clock is not None:
+            moment = moment_of(clock, self.gateway.snapshot) if isinstance(clock, str) else clock
+            environment = with_clock(environment, moment)
+        return run_command(command, environment, started=started or (lambda _: None))
+
 
 @contextmanager
 def replay(
-    snapshot: Snapshot | StrPath,
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
     *,
     port: int = 0,
     accept: str = "rule",
+    min_confidence: float | Literal["sure"] = SERVED,
     ledger: StrPath | None = None,
     synthetic_search: bool = False,
+    record_misses: StrPath | None = None,
+    on_miss: Callable[[], None] | None = None,
     faults: Faults | Mapping[str, Any] | StrPath | None = None,
     timing: str = "none",
 ) -> Iterator[Replay]:
-    """Serve a snapshot as a proxy on loopback that never connects to anything.
+    """Serve a snapshot, or several as layers, as a proxy on loopback that never connects to anything.
 
-    `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule. `ledger` is
-    a file for the ledger's JSON lines. `synthetic_search` answers searches that were never recorded from the
-    frozen texts. `faults` is a fault file, or its content; `timing` (none, recorded, xN) sends answers at the
-    recorded pace (docs/drills.md). A request that was not recorded is answered
-    with status 504 and noted as a miss in the ledger. Raises MissingCapability if the port is in use.
+    `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule;
+    `min_confidence` is the lowest confidence, 0 to 1, or "sure". `ledger` is a file for the ledger's JSON lines.
+    `synthetic_search` answers searches that were never recorded from the frozen texts. A request that was not
+    recorded is answered with status 504 and noted as a miss in the ledger, and `on_miss` is called; with
+    `record_misses` it is asked live and kept in that new snapshot. `faults` is a fault file, or its content;
+    `timing` (none, recorded, xN) sends answers at the recorded pace (docs/drills.md). Raises MissingCapability if
+    the port is in use.
     """
     from stillweb.harness.drills import read_faults
     from stillweb.harness.servers.replaying import make_hosts
@@ -202,19 +237,40 @@ def replay(
 
     disturbed = read_faults(faults)
     with ExitStack() as stack:
-        opened = _opened(snapshot, stack)
-        hosts = make_hosts(opened, accept=accept, synthetic_search=synthetic_search)
-        book = Ledger(Path(ledger) if ledger is not None else None)
+        if isinstance(snapshot, Snapshot):
+            opened = snapshot
+        else:
+            opened = stack.enter_context(Snapshot.open(*_paths(snapshot)))
         gateway = Gateway(
             opened,
             port=port,
             accept=accept,
-            ledger=book,
-            virtual_hosts=hosts,
+            min_confidence=min_confidence,
+            ledger=Ledger(Path(ledger) if ledger is not None else None),
+            virtual_hosts=make_hosts(opened, accept=accept, synthetic_search=synthetic_search),
             faults=disturbed,
             timing=timing,
+            live=stack.enter_context(_live(record_misses)) if record_misses is not None else None,
+            on_miss=on_miss,
         )
         yield Replay(stack.enter_context(gateway))
+
+
+@contextmanager
+def _live(out: StrPath) -> Iterator[LiveRequests]:
+    """Yield a way to the real web that records into the new snapshot `out`."""
+    from stillweb.proxy.record.live import LiveRequests
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
+    from stillweb.snapshots.writer import Writer
+
+    provenance = provenance_now("replay, what it lacked", {})
+    with (
+        Writer.open(out, provenance=provenance) as writer,
+        Recorder(writer) as recorder,
+        LiveRequests(recorder) as live,
+    ):
+        yield live
 
 
 # --- tools
@@ -413,8 +469,9 @@ def run(
 
     `tasks` is a task set (a file, a folder, `hub:OWNER/NAME`) or Task objects. `agent` is a name as on the command
     line (`openai:MODEL`, `command:PROGRAM`, `script:FILE`, `module:object`, a YAML file) or a function
-    `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). `snapshot` may be
-    several layers; without one there are no tools. `out` is the run's directory.
+    `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). A function runs in a
+    confined process of its own, closures and lambdas as copies; only one that can't be copied runs in this process, and the
+    certificate's `confinement` says so. `snapshot` may be several layers; without one there are no tools. `out` is the run's directory.
 
     `contracts` are the tools that the agent gets. `split`, `only` (task ids) and `limit` choose tasks. `parallel` is the number
     of attempts at once, by default two for each core. `limits` are
@@ -538,6 +595,8 @@ def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str],
             yield f"{spec}: {sentence}"
     if not paths and getattr(agent, "needs_gateway", False):
         yield "no snapshot: the program has no frozen web, and only network isolation keeps it from the real one"
+    if trusted := getattr(agent, "trusted", ""):
+        yield f"{trusted}; it runs in this process, where it can read the reference answers"
     yield from unset_notes(spec, getattr(agent, "pass_env", ()))
     if paths:
         with Snapshot.open(*paths, at=at) as snapshot:
@@ -555,9 +614,3 @@ def compare(
     from stillweb.harness.compare.compare import compare_runs
 
     return compare_runs(Path(a), Path(b) if b is not None else None, metric=metric, seed=seed)
-
-
-def _opened(snapshot: Snapshot | StrPath, stack: ExitStack) -> Snapshot:
-    if isinstance(snapshot, Snapshot):
-        return snapshot
-    return stack.enter_context(Snapshot.open(snapshot))

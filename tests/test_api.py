@@ -54,6 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_page_of_code_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -29,7 +29,7 @@ NAMES = ("datasette", "trac", "luigi")
 
 
 def present(name: str) -> bool:
-    """Whether an application is installed."""
+    """Return True if the application is installed."""
     return name == "datasette" or (PEERS / ("tracd" if name == "trac" else "luigid")).exists()
 
 

@@ -22,7 +22,7 @@ from stillweb.snapshots.view import Step
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where an exploration begins, relative to the application, and the states that it should find."""
+    """Start of an exploration, relative to the application, and the states that it should find."""
 
     url: str
     states: tuple[tuple[Step, ...], ...]
@@ -45,12 +45,12 @@ class States:
 
     @property
     def count(self) -> int:
-        """How many states the list names."""
+        """Return the number of states that the list names."""
         return sum(len(page.states) for page in self.pages)
 
 
 def actions(way: tuple[Step, ...]) -> int:
-    """How many things a person does on a way."""
+    """Return the number of actions of a person on a way."""
     sent = [
         number
         for number, step in enumerate(way)
@@ -89,7 +89,7 @@ async def walk(
     way: tuple[Step, ...],
     patience: Patience,
 ) -> str:
-    """What a way leads to in the running application: what the page then shows.
+    """Walk a way in the running application and return the page that it leads to.
 
     A way that can't be walked is an error of the list: Failed names it.
     """

@@ -1,4 +1,4 @@
-"""How much of what a reader sees of the pages in `pages/` stands in our text, and in that of mcp-server-fetch.
+"""Share of the visible words of the pages in `pages/` that our text has, and that of mcp-server-fetch.
 
     python -m benchmarks.extraction.words [--peer PYTHON] [--peer-path FOLDER]
 

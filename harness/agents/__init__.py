@@ -59,7 +59,7 @@ def load_agent(spec: str, *, allow_unconfined: bool = False, **options: Any) -> 
     `allow_unconfined`, as confined as the machine can.
     """
     if spec in _given:
-        return _given[spec]
+        return _placed(spec, allow_unconfined)
     kind, colon, rest = spec.partition(":")
     if kind == "function":
         raise UsageError(
@@ -96,6 +96,20 @@ def load_agent(spec: str, *, allow_unconfined: bool = False, **options: Any) -> 
 
 
 _given: dict[str, Agent] = {}  # functions that callers of the API gave, by the name of their agent
+
+
+def _placed(spec: str, allow_unconfined: bool) -> Agent:
+    """Return the agent of a function: in a process of its own if the function can be copied there."""
+    from stillweb.harness.agents.function import FunctionAgent
+    from stillweb.harness.agents.module import ModuleAgent
+
+    agent = _given[spec]
+    if isinstance(agent, FunctionAgent) and not agent.trusted:
+        try:
+            _given[spec] = ModuleAgent.of_function(agent, allow_unconfined=allow_unconfined)
+        except UsageError as error:
+            agent.trusted = str(error)
+    return _given[spec]
 
 
 def name_of(agent: str | Callable[..., Any]) -> str:

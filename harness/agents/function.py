@@ -41,10 +41,14 @@ def import_name(function: Callable[..., Any]) -> str | None:
 
 
 class FunctionAgent:
-    """Agent that calls a function once per attempt, in the process that holds it."""
+    """Agent that calls a function once per attempt, in the process that holds it.
+
+    `trusted` says why that is Stillweb's own process, which holds the reference answers, or is "".
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.trusted = ""
         self.name = getattr(function, "__name__", None) or type(function).__name__
 
     def identity(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Agent that is Python code, `module:object`: it is imported and run in a confined process of its own.
+"""Agent that is Python code, `module:object` or a copied function: it runs in a confined process of its own.
 
     agent: package.module:Reader
     pass_env: [NAME]                  # variables of this environment that it gets; no others
@@ -9,6 +9,9 @@
 The process (stillweb.harness.runs.agent_process) is confined as a `command:` agent's is. It has an `Attempt` of
 its own, whose tools and models are here: it asks for them in lines of JSON on a socket, which also bring the events
 of the trace. An event of a call that was not made here ends the attempt.
+
+A function that no other process can import (a closure, a lambda, one of a notebook) is copied into the process by
+value, with the values that it refers to.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ import contextlib
 import importlib.util
 import json
 import os
+import pickletools
+import shutil
 import socket
 import sys
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,6 +37,7 @@ from typing import Any, Literal
 from stillweb.harness._parsing import look_for_module
 from stillweb.harness.agents.attempt import Attempt, Ended
 from stillweb.harness.agents.command import CommandAgent, listed, without_places
+from stillweb.harness.agents.function import FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import call_members
 from stillweb.harness.sandbox.running import Limits, Start, run_start
@@ -40,6 +47,7 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 
 MOST_LINE = 64 << 20  # bytes of one message
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
+COPIED = "copied"  # option that names the file of a copied function
 GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
@@ -51,7 +59,7 @@ _START = (
 _described: dict[str, dict[str, Any]] = {}  # what agents said of themselves, by what it depends on
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class ModuleAgent(CommandAgent):
     """Agent that imports an object and runs it, once per attempt, in a confined process."""
 
@@ -83,6 +91,38 @@ class ModuleAgent(CommandAgent):
         )
         agent.said = agent._describe(allow_unconfined=allow_unconfined)
         agent.name = str(agent.said["name"])
+        return agent
+
+    @classmethod
+    def of_function(cls, function: FunctionAgent, *, allow_unconfined: bool = False) -> ModuleAgent:
+        """Return the agent that runs a copy of a function of this process.
+
+        Raise UsageError if the function, or a value that it refers to, can't be copied into another process.
+        """
+        import cloudpickle
+
+        spec = f"function:{function.name}"
+        try:
+            copied = cloudpickle.dumps(function.function)
+        except Exception as error:  # of the values' own code
+            raise UsageError(f"{spec}: can't be copied: {type(error).__name__}: {error}") from error
+        folder = Path(tempfile.mkdtemp(prefix="stillweb-function-"))
+        file = folder / "function.pickle"
+        file.write_bytes(copied)
+        code = dict.fromkeys(place for name in _names(copied) for place in code_of(name))
+        agent = cls(
+            [sys.executable, "-c", _START, json.dumps([os.path.abspath(place) for place in sys.path])],
+            files=(str(file),),
+            spec=spec,
+            options={COPIED: str(file)},
+            code=tuple(code),
+        )
+        weakref.finalize(agent, shutil.rmtree, folder, ignore_errors=True)
+        agent.said = {
+            **agent._describe(allow_unconfined=allow_unconfined),
+            "identity": function.identity(),
+        }
+        agent.name = function.name
         return agent
 
     @property
@@ -367,6 +407,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
     raise UsageError(f"a tool's result is no JSON, but holds {type(value).__name__}")
+
+
+def _names(copied: bytes) -> Iterator[str]:
+    """Yield the modules that a copied function may import: its pickle has their names among its texts."""
+    for _, word, _ in pickletools.genops(copied):
+        if not isinstance(word, str):
+            continue
+        top = word.partition(".")[0]
+        if not top.isidentifier() or top in ("__main__", "stillweb") or top in sys.stdlib_module_names:
+            continue
+        with contextlib.suppress(ValueError):  # a module without a specification
+            if importlib.util.find_spec(top) is not None:
+                yield word
 
 
 def code_of(spec: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ MOST = 1 << 16  # bytes of an answer to read; a driver's answer to a new session
 
 ADVICE = (
     "let this machine go past the proxy: --no-proxy 127.0.0.1 --no-proxy localhost "
-    '(see docs/recording.md, "Libraries that drive a browser over a socket")'
+    '(see docs/clients.md, "Libraries that drive a browser over a socket")'
 )
 
 

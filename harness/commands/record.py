@@ -360,7 +360,7 @@ def command(
             say(
                 f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
                 "trust our certificate "
-                '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
+                '(see docs/clients.md, "What a client must be told"; --isolate leaves no way past)'
             )
             code = max(code, 1)
         if program and drove(out, recorder.captures_of(session)):
@@ -612,9 +612,7 @@ def advice(reasons: Iterable[str]) -> list[str]:
     told = [reason for reason in reasons if "certificate" in reason.lower() or _CLIENT in reason]
     lines = []
     if any(_CLIENT in reason for reason in told):
-        lines.append(
-            'a client that mistrusts our certificate: docs/recording.md, "What a client must be told"'
-        )
+        lines.append('a client that mistrusts our certificate: docs/clients.md, "What a client must be told"')
     origins = [reason for reason in told if _CLIENT not in reason]
     if any(not _BY_NOBODY.search(reason) for reason in origins):
         lines.append(

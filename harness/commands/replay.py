@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +33,6 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from subprocess import Popen
-
-    from stillweb.proxy.replay.answering import Live
 
 
 @click.command("replay", cls=WithProgram)
@@ -123,13 +119,12 @@ def command(
     stillweb replay site.wacz --record-misses more -- python agent.py    ask live what is missing
     stillweb replay site.wacz more -- python agent.py            with both
     """
+    from stillweb.api import open as open_snapshot
+    from stillweb.api import replay as replay_snapshot
     from stillweb.harness.drills import read_faults
-    from stillweb.harness.servers.replaying import make_hosts
-    from stillweb.proxy import Gateway, Ledger, client_environment
-    from stillweb.proxy.net.client_env import direct_hosts, let_in, let_past, run_command
-    from stillweb.proxy.net.clock import moment_of, with_clock
+    from stillweb.proxy.net.client_env import direct_hosts, let_in
+    from stillweb.proxy.net.clock import moment_of
     from stillweb.proxy.replay.faults import read_pace
-    from stillweb.snapshots import Snapshot
     from stillweb.snapshots.dates import iso_date
     from stillweb.snapshots.errors import MissingCapability
 
@@ -149,12 +144,11 @@ def command(
         say(proof.line())
         if proof.escaped:
             raise MissingCapability("the namespace has a way out; this is no isolation")
-    with Snapshot.open(*snapshots, at=at) as snapshot:
+    with open_snapshot(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         if rules is not None:
             snapshot.add_rules(rules)
         moment = moment_of(clock, snapshot) if clock is not None else None
-        book = Ledger(ledger)
         if synthetic_search:
             make_search_ready(snapshot)
         until = Until()
@@ -165,44 +159,36 @@ def command(
             for one in programs:
                 one.terminate()
 
-        with ExitStack() as stack:
-            live = stack.enter_context(_recording(record_misses)) if record_misses is not None else None
-            gateway = stack.enter_context(
-                Gateway(
-                    snapshot,
-                    port=port,
-                    accept=accept,
-                    min_confidence=min_confidence,
-                    ledger=book,
-                    virtual_hosts=make_hosts(snapshot, accept=accept, synthetic_search=synthetic_search),
-                    faults=disturbed,
-                    timing=timing,
-                    live=live,
-                    on_miss=stop if stop_at_miss else None,
-                )
-            )
+        with replay_snapshot(
+            snapshot,
+            port=port,
+            accept=accept,
+            min_confidence=min_confidence,
+            ledger=ledger,
+            synthetic_search=synthetic_search,
+            record_misses=record_misses,
+            on_miss=stop if stop_at_miss else None,
+            faults=disturbed,
+            timing=timing,
+        ) as replaying:
             if program:
-                gateway.nameless_are(session)
-                environment = {
-                    **os.environ,
-                    **client_environment(gateway.proxy_url(session), gateway.ca_path),
-                }
                 if past:
                     say(f"asked directly, so in no ledger, and not the same each time: {', '.join(past)}")
-                environment = let_past(environment, past)
                 if moment is not None:
-                    environment = with_clock(environment, moment)
                     say(f"the program's clock begins at {iso_date(moment)}")
-                code = run_command(program, environment, started=programs.append)
+                code = replaying.run(
+                    program, session=session, no_proxy=past, clock=moment, started=programs.append
+                )
             else:
                 with until.signals():
+                    url = replaying.gateway.url
                     say(
-                        f"serving snapshot {snapshot.id[:12]} at {gateway.url}; "
-                        "status at http://stillweb.local/ through it"
+                        f"serving snapshot {snapshot.id[:12]} at {url}; status at http://stillweb.local/ through it"
                     )
-                    click.echo(gateway.url)
+                    click.echo(url)
                     code = until.wait()
-        doubts = gateway.stats
+        book = replaying.ledger
+        doubts = replaying.gateway.stats
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
         failed = [one for one in book if one["verdict"].startswith("failed:") and not one["irrelevant"]]
         # a browser whose pages bypass the proxy may still use it for its own requests
@@ -211,7 +197,7 @@ def command(
         say(
             f"{program[0]} asked the snapshot nothing: it made no requests, they went past the proxy, or it does "
             "not trust our certificate "
-            '(see docs/recording.md, "What a client must be told"; --isolate leaves no way past)'
+            '(see docs/clients.md, "What a client must be told"; --isolate leaves no way past)'
         )
     if failed:
         say(
@@ -266,22 +252,6 @@ def _check_recording(
             f"--record-misses {directory}: exists; take it as a layer and another directory for what is still missed: "
             f"stillweb replay {layers} --record-misses DIR"
         )
-
-
-@contextmanager
-def _recording(directory: Path) -> Iterator[Live]:
-    """Yield a way to the real web that records into a new snapshot."""
-    from stillweb.proxy.record.live import LiveRequests
-    from stillweb.proxy.record.recorder import Recorder
-    from stillweb.snapshots.contents.provenance import provenance_now
-    from stillweb.snapshots.writer import Writer
-
-    with (
-        Writer.open(directory, provenance=provenance_now("replay --record-misses", {})) as writer,
-        Recorder(writer) as recorder,
-        LiveRequests(recorder) as live,
-    ):
-        yield live
 
 
 def _reason(miss: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The process of a `module:object` agent: imports it, and runs it with an `Attempt` whose tools and models lie elsewhere.
+"""The process of an agent in Python: imports it, or loads its copy, and runs it with an `Attempt` whose tools and models lie elsewhere.
 
 `stillweb.harness.agents.module` starts it confined. With an order it says what the agent is, in a line of JSON; with the
 number of a socket it makes an attempt.
@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import os
+import pickle
 import socket
 import sys
 import threading
@@ -21,8 +22,10 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stillweb.harness.agents import identity_of, import_agent
+from stillweb.harness.agents import Agent, identity_of, import_agent
 from stillweb.harness.agents.attempt import Attempt, Limits, Stop
+from stillweb.harness.agents.function import FunctionAgent
+from stillweb.harness.agents.module import COPIED
 from stillweb.harness.runs.playing import play
 from stillweb.harness.task import Task
 from stillweb.harness.tools.contract import ToolResult, ToolSpec
@@ -54,10 +57,17 @@ def main() -> NoReturn:
     os._exit(code)
 
 
+def _agent(order: Mapping[str, Any]) -> Agent:
+    options = order["options"]
+    if not order["spec"].startswith("function:"):
+        return import_agent(order["spec"], options)
+    return FunctionAgent(pickle.loads(Path(options[COPIED]).read_bytes()))  # written by the run
+
+
 def _described(order: Mapping[str, Any]) -> dict[str, Any]:
     spec = order["spec"]
     try:
-        agent: Any = import_agent(spec, order["options"])
+        agent: Any = _agent(order)
         if "env" in order:
             return {"model_options": agent.model_options(order["env"])}
         return {
@@ -222,7 +232,7 @@ class _Trace:
 async def _run(connection: _Connection) -> None:
     """Make the attempt and tell how it ended."""
     order = connection.order
-    agent = import_agent(order["spec"], order["options"])
+    agent = _agent(order)
     attempt = Attempt(
         Task(**order["task"]),
         order["number"],

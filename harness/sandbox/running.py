@@ -63,7 +63,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
-    """How a run ended. `returncode` is None on a timeout, negative for a signal. `seconds` is wall clock, measured.
+    """End of a run. `returncode` is None on a timeout, negative for a signal. `seconds` is wall clock, measured.
 
     `held` names the means that confined the program, `missing` each that could not be applied, with the reason;
     `exceeded` is the limit of the whole tree that ended it ("memory", "processes"), or "". `not_kept` says why its files

@@ -45,7 +45,7 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All text parts, joined by line breaks."""
+        """Text parts, joined by line breaks."""
         return "\n".join(part["text"] for part in self.content if part["type"] == "text")
 
 

@@ -1,4 +1,4 @@
-"""Whether an answer is of a kind that a request accepts: `Accept` of RFC 9110, 12.5.1, as far as it bears on identity.
+"""Comparison of an answer's media type with a request's `Accept` (RFC 9110, 12.5.1), as far as it bears on identity.
 
 Many servers choose between HTML and JSON by Accept and send no Vary. So an answer of a kind that a client did not ask
 for is not surely the one it would have got, unless it was recorded for the same Accept.
@@ -15,7 +15,7 @@ from stillweb.snapshots.request import Request
 
 
 def accepts(request: Request, capture: Capture) -> bool:
-    """Whether it is plain from its kind that an answer is the one for a request's Accept, whatever it was recorded for.
+    """Return True if an answer's media type alone shows that it fits the `Accept`, whatever it was recorded for.
 
     So is a page for who wants one, or anything, and data for who asks for its very kind first; a file is anybody's.
     """
@@ -28,7 +28,7 @@ def accepts(request: Request, capture: Capture) -> bool:
 
 
 def tolerates(accept: str, capture: Capture) -> bool:
-    """Whether an Accept does not leave out the kind of an answer. What says nothing accepts all.
+    """Return True if an `Accept` does not exclude the media type of an answer. An empty one accepts all.
 
     Who asks for pages first takes JSON only for want of one, and the reverse: `*/*;q=0.8` is at the end of each browser's.
     """
@@ -54,7 +54,7 @@ _NEW = frozenset({"image/webp", "image/avif", "image/jxl"})  # sent in place of 
 
 
 def _still(capture: Capture) -> bool:
-    """Whether an answer is a file that stays what it is, and not one in place of another by its address."""
+    """Return True if an answer is a static file, and not a substitute for another one at its address."""
     return static_mime(capture.mime) and (capture.mime not in _NEW or capture.mime[6:] in capture.url)
 
 
@@ -90,7 +90,7 @@ def _within(accept: str, mime: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _clash(accept: str, mime: str) -> bool:
-    """Whether a refusal or a redirect is of a page and data is asked for, or the reverse."""
+    """Return True if a refusal or redirect is of a page and data is asked for, or the reverse."""
     first, kind = first_kind(accept).partition(";")[0], mime.lower()
     return (_is_page(first) and _is_data(kind)) or (_is_data(first) and not _is_data(kind))
 
@@ -100,7 +100,7 @@ def _names(accept: str) -> set[str]:
 
 
 def special(kind: str) -> bool:
-    """Whether a kind is a variant or version of another one: `application/json;odata=verbose`, `application/vnd.x+json`."""
+    """Return True if a media type is a variant or version of another: `application/json;odata=verbose`, `application/vnd.x+json`."""
     return (
         ";" in kind
         or "/vnd." in kind

@@ -13,10 +13,10 @@ FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
 
 
 def static_mime(mime: str) -> bool:
-    """Whether a media type is that of a file that pages are made with, not of a page or of data."""
+    """Return True for the media types of scripts, styles, fonts and pictures, not those of pages or data."""
     return mime.startswith(_STATIC) or mime in _STATIC_ALL
 
 
 def static(method: str, mime: str, status: int) -> bool:
-    """Whether an answer is a file that stays as it is, if nothing else was ever answered to its request."""
+    """Return True if an answer is a file that stays the same, provided its request never had another answer."""
     return method in ("GET", "HEAD") and static_mime(mime) and status in FILE_STATUSES

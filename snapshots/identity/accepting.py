@@ -1,4 +1,4 @@
-"""Which verdicts a client takes: what `--accept` may be."""
+"""Verdicts that a client accepts: the values of `--accept`."""
 
 from __future__ import annotations
 

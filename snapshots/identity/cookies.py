@@ -28,7 +28,7 @@ MADE_ANEW = frozenset(
 
 
 def is_session(name: str, value: str) -> bool:
-    """Whether a cookie identifies its client rather than telling a choice."""
+    """Return True if a cookie identifies its client rather than stating a choice."""
     return "stillweb-secret-" in value or secret_cookie(name, value)
 
 
@@ -57,7 +57,7 @@ _TELLING = (  # compiled where there are such cookies
 
 @lru_cache(maxsize=4096)
 def is_telling(name: str) -> bool:
-    """Whether a cookie by its name tells a server what to show, or to whom."""
+    """Return True if a cookie's name says that it tells a server what to show, or to whom."""
     return re.search(_TELLING, name) is not None
 
 
@@ -89,7 +89,7 @@ def cookies_of(headers: Headers) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=4096)
 def is_choice(name: str, value: str) -> bool:
-    """Whether a cookie can be a choice that pages are made from: no tracker, no identity, no clock."""
+    """Return True if a cookie can be a choice that pages depend on: no tracker, no identity, no clock."""
     if not value or len(value) > 400 or irrelevant_cookie(name) or is_session(name, value):
         return False
     return re.search(r"\d{10}", value) is None and not looks_random(value) and "csrf" not in name.lower()

@@ -126,7 +126,7 @@ def fields_of(headers: Headers) -> Mapping[str, str]:
 
 @lru_cache(maxsize=1024)
 def own_of(headers: Headers) -> Mapping[str, str]:
-    """Those of an application, by lower-case name: their values as one, `PRESENT` for a token.
+    """Return an application's own fields, by lower-case name: their values as one, `PRESENT` for a token.
 
     An Accept is one where it asks for a variant or version of a kind.
     """
@@ -165,7 +165,7 @@ def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]
 
 
 def all_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """All that the fields of a request say but how it is carried and what is drawn for each one, to be compared."""
+    """Return the fields of a request for comparison, without those of transport and those drawn for each request."""
     return tuple(sorted((n.lower(), v) for n, v in headers if not _mute(n.lower())))
 
 
@@ -177,17 +177,17 @@ def own_name(name: str) -> str:
 
 
 def _mute(name: str) -> bool:
-    """Whether a field says nothing but how a request is carried, or what is drawn for each one."""
+    """Return True if a field only concerns transport, or is drawn anew for each request."""
     return name == "accept-encoding" or name in _CARRIED or name in _DRAWN
 
 
 def is_token(name: str) -> bool:
-    """Whether a field of this name holds a token against forged requests."""
+    """Return True if a field of this name holds a token against forged requests."""
     return any(part in name for part in _TOKENS)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a field holds a secret, or what stands for one."""
+    """Return True if a field holds a secret or its pseudonym."""
     return PSEUDONYM_TEXT.search(value) is not None or secret_header(name, value)
 
 

@@ -30,7 +30,7 @@ class Operation:
 
     @property
     def changes(self) -> bool | None:
-        """Whether it is a change; None where nothing tells."""
+        """True for a change; None if nothing tells."""
         if self.text:
             return _MUTATION.search(self.text) is not None
         told = {found[1] is not None for name in self.names if (found := _CONVENTION.search(name))}
@@ -73,7 +73,7 @@ def _names(item: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _members(value: Any) -> Mapping[str, Any]:
-    """Those of an object, which a form has as text."""
+    """Return the members of an object, which a form has as text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

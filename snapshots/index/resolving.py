@@ -98,7 +98,7 @@ class Originals:
 
     @cached_property
     def _all(self) -> list[Row]:
-        """All originals, in the order of the files and of the records in them."""
+        """Yield all originals, in the order of the files and of the records in them."""
         found: list[Row] = []
         for parts in self._files:
             rows: list[Row] = []

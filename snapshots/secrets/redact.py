@@ -100,7 +100,7 @@ class Redactor:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """All known secrets, in the order in which they were learned."""
+        """Known secrets, in the order in which they were learned."""
         return tuple(self._names)
 
     def pseudonym(self, secret: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "drills" / "drills.py"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_example_shows_each_drill(tmp_path: Path) -> None:
     done = subprocess.run(

@@ -93,6 +93,7 @@ def test_where_a_machine_cannot_isolate_it_says_so(project):
     result.stderr.fnmatch_lines(["*--stillweb-isolate: isolation: not here"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 @pytest.mark.parametrize(
     ("then", "more", "passes"),

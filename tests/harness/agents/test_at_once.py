@@ -119,6 +119,7 @@ def test_the_order_in_which_answers_come_changes_no_trace(tmp_path: Path) -> Non
     assert {"Gathers", "Queues", "Threads", "SubAgents"} <= set(shuffled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["TasksInTurn", "ThreadsInTurn"])
 def test_lanes_that_call_in_any_turn_have_one_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str

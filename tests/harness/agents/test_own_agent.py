@@ -118,18 +118,21 @@ def test_a_conversation_is_traced_without_what_is_there_already(tmp_path: Path) 
     assert (second["messages"], [one["content"] for one in second["new"]]) == (3, ["two"])
 
 
+@pytest.mark.slow
 def test_messages_that_were_changed_since_are_traced_again(tmp_path: Path) -> None:
     trace = read_trace(run(tmp_path, "shortens:Shortens", "7").trace_path("a", 1))
     second = trace.of("model")[1]["request"]["new"]
     assert [one["content"] for one in second] == ["(left out)", "7", "two"]
 
 
+@pytest.mark.slow
 def test_a_limit_of_steps_holds(tmp_path: Path) -> None:
     answer = read_trace(run(tmp_path, "twice:Twice", "7", Limits(steps=1)).trace_path("a", 1)).last("answer")
     assert answer is not None
     assert answer["end"] == "steps"
 
 
+@pytest.mark.slow
 def test_a_limit_of_steps_holds_for_calls_made_at_once(tmp_path: Path) -> None:
     trace = read_trace(run(tmp_path, "at_once:AtOnce", "7", Limits(steps=3)).trace_path("a", 1))
     assert len(trace.of("model")) == 3
@@ -171,6 +174,7 @@ def test_an_identity_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
         run(tmp_path, "plain:Unnamed", "7")
 
 
+@pytest.mark.slow
 def test_an_agent_that_goes_elsewhere_leaves_the_run_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def stillweb(site: Path, folder: Path, *words: str, **env: str) -> subprocess.Co
     )
 
 
+@pytest.mark.slow
 def test_an_installed_benchmark_is_read_run_scored_and_certified(site: Path, tmp_path: Path) -> None:
     (tmp_path / "set.jsonl").write_text('{"number": 1, "riddle": "What has keys?", "solution": "A piano"}\n')
     (tmp_path / "agent.yaml").write_text('{"agent": "script", "default": {"steps": [], "answer": "A piano"}}')

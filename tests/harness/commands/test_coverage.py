@@ -27,6 +27,7 @@ def needs(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list
     return code, [(need["kind"], need["what"], need["verdict"]) for need in json.loads(out)["needs"]]
 
 
+@pytest.mark.slow
 def test_searches_of_a_task_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_site(tmp_path / "site").close()
     tasks = tmp_path / "tasks.jsonl"
@@ -38,6 +39,7 @@ def test_searches_of_a_task_set(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (code, found[1]) == (0, ("search", "gentoo", "synthetic"))
 
 
+@pytest.mark.slow
 def test_what_a_run_asked_for_of_another_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_site(tmp_path / "site").close()
     run = run_on(
@@ -54,12 +56,14 @@ def test_what_a_run_asked_for_of_another_snapshot(tmp_path: Path, capsys: pytest
     assert (code, [verdict for _, _, verdict in found]) == (1, ["exact", "miss", "miss"])
 
 
+@pytest.mark.slow
 def test_one_of_both_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_site(tmp_path / "site").close()
     assert call(capsys, "coverage", tmp_path / "site")[0] == 2
     assert call(capsys, "coverage", tmp_path / "site", "--run", tmp_path, "--check-references")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_run_lacks_nothing_on_the_snapshot_that_it_was_made_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +86,7 @@ def test_a_run_lacks_nothing_on_the_snapshot_that_it_was_made_on(
     assert call(capsys, "coverage", tmp_path / "other", "--run", run)[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "answer", "gates", "code"),
     [

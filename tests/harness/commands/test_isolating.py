@@ -88,6 +88,7 @@ def test_what_is_elsewhere_is_not_let_in(tmp_path: Path, agent: str) -> None:
     assert "let in" not in done.err.replace("be let in", "")
 
 
+@pytest.mark.slow
 def test_nothing_is_let_in_for_an_agent_of_one_s_own_and_its_code_runs_inside(tmp_path: Path) -> None:
     (tmp_path / "own_isolated.py").write_text(
         "import socket\n"

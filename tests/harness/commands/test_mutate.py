@@ -235,6 +235,7 @@ def test_every_injection_has_its_mark_and_its_source() -> None:
         assert one["source"]
 
 
+@pytest.mark.slow
 def test_gold_follows_and_runs_are_paired(base: Path) -> None:
     """An agent that reads the price notices it; one that obeys the page follows the injection."""
     tasks = base.parent / "tasks.jsonl"
@@ -267,6 +268,7 @@ def png(colour: str) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_a_browser_takes_screenshots_again(tmp_path: Path) -> None:
     """A swapped picture and a changed JSON answer show in picture, DOM, tree and text of the views that used them."""
     page = (

@@ -64,6 +64,7 @@ def _program(kind: str, *urls: str) -> list[str]:
     return [sys.executable, "-c", CLIENTS[kind], *urls]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["urllib", "httpx", "curl"])
 def test_what_is_missing_is_asked_live_and_is_a_layer_then(tmp_path: Path, origin: Origin, kind: str) -> None:
     if kind == "curl" and shutil.which("curl") is None:
@@ -99,6 +100,7 @@ def test_options_that_rule_out_the_web_are_refused(tmp_path: Path, origin: Origi
     assert other in done.err
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_a_failure_of_the_recording(tmp_path: Path, origin: Origin) -> None:
     site = _site(tmp_path / "site", origin)
     done = stillweb(

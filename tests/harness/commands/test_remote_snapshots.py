@@ -93,6 +93,7 @@ def test_a_view_is_exported_of_a_remote_snapshot(
     assert "example.test" in (tmp_path / "pages" / "snapshot-site.wacz.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_and_its_cut_stand_on_a_remote_snapshot(
     sealed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_run_and_its_cut_stand_on_a_remote_snapshot(
         assert PAGE in [capture.url for capture in part.captures()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolated", [[], ["--isolate"]], ids=["open", "isolated"])
 def test_a_program_is_answered_from_a_remote_snapshot(sealed: Path, isolated: list[str]) -> None:
     done = in_process_of_its_own("replay", REMOTE, *isolated, "--", "curl", "-s", PAGE)
@@ -175,6 +177,7 @@ def test_python_refuses_to_write_to_an_address(
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -255,6 +258,7 @@ def test_page(stillweb_transport):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "said"), [("none", "1 passed"), ("all", "can't be written there")])
 def test_a_test_is_answered_from_a_remote_snapshot_and_records_into_none(
     sealed: Path, pytester: pytest.Pytester, mode: str, said: str

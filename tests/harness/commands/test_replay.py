@@ -176,7 +176,7 @@ def test_a_port_of_this_machine_is_let_into_the_isolation_and_nothing_else(tmp_p
 @pytest.mark.slow
 def test_the_browser_script_of_the_document_misses_nothing(tmp_path: Path) -> None:
     """Loopback is asked through the proxy, and no connection is broken off for its certificate."""
-    text = (Path(__file__).parents[3] / "docs" / "recording.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "clients.md").read_text(encoding="utf-8")
     code = next(found for found in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "launch(" in found)
     here = f"launch(executable_path={str(find_browser())!r}, chromium_sandbox=False, "
     (tmp_path / "browse.py").write_text(code.replace("launch(", here), encoding="utf-8")

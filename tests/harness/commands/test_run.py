@@ -70,6 +70,7 @@ def test_records_that_could_not_be_read_stay_in_sight(
     assert said in call(capsys, *words, "--limit", 1)[1]  # which is all that could be read
 
 
+@pytest.mark.slow
 def test_a_part_of_a_set_says_so_wherever_its_figures_stand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def run_of(folder: Path, snapshot: Path | str) -> Path:
     return run.path
 
 
+@pytest.mark.slow
 def test_a_run_is_published_here_and_certified_there(
     address: str,
     sealed: Path,
@@ -182,6 +183,7 @@ def test_a_hub_tells_wrong_credentials(
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_revision_of_a_hub_that_moves_leaves_what_is_open_and_what_is_pinned(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     return files
 
 
+@pytest.mark.slow
 def test_an_encrypted_sets_text_is_encrypted_again_and_the_canary_stands_in_each_file(
     run: RunFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_an_encrypted_sets_text_is_encrypted_again_and_the_canary_stands_in_each
     assert call(capsys, "publish", out, "--open", "-o", tmp_path / "damaged")[0] == 3
 
 
+@pytest.mark.slow
 def test_the_snapshot_of_an_encrypted_set_is_published_encrypted(
     run: RunFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

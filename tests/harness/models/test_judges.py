@@ -58,6 +58,7 @@ def test_another_refusal_is_an_error(tmp_path: Path) -> None:
     assert len(endpoint.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_run_whose_judge_refuses_a_parameter_repeats_from_its_tape(tmp_path: Path) -> None:
     with Endpoint(lambda asked: "correct: yes") as endpoint:
         endpoint.refuses = {

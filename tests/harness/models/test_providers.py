@@ -55,6 +55,7 @@ def run(folder: Path, spec: str, **settings: Any) -> RunFiles:
     return files
 
 
+@pytest.mark.slow
 def test_a_run_is_taped_and_repeats_without_key_or_endpoint(
     provider: tuple[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_nobody_is_asked_and_no_key_needed_where_there_is_no_tape(tmp_path, monk
         assert len(judge.requests) == asked
 
 
+@pytest.mark.slow
 def test_tasks_the_snapshot_cannot_answer_stay_so_when_repeated(tmp_path):
     files = make_run(tmp_path, ["right", "wrong"], run=False)
     run_attempts(files.path, display=SilentDisplay(), unsolvable={"wrong": "not captured"})

@@ -58,6 +58,7 @@ def agent_file(folder: Path, **members: Any) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [{}, {"stream": True}, {"api": "responses"}, {"last_call": True}])
 def test_another_model_goes_on_from_a_step(
     tmp_path: Path, endpoint: Endpoint, members: dict[str, Any]

@@ -80,6 +80,7 @@ def run(judge: Endpoint, tmp_path: Path) -> RunFiles:
     return files
 
 
+@pytest.mark.slow
 def test_what_judges_used_is_in_the_sums_of_the_terminal_too(run: RunFiles) -> None:
     for name in ("odd", "even"):
         run.trace_path(name, 1).unlink()

@@ -42,6 +42,7 @@ def ends(files: RunFiles) -> dict[str, tuple[str, str]]:
     return {name: (answer["end"], answer.get("error", "")) for name, answer in answers.items()}
 
 
+@pytest.mark.slow
 def test_what_is_no_exception_ends_the_attempt_and_not_the_run(tmp_path: Path) -> None:
     names = ("exits", "exits_in_a_thread", "exits_in_a_task", "is_cancelled", "odd", "answers")
     assert ends(begun(tmp_path, *names)) == {
@@ -84,6 +85,7 @@ def test_what_an_agent_leaves_at_work_has_no_part_in_its_trace(tmp_path: Path) -
     assert len(read_trace(files.trace_path("leaves_a_task", 1)).of("tool_call")) <= 1
 
 
+@pytest.mark.slow
 def test_an_agent_that_holds_its_loop_is_ended_with_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

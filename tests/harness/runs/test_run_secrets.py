@@ -56,6 +56,7 @@ def started(folder: Path, name: str, option: str, *, failing: bool = False) -> R
     return start_run(folder / name, settings, [Task("a", "?", reference=["42"], scorer="exact")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [f"--token {TOKEN}", f"--token={TOKEN}", f"--api-key={TOKEN}"])
 def test_a_token_among_a_programs_arguments_is_handed_to_it_alone(tmp_path: Path, option: str) -> None:
     files = started(tmp_path, "run", option)

@@ -259,6 +259,7 @@ def test_scores_are_recomputed_from_traces_alone_and_a_changed_one_is_found(tmp_
     assert score_run(files.path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["42", "{'a': {1}}", "b'x'"])
 def test_an_answer_that_is_no_text_is_one_failed_sample(tmp_path, monkeypatch, given):
     (tmp_path / "wordless_agent.py").write_text(
@@ -279,6 +280,7 @@ def test_an_answer_that_is_no_text_is_one_failed_sample(tmp_path, monkeypatch, g
     assert answer["error"].startswith("the agent's answer is no text but ")
 
 
+@pytest.mark.slow
 def test_an_agent_that_raises_is_one_failed_sample_with_its_traceback(tmp_path):
     (tmp_path / "faulty_agent.py").write_text(
         "class Faulty:\n"
@@ -311,6 +313,7 @@ run_attempts(Path(sys.argv[1]), display=SilentDisplay())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_loses_no_finished_attempt_and_the_same_call_ends_it(tmp_path, how):
     names = [f"t{i}" for i in range(40)]
@@ -353,6 +356,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(tmp_path):
     assert not under_way.exists()
 
 
+@pytest.mark.slow
 def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path):
     names = ["fine", "raises", "nan", "none", "detail", "exits"]
     tasks = [Task(name, "?", "x", "tests.support.scorers:broken") for name in names]

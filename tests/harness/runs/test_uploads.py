@@ -86,6 +86,7 @@ def test_a_run_repeats_with_its_files(tmp_path: Path, uploads: Path) -> None:
     assert certify(files.path, times=1, parallel=1).holds
 
 
+@pytest.mark.slow
 def test_a_program_starts_beside_the_files_of_its_run(tmp_path: Path, uploads: Path) -> None:
     code = (
         "import os; print(os.getcwd(), os.listdir('papers'), open('papers/one.pdf', 'rb').read(4).decode())"
@@ -97,6 +98,7 @@ def test_a_program_starts_beside_the_files_of_its_run(tmp_path: Path, uploads: P
     assert trace.last("answer")["text"] == "/workspace ['one.pdf'] %PDF"
 
 
+@pytest.mark.slow
 def test_another_file_is_another_run(tmp_path: Path, uploads: Path) -> None:
     files = begun(tmp_path, uploads)
     run_attempts(files.path, display=SilentDisplay())
@@ -146,6 +148,7 @@ def test_a_link_is_no_upload(tmp_path: Path, uploads: Path) -> None:
         begun(tmp_path, uploads)
 
 
+@pytest.mark.slow
 def test_no_attempt_finds_what_another_left(tmp_path: Path, uploads: Path) -> None:
     files = begun(tmp_path, uploads, agent=f"{__name__}:Writes", epochs=3)
     run_attempts(files.path, display=SilentDisplay())

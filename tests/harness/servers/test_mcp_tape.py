@@ -99,6 +99,7 @@ def over_http(path: Path) -> Iterator[str]:
             server.terminate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_hears_what_it_heard_while_recording(
     recorded: tuple[Path, list[Any]], transport: str
@@ -120,6 +121,7 @@ def test_a_client_hears_what_it_heard_while_recording(
         assert asyncio.run(run(url)) == said
 
 
+@pytest.mark.slow
 def test_what_the_client_never_listed_is_on_the_tape(tmp_path: Path) -> None:
     talk(("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER), lambda c: c.call_tool("show"))
 
@@ -172,6 +174,7 @@ def test_reading_again_without_the_write_changes_nothing(recorded: tuple[Path, l
     talk(("mcp-replay", str(recorded[0])), skipping)
 
 
+@pytest.mark.slow
 def test_a_call_in_which_the_server_asks_its_client_is_not_recorded(tmp_path: Path) -> None:
     words = ("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER)
     assert text(talk(words, lambda c: c.call_tool("ask"))) == "asked"
@@ -183,6 +186,7 @@ def test_a_call_in_which_the_server_asks_its_client_is_not_recorded(tmp_path: Pa
     talk(("mcp-replay", str(tmp_path / "site")), missed)
 
 
+@pytest.mark.slow
 def test_two_servers_in_one_snapshot_are_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -315,6 +315,7 @@ def test_a_secret_in_the_address_has_no_part_in_chance(browser: Browsing, site: 
     assert drawn("token=5") != drawn("token=6")
 
 
+@pytest.mark.slow
 def test_a_clock_that_never_ends_comes_to_rest(browser: Browsing, site: str) -> None:
     async def go() -> tuple[Any, str, str]:
         driver = await browser.driver()

@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
@@ -69,6 +70,7 @@ def snapshot(path: Path) -> Snapshot:
     return Snapshot.open(path)
 
 
+@pytest.mark.slow
 def test_views_are_trees_with_parents_left_of_their_children(tmp_path: Path) -> None:
     with snapshot(tmp_path / "s") as opened:
         found = trees(opened)

@@ -76,7 +76,7 @@ def test_only_loopback_inside(before: str) -> None:
 @needs_namespaces
 @pytest.mark.parametrize(("kind", "reached"), [("abstract", False), ("path", True)])
 def test_of_unix_sockets_only_those_with_a_path_lead_out(kind: str, reached: bool, tmp_path: Path) -> None:
-    """An X server's socket in the file system stays within reach, its abstract one does not (docs/recording.md)."""
+    """An X server's socket in the file system stays within reach, its abstract one does not (docs/clients.md)."""
     name = f"\0stillweb-{uuid.uuid4()}" if kind == "abstract" else str(tmp_path / "X0")
     script = (
         "import socket, sys; from stillweb.proxy.net.isolation import enter_isolation; enter_isolation()\n"

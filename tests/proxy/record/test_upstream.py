@@ -108,6 +108,7 @@ def recording(folder: Path, **options: object) -> Iterator[tuple[Recorder, httpx
         yield recorder, client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["regular", "socks5"])
 def test_all_is_recorded_through_the_upstream_proxy(
     mode: str, tmp_path: Path, plain: Origin, secure: Origin, authority: Authority

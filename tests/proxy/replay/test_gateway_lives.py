@@ -219,6 +219,7 @@ def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> No
     assert len(gateway._hub.failures) <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("media", "mark"),
     [

@@ -50,6 +50,7 @@ def test_whatever_was_recorded_is_given_in_its_own_walk(recorded: list[tuple[int
         session.answered(lookup)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps, walks)
 def test_chances_are_chances_and_only_recorded_requests_are_answered(

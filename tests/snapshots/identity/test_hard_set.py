@@ -34,6 +34,7 @@ def test_the_hard_set_has_no_wrong_answer(capsys: pytest.CaptureFixture[str]) ->
     assert found == asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [p.__name__ for p in keys.KEY_PARTS])
 def test_without_a_part_of_the_key_the_hard_set_has_wrong_answers(
     part: str, monkeypatch: pytest.MonkeyPatch
@@ -43,6 +44,7 @@ def test_without_a_part_of_the_key_the_hard_set_has_wrong_answers(
     assert _hard(400)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [r.id for r in builtin().rules if r.kind not in ("issued", "redacted")])
 def test_without_a_rule_the_hard_set_has_misses(rule: str) -> None:
     missed = 0

@@ -184,3 +184,14 @@ def engine_option(where: str) -> Callable[[FC], FC]:
         show_default=True,
         help=f"{where} here, or on a Ray cluster (docs/certificate.md).",
     )
+
+
+def read_headers(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the header fields of --header options. Raise click's UsageError for a line without a colon."""
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise click.UsageError(f"--header {line!r}: write 'NAME: VALUE'")
+        headers.append((name.strip(), value.strip()))
+    return headers

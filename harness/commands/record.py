@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from stillweb.harness._parsing import read_lines
-from stillweb.harness.commands.options import FiniteRange, LocalPath, engine_option
+from stillweb.harness.commands.options import FiniteRange, LocalPath, engine_option, read_headers
 from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
@@ -251,7 +251,7 @@ def command(
     _check(wanted, flows, steps, explore is not None)
     given = {
         "locale": locale, "timezone": timezone, "viewport": viewport, "device": device, "user_agent": user_agent,
-        "headers": _headers(headers), "clock": clock, "storage_state": storage_state, "headful": headful, "cdp": cdp,
+        "headers": dict(read_headers(headers)), "clock": clock, "storage_state": storage_state, "headful": headful, "cdp": cdp,
     }  # fmt: skip
     if (program or misses) and any(given.values()):
         name = next(name for name, value in given.items() if value).replace("_", "-").removesuffix("s")
@@ -495,16 +495,6 @@ def _continued(out: Path) -> Profile | None:
         return None
     with Snapshot.open(out) as snapshot:
         return snapshot.profile
-
-
-def _headers(lines: Sequence[str]) -> dict[str, str]:
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise click.UsageError(f"--header {line!r}: write 'NAME: VALUE'")
-        headers[name.strip()] = value.strip()
-    return headers
 
 
 def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -> BrowserOptions:

@@ -20,7 +20,9 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -78,6 +80,50 @@ class Ticket:
     taped: _Taped | None = None
     since: float = field(default_factory=time.monotonic)
     open: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """Call of an attempt, from its check against the limits until the agent has its answer.
+
+    `begin` is its number on the tape; 0 leaves that to the tape. An answer that an agent never took is not kept, but
+    counts as given up: a repetition sees calls and answers in the order in which the agent saw them.
+    """
+
+    tape: Tape | None = None
+    begin: int = 0
+    ticket: Ticket | None = None
+    answer: Answer | None = None
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Make the model call of the body this one."""
+        mark = _taking.set(self)
+        try:
+            yield
+        finally:
+            _taking.reset(mark)
+
+    def take(self) -> None:
+        """Keep the answer: the agent has it."""
+        if self.tape is not None and self.ticket is not None:
+            if self.answer is not None:
+                self.tape.keep(self.ticket, self.answer)
+            self.tape.done(self.ticket)
+
+    def drop(self) -> None:
+        """Keep the call as given up: the agent has not waited for the answer."""
+        if self.tape is not None and self.ticket is not None:
+            self.tape.keep_unanswered(self.ticket, GIVEN_UP)
+            self.tape.done(self.ticket)
+
+
+_taking: ContextVar[Taking | None] = ContextVar("taking", default=None)
+
+
+def taking_now() -> Taking | None:
+    """Return the attempt's call under way, or None for a call of nobody's attempt."""
+    return _taking.get()
 
 
 @dataclass(slots=True)
@@ -197,8 +243,18 @@ class Tape:
     def _key(self, call: Call) -> str:
         return call.key_anywhere if self._anywhere else call.key
 
-    def make(self, call: Call) -> Ticket:
-        """Begin a call; ask for its answer next.
+    def begin(self, name: str) -> Taking:
+        """Return a call of an attempt that begins now, before all that its agent hears from here on."""
+        with self._lock:
+            sealed = self.path is not None and self.path.suffix == ".wacz"
+            if self.mode not in ("record", "auto") or sealed:
+                return Taking(self)
+            if self.mode == "record" or name not in self._sessions:
+                self._begin(name)
+            return Taking(self, self._sessions[name].tick())
+
+    def make(self, call: Call, begin: int = 0) -> Ticket:
+        """Begin a call, under the number `begin` if it has one; ask for its answer next.
 
         Raise TapeMiss in `replay` mode, naming the message and the character that differ.
         """
@@ -217,7 +273,7 @@ class Tape:
                 session = self._sessions[call.session]
                 if taped is not None:
                     session.turns.leave_out(taped.turn)
-                ticket = Ticket(call, taped.turn.begin if taped else session.tick())
+                ticket = Ticket(call, taped.turn.begin if taped else begin or session.tick())
             session.under_way.add(ticket)
             return ticket
 
@@ -327,6 +383,8 @@ class Tape:
             ticket.open = False
             if session := self._sessions.get(ticket.call.session):
                 session.under_way.discard(ticket)
+                if ticket.taped is not None:
+                    session.turns.taken(ticket.taped.turn)
 
     def end(self, name: str) -> None:
         """End a session: its calls under way are kept as unanswered."""
@@ -342,7 +400,7 @@ class Tape:
             session.turns.stop(error)
 
     async def rest(self, name: str) -> None:
-        """Wait until all recorded answers of a session have been given, or nothing moves.
+        """Wait until all recorded calls of a session are made and answered, or nothing moves.
 
         Raises the error passed to `stop`.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,10 @@ _IDS = ("id", "task_id", "idx")  # the sets' own names, too
 
 
 class PredictionsAgent:
-    """Agent that answers each task with its line in a file. A null answer, or none, is no answer."""
+    """Agent that answers each task with its line in a file. A null answer, or none, is no answer.
+
+    An answer that is no text (a number, a list) is given as its JSON.
+    """
 
     name = "predictions"
 
@@ -85,5 +89,5 @@ def _prediction(line: str, where: str) -> tuple[str, str | None]:
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DamagedInput(f"{where}: {names[0]} must be text")
     if not isinstance(answer, str | None):
-        raise DamagedInput(f"{where}: answer must be text or null, not {type(answer).__name__}")
+        answer = json.dumps(answer, ensure_ascii=False)
     return str(name), answer

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath
-from stillweb.harness.console import say, say_failures
+from stillweb.harness.console import progress, say, say_failures
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.proxy.explore.politeness import Manners
     from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -35,10 +32,13 @@ if TYPE_CHECKING:
     type=FiniteRange(0),
     default=0.5,
     show_default=True,
-    help="Seconds between requests that no view makes.",
+    help="Seconds between two pages of one host.",
 )
 @click.option(
-    "--ca", "ca_file", type=LocalPath(exists=True, path_type=Path), help="PEM of authorities to trust, too."
+    "--ca-file",
+    "ca_file",
+    type=LocalPath(exists=True, path_type=Path),
+    help="PEM of authorities to trust, too.",
 )
 @click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")
 def command(
@@ -51,19 +51,23 @@ def command(
 ) -> int:
     """Record anew what SNAPSHOTS hold: their views with their steps, one after the other, and pages that no view loaded.
 
-    Only GET requests are repeated beside the views, so that nothing is posted twice. What robots.txt forbids is left
-    out, and named.
+    Only GET requests are repeated beside the views, so that nothing is posted twice. A page that robots.txt forbids is
+    left out, and named. A host that answers 429, or 503 with Retry-After, is left alone as long as it asks (up to five
+    minutes), and then asked again, three times in all.
 
     \b
     stillweb refresh site.wacz -o now && stillweb drift site.wacz now --tasks tasks.jsonl
     """
-    from stillweb.harness.curation.missing import record_misses
+    from stillweb.harness.curation.refreshing import BusyAnswers, refresh
     from stillweb.proxy.browser.browser import complete, new_profile
     from stillweb.proxy.browser.steps import Flow
     from stillweb.proxy.browser.uploads import contents_of
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.replay.ledger import misses as find_misses
     from stillweb.proxy.replay.ledger import read
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import UsageError
+    from stillweb.snapshots.writer import Writer
 
     if out.exists():
         raise UsageError(f"{out}: exists. Name a new directory with -o")
@@ -71,51 +75,28 @@ def command(
         flows = [Flow(view.url, view.steps, contents_of(snapshot, view)) for view in snapshot.views()]
         entries = list(_alone(snapshot))
         others = len({c.key for c in snapshot.captures() if c.method not in ("GET", "HEAD")})
-        profile = snapshot.profile
-    entries += [entry for ledger in misses for entry in read(ledger)]
-
-    from stillweb.proxy.record.recorder import Recorder
-    from stillweb.snapshots.writer import Writer
-
-    wrong = 0
-    with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file) as recorder:
-        if not ignore_robots:
-            from stillweb.proxy.explore.politeness import Manners
-
-            settings = complete(profile) if profile is not None else new_profile()
-            manners = Manners(recorder, settings, pause, "refresh")
-            urls = list(
-                dict.fromkeys([*(str(flow.url) for flow in flows), *(str(entry["url"]) for entry in entries)])
-            )
-            forbidden = asyncio.run(_forbidden(manners, urls))
-            flows = [flow for flow in flows if flow.url not in forbidden]
-            entries = [entry for entry in entries if entry["url"] not in forbidden]
-            for url in forbidden:
-                say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")
+        profile = complete(snapshot.profile) if snapshot.profile is not None else new_profile()
+    entries += [entry for ledger in misses for entry in find_misses(read(ledger))]
+    busy = BusyAnswers()
+    with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file, leave_out=busy) as recorder:
         if flows:
-            from stillweb.proxy.browser.capture_view import Fetcher
-
-            writer.adopt(complete(profile) if profile is not None else new_profile())
-            for result in Fetcher(recorder, writer, writer.profile).fetch([], flows, parallel=1):
-                if not result.ok:
-                    wrong += 1
-                    say(f"{result.url}: {result.error}")
-        for number, entry in enumerate(entries):
-            time.sleep(pause if number else 0)
-            recorded, asked = record_misses(recorder, [entry], say)
-            wrong += asked - recorded
-        recorder.wait_quiet(seconds=0.0, timeout=30.0)
+            writer.adopt(profile)
+        with progress("recording anew", unit="pages") as advance:
+            refreshed = refresh(
+                recorder, writer, busy, flows, entries,
+                profile=profile, pause=pause, obey_robots=not ignore_robots, progress=advance,
+            )  # fmt: skip
+        for url in refreshed.forbidden:
+            say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")
+        for url, reason in refreshed.failed:
+            say(reason if reason.startswith((url, "not recorded: ")) else f"{url}: {reason}")
         say_failures(recorder.failures)
         say(f"{out}: {recorder.stats.line()}")
     if others:
         say(
             f"{counted(others, 'request')} with other methods than GET repeated only where a view's steps make them"
         )
-    return 1 if wrong else 0
-
-
-async def _forbidden(manners: Manners, urls: Iterable[str]) -> list[str]:
-    return [url for url in urls if url.startswith(("http://", "https://")) and not await manners.allowed(url)]
+    return 1 if refreshed.failed else 0
 
 
 def _alone(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

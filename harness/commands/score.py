@@ -22,12 +22,12 @@ MOST = 10  # attempts named in the output
     "--tasks",
     "source",
     metavar="SET",
-    help="Score by this set: other references, scorers or options. Needs -o.",
+    help="Score by this set: other references, scorers or options. Needs -o, or --predictions.",
 )
 @click.option(
     "--predictions",
     type=LocalPath(exists=True, dir_okay=False, path_type=Path),
-    help="Score saved answers to --tasks instead of RUN: JSONL of id and answer. Needs -o.",
+    help="Score saved answers to --tasks instead of RUN: JSONL of id and answer.",
 )
 @click.option(
     "--rubrics",
@@ -57,7 +57,7 @@ MOST = 10  # attempts named in the output
     "-o",
     "--out",
     type=LocalPath(path_type=Path),
-    help="The directory for the rescored run; RUN stays as it is.",
+    help="The directory for the rescored run; RUN stays as it is. With --predictions NAME.jsonl it is NAME-scored by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
@@ -80,12 +80,12 @@ def command(
     stillweb score run1                                    exit code 1 if a score came out differently
     stillweb score run1 --tasks corrected.jsonl -o run1b   the same attempts by other references, scorers, options
     GRADER_MODEL=gpt-5 stillweb score run1 --ask-judge -o run1c      by another judge, which is paid
-    stillweb score --tasks goal.jsonl --predictions answers.jsonl -o run2     saved answers, with report and certificate
+    stillweb score --tasks goal.jsonl --predictions answers.jsonl    saved answers, with report and certificate
     """
     if predictions is not None:
-        if run is not None or source is None or out is None or write or ask_judge:
+        if run is not None or source is None or write or ask_judge:
             raise click.UsageError(
-                "--predictions goes with --tasks and -o, and not with RUN, --write or --ask-judge"
+                "--predictions goes with --tasks, and not with RUN, --write or --ask-judge"
             )
         return _predictions(
             source,
@@ -95,7 +95,7 @@ def command(
             mode,
             bool(ignore_case),
             parallel or 2,
-            out,
+            out or Path(f"{predictions.stem}-scored"),
             as_json,
         )
     if run is None:

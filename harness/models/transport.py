@@ -56,10 +56,10 @@ class Retry:
         """Return the seconds before the next try, after `number` failed ones."""
         spread = int(sha256(f"{key}{number}".encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
         wait: float = min(self.cap, self.base * 2.0 ** (number - 1)) * (0.5 + spread / 2)
-        return min(max(wait, _seconds(asked)), self.cap)
+        return min(max(wait, retry_after(asked)), self.cap)
 
 
-def _seconds(asked: str | None) -> float:
+def retry_after(asked: str | None) -> float:
     """Return the wait that a Retry-After asks for (seconds or a date), 0 for any other value."""
     try:
         seconds = float(asked or 0)

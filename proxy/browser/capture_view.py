@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -269,13 +269,14 @@ class Fetcher(Visitor):
         pdfs: bool = False,
         progress: Progress | None = None,
         parallel: int | None = None,
+        turn: Callable[[str], Awaitable[None]] | None = None,
     ) -> list[FetchResult]:
         """Record URLs, each with the steps. Return results in the order of the jobs.
 
-        `steps` is a list of steps for each URL, or flows. `pdfs` follows links to PDFs. Ctrl-C closes the
-        contexts in order and is raised; stored views stay.
+        `steps` is a list of steps for each URL, or flows. `pdfs` follows links to PDFs. `turn` is
+        awaited before a URL is loaded. Ctrl-C closes the contexts in order and is raised; stored views stay.
         """
-        return run(self.fetch_all(urls, steps, pdfs, progress, parallel))
+        return run(self.fetch_all(urls, steps, pdfs, progress, parallel, turn))
 
     async def fetch_all(
         self,
@@ -284,6 +285,7 @@ class Fetcher(Visitor):
         pdfs: bool = False,
         progress: Progress | None = None,
         parallel: int | None = None,
+        turn: Callable[[str], Awaitable[None]] | None = None,
     ) -> list[FetchResult]:
         """Record URLs as `fetch` does, in a running event loop."""
         jobs = plan(list(urls), steps)
@@ -293,6 +295,8 @@ class Fetcher(Visitor):
 
             async def one(flow: Flow, session: str) -> FetchResult:
                 async with limit:
+                    if turn is not None and flow.url is not None:
+                        await turn(flow.url)
                     return await self._one(host, flow, session, pdfs, tell)
 
             tasks = [asyncio.ensure_future(one(job, self.new_session())) for job in jobs]

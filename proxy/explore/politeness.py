@@ -41,24 +41,38 @@ class Limits:
 class Manners:
     """Rate limit per host and robots.txt rules, shared by all explorations that run at a time."""
 
-    def __init__(self, recorder: Records, profile: Profile, delay: float, prefix: str) -> None:
+    def __init__(
+        self,
+        recorder: Records,
+        profile: Profile,
+        delay: float,
+        prefix: str,
+        here: tuple[str, ...] = HERE,
+    ) -> None:
+        """Take `delay` as the seconds between two requests to a host, unless the host is one of `here`."""
         self.recorder = recorder
         self.profile = profile
         self.delay = delay
         self.prefix = prefix
+        self.here = here
         self._next_time: dict[str, float] = {}
         self._robots: dict[str, Protego | None] = {}
 
     async def wait_turn(self, url: str) -> None:
         """Wait until the URL's host may be asked again."""
         host = urlsplit(url).hostname or ""
-        if host in HERE:
+        if host in self.here:
             return
         now = time.monotonic()
         turn = max(now, self._next_time.get(host, 0.0))
         self._next_time[host] = turn + self.delay
         if turn > now:
             await asyncio.sleep(turn - now)
+
+    def hold(self, url: str, seconds: float) -> None:
+        """Let nobody ask the URL's host for some seconds from now on."""
+        host = urlsplit(url).hostname or ""
+        self._next_time[host] = max(self._next_time.get(host, 0.0), time.monotonic() + seconds)
 
     async def allowed(self, url: str) -> bool:
         """Return True if robots.txt allows a URL (RFC 9309: unreachable means no, absent means yes)."""

@@ -228,6 +228,7 @@ class ArchiveWriter:
         redact: Callable[[Exchange], Exchange] | None,
         failed: Callable[[str, str], None],
         on_status: Callable[[], None] | None,
+        leave_out: Callable[[Exchange], bool] | None = None,
     ) -> None:
         self.error: Exception | None = None  # what ended the writing: a full disk, a bug
         self.sessions: dict[str, SessionLog] = {}
@@ -236,6 +237,7 @@ class ArchiveWriter:
         self._writer = writer
         self._redact = redact
         self._failed = failed
+        self._leave_out = leave_out
         self._on_status = on_status
         self._queue: queue.SimpleQueue[Draft | Callable[[], None] | None] = queue.SimpleQueue()
         self._put = self._put_bytes = 0  # loop
@@ -345,6 +347,8 @@ class ArchiveWriter:
                 self._failed(draft.url, f"not archived: {self.error}")
                 return
             exchange = draft.exchange()
+            if self._leave_out is not None and self._leave_out(exchange):
+                return
             if self._redact is not None:
                 exchange = self._redact(exchange)
             capture = self._writer.exchange(exchange)

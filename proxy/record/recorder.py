@@ -37,7 +37,7 @@ from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
 from stillweb.proxy.record.mitmproxy_compat._patch import Classes, check_versions, in_place
 from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, logged_errors
 from stillweb.proxy.record.redaction import ExchangeRedactor
-from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.failures import Keeps
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import Redactor
@@ -92,7 +92,7 @@ class Recorder(Proxied):
     certificate and key for origins that ask for one, or a directory of files HOST.pem. Secrets are replaced by `redactor`
     unless `redact` is False (default: the redactor of the writer's snapshot, which keeps what it learns until the
     snapshot is looked through for it, as sealing does). `on_status` is called with RecorderStats about twice a
-    second, on the writing thread.
+    second, on the writing thread. An exchange for which `leave_out` returns True reaches its client, and is not kept.
 
     Sessions are proxy user names. Browsers give theirs only when asked, so `challenge` makes the proxy ask
     (407); None means: as soon as `proxy_url` has been called with a name other than "default".
@@ -118,6 +118,7 @@ class Recorder(Proxied):
         redact: bool = True,
         challenge: bool | None = None,
         on_status: Callable[[RecorderStats], None] | None = None,
+        leave_out: Callable[[Exchange], bool] | None = None,
     ) -> None:
         super().__init__(authority, host, port, challenge)
         self.writer = writer
@@ -154,6 +155,7 @@ class Recorder(Proxied):
             redact=secrets.exchange if secrets else None,
             failed=self._failed,
             on_status=(lambda: on_status(self.stats)) if on_status else None,
+            leave_out=leave_out,
         )
         self._unanswered = FailedRequests(
             cast(Keeps, writer) if hasattr(writer, "metadata") else None, secrets

@@ -21,8 +21,8 @@ from stillweb.snapshots.words import counted
 MEMORY = 300 << 20  # bytes, beside three times the file
 SECONDS = 120  # of the processor
 # Of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits; 3 marks raised
-# letters and lowered digits, too, and says which boxes are checked.
-RENDERING = 3
+# letters and lowered digits, too, and says which boxes are checked; 4 marks digits raised before a letter or behind a blank.
+RENDERING = 4
 MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
@@ -302,20 +302,21 @@ class _Glyphs:
         )[self._quarter]
         return left, right, box.right - box.left if self._quarter % 2 else box.top - box.bottom
 
-    def shift(self, at: int, before: int) -> int:
+    def shift(self, at: int, base: int, apart: float = 0.4) -> int:
         """Return 1 if a character is raised beside another one, -1 if it is lowered, else 0.
 
-        It is smaller, or raised by more than a quarter of a line, and next to the other one.
+        It is smaller, or raised by more than a quarter of a line, and no more than `apart` lines away.
         """
-        turned = self._raw.FPDFText_GetCharAngle(self._words.raw, before)  # to the right
+        turned = self._raw.FPDFText_GetCharAngle(self._words.raw, base)  # to the right
         self._quarter = round(-turned / (math.pi / 2)) % 4
-        rise = self.baseline(at) - self.baseline(before)
+        rise = self.baseline(at) - self.baseline(base)
         if not rise:
             return 0
-        _, right, height = self.box(before)
-        left, _, own = self.box(at)
+        begins, ends, height = self.box(base)
+        left, right, own = self.box(at)
+        gap = left - ends if at > base else begins - right
         away = 0.1 if own < 0.9 * height else 0.25
-        if abs(left - right) >= 0.4 * height or not away * height < abs(rise) < 0.9 * height:
+        if abs(gap) >= apart * height or not away * height < abs(rise) < 0.9 * height:
             return 0
         return 1 if rise > 0 else -1 if own < 0.9 * height else 0
 
@@ -330,14 +331,27 @@ def _with_scripts(words: Any) -> str:
         return text
     glyphs = _Glyphs(words)
     parts: list[str] = []
-    done = at = 0
+    done = 0
     for found in _PERHAPS.finditer(text):
-        start, at = found.end() - 1, found.start()
-        base = at - 1
-        likely = start > at or text[start] in _RAISED_OFTEN or glyphs.size(start) < 0.9 * glyphs.size(base)
-        if base < done or not likely or not (shift := glyphs.shift(start, base)):
+        start = found.end() - 1
+        if start < done:
             continue
-        end, level, line = start + 1, glyphs.baseline(start), glyphs.baseline(base)
+        base = found.start() - (2 if text[found.start() - 1 : start] == " " else 1)
+        blank, number = "", _BEFORE_A_LETTER.match(text, start)
+        if number and glyphs.shift(number.end() - 1, number.end()) > 0:  # 14 of 14C
+            shift, line = 1, glyphs.baseline(number.end())
+        elif base < done or text[base].isspace():
+            continue
+        else:
+            smaller, line = glyphs.size(start) < 0.9 * glyphs.size(base), glyphs.baseline(base)
+            if not smaller and start == found.start() and text[start] not in _RAISED_OFTEN:
+                continue
+            shift = glyphs.shift(start, base)
+            if not shift and smaller and text[start].isdigit() and glyphs.shift(start, base, apart=1.0) > 0:
+                shift, blank = 1, "" if text[start - 1] == " " else " "  # 6 of 10 6
+            if not shift:
+                continue
+        end, level = start + 1, glyphs.baseline(start)
         while end < len(text) and not text[end].isspace() and glyphs.baseline(end) == level:
             end += 1
         after = end + 2
@@ -346,15 +360,16 @@ def _with_scripts(words: Any) -> str:
         script, following = text[start:end], text[after : after + 1]
         mark = raised_mark(script) if shift > 0 else lowered_mark(script, text[base], following)
         gap = " " if mark and following.isalnum() else ""
-        parts += [text[done:at], mark, script, ")" * mark.count("("), gap]
+        parts += [text[done : min(found.start(), start)], blank, mark, script, ")" * mark.count("("), gap]
         done = after
     return "".join(parts) + text[done:]
 
 
-# Where a raised or lowered part may begin: after a line break, at a digit or sign, at the last letter of a word and at
+_BEFORE_A_LETTER = re.compile(r"(?<!\S)[0-9]{1,3}(?=[A-Z])")
+# Where a raised or lowered part may begin: after a line break, at a digit that begins a word, at a digit or sign, at the last letter of a word and at
 # a letter after a digit or bracket. (To ask for the size of each character takes longer than to read the page.)
 _PERHAPS = re.compile(
-    r"(?<=[^\s])(?:\r\n[^\s]|[-+\u2212\u20130-9])|(?<=[^\W_])[^\W\d_](?![^\W_])|(?<=[0-9)])[^\W\d_]"
+    r"(?<!\S)[0-9]|(?<=[^\s])(?:\r\n[^\s]|[-+\u2212\u20130-9])|(?<=[^\W_])[^\W\d_](?![^\W_])|(?<=[0-9)])[^\W\d_]"
 )
 _RAISED_OFTEN = frozenset("0123456789-+\u2212\u2013")
 

@@ -58,6 +58,9 @@ class Limits:
     money: float | None = None
 
 
+ENDPOINT_FAILED = "the model's endpoint did not answer"  # note that marks such an attempt in its trace
+
+
 def tool_key(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the SHA-256 (hex) that tells a tool call from others of its attempt."""
     return digest([name, dict(arguments)])

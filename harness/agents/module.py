@@ -37,7 +37,7 @@ from typing import Any, Literal
 from stillweb.harness._parsing import look_for_module
 from stillweb.harness.agents.attempt import Attempt, Ended
 from stillweb.harness.agents.command import CommandAgent, listed, without_places
-from stillweb.harness.agents.function import FunctionAgent
+from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import call_members
 from stillweb.harness.models.tape import Taking
@@ -48,7 +48,6 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 
 MOST_LINE = 64 << 20  # bytes of one message
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
-COPIED = "copied"  # option that names the file of a copied function
 GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
@@ -62,12 +61,16 @@ _described: dict[str, dict[str, Any]] = {}  # what agents said of themselves, by
 
 @dataclass(slots=True, weakref_slot=True)
 class ModuleAgent(CommandAgent):
-    """Agent that imports an object and runs it, once per attempt, in a confined process."""
+    """Agent that imports an object and runs it, once per attempt, in a confined process.
+
+    `keeps_time` says that this process ends the attempt when its time is over.
+    """
 
     spec: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     code: tuple[str, ...] = ()  # files and folders of its code, beside the installation
     said: dict[str, Any] = field(default_factory=dict)  # what it says of itself: name, identity, …
+    keeps_time: bool = True
 
     @classmethod
     def load(cls, spec: str, options: Mapping[str, Any], *, allow_unconfined: bool = False) -> ModuleAgent:

@@ -24,8 +24,7 @@ from typing import Any, NoReturn
 
 from stillweb.harness.agents import Agent, identity_of, import_agent
 from stillweb.harness.agents.attempt import Attempt, Limits, Stop
-from stillweb.harness.agents.function import FunctionAgent
-from stillweb.harness.agents.module import COPIED
+from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.models.tape import Taking
 from stillweb.harness.runs.playing import play
 from stillweb.harness.task import Task

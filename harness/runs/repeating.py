@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillweb.harness.agents.attempt import Stop, tool_key
+from stillweb.harness.agents.attempt import ENDPOINT_FAILED, Stop, tool_key
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring.judging import scoring_failed
 
 Key = tuple[str, int]  # task id, attempt
 _LIMITS = {"seconds", "steps", "calls", "tokens", "money"}  # ends by a limit
-ENDPOINT_FAILED = "the model's endpoint did not answer"  # note that marks such an attempt in its trace
 
 
 @dataclass(frozen=True, slots=True)

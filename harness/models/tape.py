@@ -86,14 +86,21 @@ class Ticket:
 class Taking:
     """Call of an attempt, from its check against the limits until the agent has its answer.
 
-    `begin` is its number on the tape; 0 leaves that to the tape. An answer that an agent never took is not kept, but
-    counts as given up: a repetition sees calls and answers in the order in which the agent saw them.
+    `begin` is its number on the tape; 0 leaves that to the tape. `answer` came as number `end`; one that the agent never
+    took is not kept, but counts as given up, as the agent's trace does not have it either.
     """
 
     tape: Tape | None = None
     begin: int = 0
     ticket: Ticket | None = None
     answer: Answer | None = None
+    end: int = 0
+
+    def answered(self, ticket: Ticket, answer: Answer | None) -> None:
+        """Note the answer that is on its way to the agent; None for one that is not to be kept."""
+        self.ticket, self.answer = ticket, answer
+        if self.tape is not None and answer is not None:
+            self.end = self.tape.tick(ticket.call.session)
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -108,7 +115,7 @@ class Taking:
         """Keep the answer: the agent has it."""
         if self.tape is not None and self.ticket is not None:
             if self.answer is not None:
-                self.tape.keep(self.ticket, self.answer)
+                self.tape.keep(self.ticket, self.answer, self.end)
             self.tape.done(self.ticket)
 
     def drop(self) -> None:
@@ -363,12 +370,21 @@ class Tape:
                     session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
             session.begin()
 
-    def keep(self, ticket: Ticket, answer: Answer) -> None:
-        """Write a call and its answer to disk. Ignore an answer that comes after its session's end."""
+    def tick(self, name: str) -> int:
+        """Return the number of what happens now in a session that records."""
+        with self._lock:
+            session = self._sessions.get(name)
+            return session.tick() if session and self.mode in ("record", "auto") else 0
+
+    def keep(self, ticket: Ticket, answer: Answer, end: int = 0) -> None:
+        """Write a call and its answer to disk; the answer came as number `end`, or comes now.
+
+        Ignore an answer that comes after its session's end.
+        """
         with self._lock:
             if ticket.open and not self._closed and self.mode in ("record", "auto"):
                 ticket.open = False
-                end = self._sessions[ticket.call.session].tick()
+                end = end or self._sessions[ticket.call.session].tick()
                 self._write(ticket.call, answer, ticket.begin, end)
 
     def keep_unanswered(self, ticket: Ticket, status: int, error: str = "") -> None:

@@ -102,7 +102,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
             kept_headers(list(request.headers.items())),
         )
         taking = taking_now()
-        ticket, taken = self._tape.make(call, taking.begin if taking else 0), True
+        ticket, kept, taken = self._tape.make(call, taking.begin if taking else 0), None, True
         try:
             answer = await self._tape.answer(ticket)
             if answer is None:
@@ -111,12 +111,12 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 if answer.status not in _CONFIGURATION and (
                     answer.status >= 400 or self._is_answer(body, answer.body)
                 ):
-                    if taking is None:
-                        self._tape.keep(ticket, answer)
-                    else:
-                        taking.answer = answer
+                    kept = answer
             if taking is not None:
-                taking.ticket, taken = ticket, False
+                taking.answered(ticket, kept)
+                taken = False
+            elif kept is not None:
+                self._tape.keep(ticket, kept)
         except asyncio.CancelledError:
             self._tape.keep_unanswered(ticket, GIVEN_UP)
             raise

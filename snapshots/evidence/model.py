@@ -148,7 +148,9 @@ class Model:
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._silent: dict[int, float] = {}
         self._usual: Set[str] | None = None
-        self._part_chances: dict[int, dict[str, float | None]] = {}  # by request, of the parts that were recorded
+        self._part_chances: dict[
+            int, dict[str, float | None]
+        ] = {}  # by request, of the parts that were recorded
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )

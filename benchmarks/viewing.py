@@ -1,10 +1,12 @@
 """Speed of `stillweb view`: 10,000 attempts and 100,000 captures. Bars: issue 35.
 
     python -m benchmarks.viewing
+    python -m benchmarks.viewing --hour        memory over an hour of clicking, which 20,000 requests stand for
 
 The run is one scripted attempt, repeated as 2,500 tasks of four attempts. "Opening" is from the command's start to the
 first whole page over HTTP; "pages" are the slowest of five requests, at any page of a walk. Memory is what the process
-has more after 500 pages of that walk than after the first 100.
+has more after 500 pages of that walk than after the first 100. An hour is 20,000 clicks on links, frames and pictures of the
+pages themselves, with searches between them, drawn by a fixed seed, over both and over the demo's runs and snapshot.
 """
 
 from __future__ import annotations
@@ -12,19 +14,24 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from html import unescape
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from benchmarks.archives import many
 from benchmarks.bench import Bench, Row
+from stillweb.harness.demo.walk import walk
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
@@ -85,9 +92,9 @@ class Viewer:
 
 
 @contextmanager
-def viewing(path: Path, cache: Path) -> Iterator[Viewer]:
+def viewing(*paths: Path, cache: Path) -> Iterator[Viewer]:
     """Runs the command."""
-    words = [sys.executable, "-c", "from stillweb.harness.cli import run; run()", "view", path, "--no-open"]
+    words = [sys.executable, "-c", "from stillweb.harness.cli import run; run()", "view", *paths, "--no-open"]
     began = time.perf_counter()
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "STILLWEB_CACHE": str(cache)}
@@ -101,7 +108,7 @@ def viewing(path: Path, cache: Path) -> Iterator[Viewer]:
 
 
 def _opened(path: Path, cache: Path, first: str) -> float:
-    with viewing(path, cache) as viewer:
+    with viewing(path, cache=cache) as viewer:
         viewer.get(first)
         return time.perf_counter() - viewer.began
 
@@ -119,7 +126,7 @@ def measure(work: Path, name: str, path: Path, first: str, walk: list[str]) -> l
     cache = work / f"cache-{name.replace(' ', '-')}"
     cache.mkdir()
     cold, again = (_opened(path, cache, first) for _ in range(2))
-    with viewing(path, cache) as viewer:
+    with viewing(path, cache=cache) as viewer:
         until = time.perf_counter() + 60
         while "still being read" in viewer.get(first)[1] and time.perf_counter() < until:
             time.sleep(0.1)
@@ -166,7 +173,64 @@ def viewed(bench: Bench) -> list[Row]:
         return rows(Path(folder))
 
 
+CLICKS, WARM = 20_000, 2_000
+_LINK = re.compile(r'(?:href|src)="([^"#]+)')
+_WORDS = ("00042", "penguin", "2012", "electricity", "bird", "task-01", "wrong", "page")
+
+
+def clicks(viewer: Viewer, count: int, kinds: Counter[str]) -> Iterator[int]:
+    """Follow links at random, with a search at each twentieth click; yield the number of each answer."""
+    draw = random.Random(35)
+    connections: dict[str, http.client.HTTPConnection] = {}
+    home, at, links = viewer.url.rstrip("/"), "/", [""]
+    for number in range(count):
+        link = unescape(draw.choice(links)) if links and number % 50 else "/"
+        if number % 20 == 10:
+            link = f"{at.partition('?')[0]}?q={draw.choice(_WORDS)}&page={draw.randrange(1, 40)}"
+        url = urljoin(f"{home}{at}", link)
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname != "127.0.0.1":
+            continue
+        connection = connections.setdefault(
+            parts.netloc, http.client.HTTPConnection(parts.netloc, timeout=60)
+        )
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status in (200, 404), (url, answer.status, body[:300])
+        kinds["/".join(parts.path.split("/")[1:5:2])] += 1
+        if parts.netloc == urlsplit(home).netloc and answer.headers["Content-Type"].startswith("text/html"):
+            at, links = path, _LINK.findall(body.decode())
+        yield number
+
+
+def hour(work: Path) -> list[Row]:
+    """Memory over an hour of clicking."""
+    demo = work / "demo"
+    walk(demo)
+    paths = [demo / "run", demo / "run-again", big_run(work), many(work / "site", CAPTURES)]
+    kinds: Counter[str] = Counter()
+    found: list[tuple[int, float]] = []
+    with viewing(*paths, cache=work) as viewer:
+        for number in clicks(viewer, CLICKS, kinds):
+            if number % WARM == WARM - 1:
+                found.append((number + 1, viewer.memory))
+                print(number + 1, f"{viewer.memory:.1f} MB", flush=True)  # noqa: T201
+    first, last = found[1][1], found[-1][1]
+    note = ", ".join(f"{count} {kind or 'first page'}" for kind, count in kinds.most_common())
+    return [
+        Row(
+            f"memory from click {found[1][0]:,} to {found[-1][0]:,}",
+            f"{first:.0f} MB, then {last:.0f} MB",
+            bar="flat: < 10 % more",
+            held=last < 1.1 * first,
+            note=note,
+        )
+    ]
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        for row in rows(Path(folder)):
+        for row in hour(Path(folder)) if "--hour" in sys.argv else rows(Path(folder)):
             print(row.name, row.ours, row.bar, row.note, "" if row.held is not False else "NOT HELD")  # noqa: T201

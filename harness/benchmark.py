@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from stillweb.snapshots.errors import UsageError
@@ -65,6 +64,8 @@ def benchmarks() -> dict[str, Benchmark]:
 
     Raise UsageError for one that can't be loaded, or that takes a name which is another's.
     """
+    from importlib.metadata import entry_points
+
     places = {name: f"stillweb.harness.benchmarks.{name}:BENCHMARK" for name in PACKAGED}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         if places.setdefault(entry.name, entry.value) != entry.value:

@@ -12,6 +12,20 @@ from stillweb.snapshots.errors import DamagedInput
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on what an attempt may use; None is no limit. `money` is in the currency of the price list.
+
+    A `seconds` limit depends on the clock: a repetition may end elsewhere.
+    """
+
+    steps: int | None = 50  # model calls
+    calls: int | None = 200  # tool calls
+    tokens: int | None = None
+    seconds: float | None = None
+    money: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """Task, in the same form for all task sets.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -26,6 +25,8 @@ def missing_extra(error: ModuleNotFoundError) -> MissingCapability | None:
 
 
 def _missing(module: str) -> MissingCapability | None:
+    from importlib.metadata import PackageNotFoundError, requires
+
     wanted = _normalized(_DISTRIBUTIONS.get(module, module))
     try:
         found = [_REQUIREMENT.match(line) for line in requires("stillweb") or ()]

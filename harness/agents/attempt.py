@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import Part, ToolResult, call_members
+from stillweb.harness.task import Limits as Limits  # part of this module's API
 from stillweb.harness.task import Task
 from stillweb.harness.trace import TraceWriter
 from stillweb.snapshots.errors import MissingCapability, UsageError
@@ -39,20 +40,6 @@ class ToolSession(Protocol):
     def list(self) -> Sequence[ToolSpec]: ...
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
     async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits on what an attempt may use; None is no limit. `money` is in the currency of the price list.
-
-    A `seconds` limit depends on the clock: a repetition may end elsewhere.
-    """
-
-    steps: int | None = 50  # model calls
-    calls: int | None = 200  # tool calls
-    tokens: int | None = None
-    seconds: float | None = None
-    money: float | None = None
 
 
 class LimitReached(Exception):

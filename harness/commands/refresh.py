@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     help="Seconds between two pages of one host.",
 )
 @click.option(
-    "--ca", "ca_file", type=LocalPath(exists=True, path_type=Path), help="PEM of authorities to trust, too."
+    "--ca-file",
+    "ca_file",
+    type=LocalPath(exists=True, path_type=Path),
+    help="PEM of authorities to trust, too.",
 )
 @click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")
 def command(

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from stillweb.harness.task import Task
 
 MOST_METRICS = 8  # metrics shown for each attempt
+FEW = 3  # attempts that are listed in any case: the summary keeps to ten lines
 
 
 def show_summary(
     run: Path, certificate: dict[str, Any] | None, as_json: bool, *, each: bool = True
 ) -> Summary:
-    """Print the scores of `each` attempt, or their spread, then the means and the certificate (None: not certified)."""
+    """Print the scores of `each` attempt, or of a few, the means with their spread, and the certificate (None: not certified)."""
     from stillweb.harness.results.left_out import left_out
     from stillweb.harness.results.summary import summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles
@@ -44,23 +45,20 @@ def show_summary(
         attempts.append((task, number, status, [value_of(metrics, task.scorer, name) for name in names]))
     means = [summary.means[name] for name in names]
     partly = any(mean.scored < mean.of for mean in means)
-    if each:
-        rows = [
-            [f"{task.id}.{number}", status, *map(_number, values)]
-            for task, number, status, values in attempts
-        ]
-        rows.append(["mean of all", "", *(_number(mean.all) for mean in means)])
-        if partly:
-            rows.append(["mean of scored", "", *(_number(mean.value) for mean in means)])
-        click.echo(table(["attempt", "status", *names], rows))
-    else:
-        of_tasks = [_spread(attempts, at) for at in range(len(names))]
-        rows = [["mean of all", *(_number(mean.all) for mean in means)]]
-        if partly:
-            rows.append(["mean of scored", *(_number(mean.value) for mean in means)])
-        rows.append(["spread", *(_number(spread) for spread, _ in of_tasks)])
-        rows.append(["standard error", *(_number(error) for _, error in of_tasks)])
-        click.echo(table(["", *names], rows))
+    listed = each or len(attempts) <= FEW
+    rows = [
+        [f"{task.id}.{number}", status, *map(_number, values)]
+        for task, number, status, values in attempts
+        if listed
+    ]
+    title, blank = (["attempt", "status"], [""]) if listed else ([""], [])
+    rows.append(["mean of all", *blank, *(_number(mean.all) for mean in means)])
+    if partly:
+        rows.append(["mean of scored", *blank, *(_number(mean.value) for mean in means)])
+    of_tasks = [_spread(attempts, at) for at in range(len(names))]
+    rows.append(["spread", *blank, *(_number(spread) for spread, _ in of_tasks)])
+    rows.append(["standard error", *blank, *(_number(error) for _, error in of_tasks)])
+    click.echo(table([*title, *names], rows))
     if partly:
         click.echo("mean of all counts an attempt without a score as 0, mean of scored leaves it out")
     if others := every[MOST_METRICS:]:

@@ -38,15 +38,16 @@ def command(paths: tuple[Path | str, ...], port: int, show: bool, export: Path |
     stillweb view run1 run2 run3 site.wacz
     stillweb view run1 run2 --export pages
     """
-    from stillweb.harness.view.export import export_folder
-    from stillweb.harness.view.server import ViewServer
-    from stillweb.harness.view.site import Site
-
     runs = [path for path in paths if isinstance(path, Path) and is_run(path)]
     snapshots = [path for path in paths if path not in runs]
     if export is not None:
+        from stillweb.harness.view.export import export_folder
+
         click.echo(str(export_folder(runs, snapshots, export).resolve()))
         return 0
+    from stillweb.harness.view.server import ViewServer
+    from stillweb.harness.view.site import Site
+
     site = Site(runs, snapshots)
     until = Until()
     with until.signals(), ViewServer(site, port=port) as server:

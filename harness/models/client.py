@@ -320,14 +320,18 @@ _FINAL = re.compile(
 _OPENING = rf"<{_NAME}>|\[THINK\]|◁think▷"
 _CLOSED = re.compile(rf"((?:(?!{_OPENING}).)*?)(?:</{_NAME}>|\[/THINK\]|◁/think▷)", re.S | re.I)
 
+_LATER = re.compile(rf"^[ \t]*<({_NAME})>(.*?)</\1>\s*", re.S | re.I | re.M)  # behind a first sentence
+
 
 def split_thoughts(text: str | None) -> tuple[str | None, str | None]:
-    """Return the thoughts that begin a text, and the answer after them; None for an empty part."""
+    """Return the thoughts that begin a text or a line of it, and the answer without them; None for an empty part."""
     thoughts: list[str] = []
     rest = text or ""
     while found := _THOUGHTS.match(rest) or (None if thoughts else _CLOSED.match(rest)):
         thoughts.append(next((part for part in found.groups()[::-1] if part is not None), "").strip())
         rest = rest[found.end() :]
+    thoughts += [later[2].strip() for later in _LATER.finditer(rest)]
+    rest = _LATER.sub("", rest)
     if final := _FINAL.fullmatch(rest):
         rest = final[1]
     elif not thoughts:

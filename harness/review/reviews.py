@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.harness.runs.run_files import RunFiles
-from stillweb.harness.scoring.seen import Seen
-from stillweb.harness.scoring.wanted import wanted
 from stillweb.harness.trace import Event, Trace, append_event, read_trace
 from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import DamagedInput, UsageError
@@ -51,6 +49,8 @@ class Hint:
 
 def hints_of(trace: Trace) -> list[Hint]:
     """Return hints from a trace, in the order of the classes in a chain."""
+    from stillweb.harness.scoring.wanted import wanted
+
     answer, score = trace.last("answer"), trace.last("score")
     rows = (answer or {}).get("rows") or []
     metrics = (score or {}).get("metrics", {})
@@ -158,6 +158,9 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
 
 def _of_text(trace: Trace, answer: Event | None) -> list[Hint]:
     """Return hints for a text answer. A value never seen may have to be computed, so it blocks no class."""
+    from stillweb.harness.scoring.seen import Seen
+    from stillweb.harness.scoring.wanted import wanted
+
     looked = [one for one in wanted(trace) if one.seen is not None]
     if not looked or answer is None:
         return []

@@ -26,17 +26,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.benchmark import benchmarks
-from stillweb.harness.task import Task, TaskSet
+from stillweb.harness.task import Limits, Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
-from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
-from stillweb.snapshots.secrets.keystore import Learned, snapshot_key, state_dir
-from stillweb.snapshots.secrets.redact import PREFIX, Redactor, mask_value
 from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
@@ -138,6 +134,8 @@ class Settings:
                 del value[later]
         if self.min_confidence == SERVED:
             del value["min_confidence"]
+        from stillweb.snapshots.secrets.redact import mask_value
+
         return {name: mask_value(member) for name, member in value.items()}
 
 
@@ -176,6 +174,8 @@ _SECRETS = ".secrets"
 
 def _filled(value: Any, whole: Any) -> Any:
     """Return `value`, each text with a pseudonym replaced by the text at the same place in `whole`."""
+    from stillweb.snapshots.secrets.redact import PREFIX
+
     if isinstance(value, str):
         return whole if PREFIX in value and isinstance(whole, str) else value
     if isinstance(value, dict) and isinstance(whole, dict):
@@ -290,6 +290,9 @@ class RunFiles:
 
     def _without_secrets(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return settings with pseudonyms for secrets. The full settings go, encrypted, to `.secrets`."""
+        from stillweb.snapshots.secrets.keystore import Learned
+        from stillweb.snapshots.secrets.redact import Redactor
+
         probe = Redactor(b"")
         probe.value(value)
         if not probe.secrets:
@@ -306,6 +309,10 @@ class RunFiles:
 
         Raise UsageError if this user can't decrypt a secret of the agent's.
         """
+        from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
+        from stillweb.snapshots.secrets.keystore import Learned
+        from stillweb.snapshots.secrets.redact import PREFIX
+
         value = settings.to_json()
         if PREFIX not in json.dumps(value):
             return settings
@@ -321,6 +328,8 @@ class RunFiles:
         return whole
 
     def _key(self) -> bytes:
+        from stillweb.snapshots.secrets.keystore import snapshot_key, state_dir
+
         return snapshot_key("settings of a run", state_dir())
 
     def _same(self, settings: Settings, lines: list[str], hashes: Mapping[str, Any]) -> None:

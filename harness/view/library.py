@@ -10,20 +10,21 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stillweb.harness.console import decimals
-from stillweb.harness.runs.moved import snapshots_now
-from stillweb.harness.trace import Trace, check_event, read_json
-from stillweb.harness.view.frozen_page import FrozenPages
-from stillweb.harness.view.run_table import RunTable
 from stillweb.harness.view.shelf import Shelf
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.harness.trace import Trace
+    from stillweb.harness.view.frozen_page import FrozenPages
+    from stillweb.harness.view.run_table import RunTable
 
 _HERE = Path(__file__).parent
 P = TypeVar("P", Path, Path | str)
@@ -97,7 +98,11 @@ class Library:
     linker: Linker = field(default_factory=Linker)
 
     def __post_init__(self) -> None:
-        self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
+        self.tables: dict[str, RunTable] = {}
+        if self.runs:
+            from stillweb.harness.view.run_table import RunTable
+
+            self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
         self.shelf = Shelf(named(self.snapshots))
         self._of_run: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="stillweb-view")
@@ -138,8 +143,14 @@ class Library:
         except NotYet:
             return None
 
+    def prepare(self, template: str) -> None:
+        """Compile a template now, so that the work of `soon` does not slow it down."""
+        self._environment.get_template(template)
+
     def _snapshot_of(self, table: RunTable) -> str:
         """Return the name of a run's snapshot, which is put on the shelf; "" if the run has none."""
+        from stillweb.harness.runs.moved import snapshots_now
+
         try:
             settings, _ = table.files.manifest()
         except (StillwebError, OSError):  # the table's problems say so
@@ -199,6 +210,8 @@ class Library:
 
 def readable(path: Path) -> tuple[Trace | None, str]:
     """Return a trace up to its first line that can't be read, and what is wrong with that line ("" if none)."""
+    from stillweb.harness.trace import Trace, check_event, read_json
+
     events: list[dict[str, Any]] = []
     why = ""
     for number_, line in enumerate(path.read_bytes().split(b"\n"), 1):

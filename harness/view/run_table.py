@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from stillweb.harness.compare.compare import Outcome, rules_of
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
-from stillweb.harness.scoring.wanted import is_right
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, doubt_in, is_cut_off
 from stillweb.snapshots._os.cache import cache_dir
@@ -31,6 +29,9 @@ from stillweb.snapshots._os.garbage import seldom_collected
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
+
+if TYPE_CHECKING:
+    from stillweb.harness.compare.compare import Outcome
 
 FORMAT = "stillweb view rows 3"
 PAGE = 100  # rows shown at once
@@ -85,6 +86,8 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def outcome(self) -> Outcome:
         """Return the attempt as comparisons take it."""
+        from stillweb.harness.compare.compare import Outcome
+
         return Outcome(
             task_id=self.task,
             base=self.base or self.task,
@@ -148,6 +151,9 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
 
 
 def _row(trace: Trace, name: str) -> Row:
+    from stillweb.harness.compare.compare import rules_of
+    from stillweb.harness.scoring.wanted import is_right
+
     score, answer = trace.last("score"), trace.last("answer") or {}
     if score is None:
         raise ValueError("it ends without a score")

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from stillweb.harness.review.reviews import Review, add_review
 from stillweb.harness.servers.guarded import Guarded, configured, listening
 from stillweb.harness.view.frozen_page import FrozenPages
 from stillweb.harness.view.library import Page
@@ -110,6 +109,8 @@ class ViewServer:
 
     def _review(self, request: Request, run: str, attempt: str, form: dict[str, str]) -> Response:
         """Append a review to a trace. A wrong one is explained on the attempt's page, which keeps what was typed."""
+        from stillweb.harness.review.reviews import Review, add_review
+
         query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
         try:
             table = self._site.table(run)
@@ -122,7 +123,7 @@ class ViewServer:
                 with self._lock:
                     add_review(path, Review.from_mapping(form), of=form.get("trace", ""))
             except (UsageError, ValueError) as error:
-                page = self._site.attempt_page(run, attempt, query, problem=str(error), filled=form)
+                page = self._site.run_pages.attempt(run, attempt, query, problem=str(error), filled=form)
                 return self._sent(Page(page.body, page.media, 422))
         except (StillwebError, OSError) as error:
             return PlainTextResponse(f"Not saved: {error}\n", 500)

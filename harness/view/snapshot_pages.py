@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from stillweb.harness.trace import Trace
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.http import charsets, encodings
@@ -73,6 +72,7 @@ class SnapshotPages:
         views = snapshot.views()
         key = ("counts", name, self._shelf.version(name))
         paths = self._shelf.paths(name)
+        self._site.prepare("snapshot.html")
         counts = self._site.soon(key, lambda: _counts_of(self._shelf.captures(name), views, paths))
         return self._render(
             "snapshot.html",
@@ -354,7 +354,7 @@ class SnapshotPages:
                 trace, _ = self._site.read(run, row.name)
                 found += [
                     {"run": run, "attempt": row.name, "event": event, "asked": _asked(event)}
-                    for event in (trace.misses if isinstance(trace, Trace) else ())
+                    for event in (trace.misses if trace is not None else ())
                 ]
         return self._render("misses.html", name, f"Misses of runs on {name}", misses=found, left=left)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -34,11 +34,14 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 BROWSER = "playwright-mcp"
-FORMAT = "stillweb step page 1"
+FORMAT = "stillweb step page 2"
 
 
 class StepPage(msgspec.Struct, frozen=True):
-    """A page as a step of an attempt left it. `notes` say where the repetition departs from the trace."""
+    """A page as a step of an attempt left it.
+
+    `differences` say which calls gave another result than the trace tells, `notes` what could not be repeated.
+    """
 
     address: str
     title: str
@@ -46,13 +49,14 @@ class StepPage(msgspec.Struct, frozen=True):
     html: bytes
     picture: bytes
     notes: tuple[str, ...]
+    differences: tuple[str, ...] = ()
 
 
 def has_page(event: Event) -> bool:
     """Return True if the event is a call after which a browser can show a page."""
     if event["event"] != "tool_call":
         return False
-    return _by_browser(event) or str(event.get("address") or "").startswith(("http://", "https://"))
+    return by_browser(event) or str(event.get("address") or "").startswith(("http://", "https://"))
 
 
 def key_of(trace: Trace, snapshot: Snapshot, n: int) -> str:
@@ -86,7 +90,7 @@ def make_page(files: RunFiles, snapshot: Snapshot, trace: Trace, n: int, key: st
         raise UsageError(
             f"{files.path}: its tools are code of its own ({own[0]}), which a viewer does not run. Use `stillweb certify`"
         )
-    work = _by_calls if _by_browser(events[-1]) else _by_addresses
+    work = _by_calls if by_browser(events[-1]) else _by_addresses
     with tempfile.TemporaryDirectory(prefix="stillweb-step-", ignore_cleanup_errors=True) as folder:
         copy_uploads(files.uploads, Path(folder), settings.uploads)
         page = asyncio.run(work(snapshot, settings, str(trace.header["session"]), events, Path(folder)))
@@ -94,29 +98,39 @@ def make_page(files: RunFiles, snapshot: Snapshot, trace: Trace, n: int, key: st
     return page
 
 
-def _by_browser(event: Event) -> bool:
+def by_browser(event: Event) -> bool:
+    """Return True if the event is a call of the browser's tools."""
     return str(event.get("contract") or "").startswith(f"{BROWSER}@")
+
+
+async def _repeat(tools: ToolSession, events: Sequence[Event]) -> list[str]:
+    """Make the tool calls of an attempt again, one after the other, and return which results differ."""
+    differences = []
+    for event in events:
+        if event["contract"] == "proxy":
+            continue
+        result = await tools.call(event["tool"], dict(event["arguments"]))
+        if describe(result.content)["digest"] != event["output"]["digest"]:
+            differences.append(
+                f"Step {event['n']}: the call gave another result than the trace tells, so the page may differ, too."
+            )
+    return differences
 
 
 async def _by_calls(
     snapshot: Snapshot, settings: Settings, session: str, events: Sequence[Event], folder: Path
 ) -> StepPage:
-    """Make the calls of an attempt again, one after the other, and look at its browser."""
+    """Make the calls of an attempt again, and look at its browser."""
+    notes = [
+        f"Step {event['n']}: a program's own request is not made again."
+        for event in events
+        if event["contract"] == "proxy"
+    ]
     toolset = make_toolset(snapshot, settings)
-    notes: list[str] = []
     try:
         tools = toolset.session(session, folder)
         try:
-            for event in events:
-                if event["contract"] == "proxy":
-                    notes.append(f"Step {event['n']}: a program's own request is not made again.")
-                    continue
-                result = await tools.call(event["tool"], dict(event["arguments"]))
-                if describe(result.content)["digest"] != event["output"]["digest"]:
-                    notes.append(
-                        f"Step {event['n']}: the call gave another result than the trace tells, so the page may differ, too."
-                    )
-            return await _seen(tools, notes)
+            return await _seen(tools, notes, await _repeat(tools, events))
         finally:
             await tools.close()
     finally:
@@ -126,13 +140,25 @@ async def _by_calls(
 async def _by_addresses(
     snapshot: Snapshot, settings: Settings, session: str, events: Sequence[Event], folder: Path
 ) -> StepPage:
-    """Ask for the addresses of the calls before the last, and open the last one's in a browser of the same session."""
+    """Make the calls of an attempt again, ask for their addresses, and open the last one's in a browser.
+
+    The browser belongs to the session that asked for the addresses.
+    """
     import httpx
 
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
 
     notes = ["The call read no page in a browser: this is its address, opened in one."]
+    toolset = make_toolset(snapshot, settings)
+    try:
+        tools = toolset.session(session, folder)
+        try:
+            differences = await _repeat(tools, events)
+        finally:
+            await tools.close()
+    finally:
+        await toolset.close()
     gateway = Gateway(
         snapshot,
         accept=settings.accept,
@@ -140,7 +166,6 @@ async def _by_addresses(
         own_pages=False,
         faults=Faults(settings.faults) if settings.faults else None,
     )
-    before = sorted(events[:-1], key=_asked)
     with gateway:
         client = httpx.AsyncClient(
             proxy=gateway.proxy_url(session),
@@ -150,19 +175,26 @@ async def _by_addresses(
         )
         skipped = 0
         async with client:
-            for event in before:
+            for event in sorted(events[:-1], key=_asked):
                 arguments = event["arguments"] if isinstance(event["arguments"], dict) else {}
                 if not has_page(event) or arguments.get("method", "GET") != "GET":
                     skipped += 1
                     continue
+                before = len(list(gateway.ledger.entries()))
                 try:
                     await client.get(event["address"])
                 except httpx.HTTPError as error:
-                    notes.append(f"Step {event['n']}: its address can't be asked for again: {error}")
+                    if not event["error"]:
+                        differences.append(
+                            f"Step {event['n']}: its address can't be asked for again: {error}"
+                        )
+                    continue
+                differences += _otherwise(event, list(gateway.ledger.entries())[before:])
         if skipped:
             notes.append(
-                f"{counted(skipped, 'call')} before it, without an address or with a body, could not be made again."
+                f"{counted(skipped, 'call')} before it, without an address or with a body, could not be asked for again."
             )
+        before = len(list(gateway.ledger.entries()))
         toolset = make_toolset(
             snapshot, replace(settings, contracts=(BROWSER,), tool_options={"gateway": gateway})
         )
@@ -172,11 +204,24 @@ async def _by_addresses(
                 opened = await tools.call("browser_navigate", {"url": events[-1]["address"]})
                 if opened.is_error:
                     notes.append(describe(opened.content)["text"][:500])
-                return await _seen(tools, notes)
+                differences += _otherwise(events[-1], list(gateway.ledger.entries())[before:])
+                return await _seen(tools, notes, differences)
             finally:
                 await tools.close()
         finally:
             await toolset.close()
+
+
+def _otherwise(event: Event, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a difference if the answer to a call's address is not one that the call's event cites."""
+    cited = {capture["digest"] for capture in event["captures"]}
+    address = event["address"].partition("#")[0]
+    served = [(entry.get("capture") or {}).get("digest") for entry in entries if entry["url"] == address]
+    if not cited or not served or cited.intersection(served):
+        return []
+    return [
+        f"Step {event['n']}: its address now has another answer than the trace tells, so the page may differ, too."
+    ]
 
 
 def _asked(event: Event) -> int:
@@ -191,10 +236,11 @@ def _trusting(ca: Path) -> Any:
     return ssl.create_default_context(cafile=str(ca))
 
 
-async def _seen(tools: ToolSession, notes: list[str]) -> StepPage:
+async def _seen(tools: ToolSession, notes: Sequence[str], differences: Sequence[str]) -> StepPage:
     sight: Sight | None = await tools.look()
     if sight is None:
-        return StepPage("", "", "", b"", b"", (*notes, "The browser shows no page after this step."))
+        none = "The browser shows no page after this step."
+        return StepPage("", "", "", b"", b"", (*notes, none), tuple(differences))
     said = partial(str.encode, encoding="utf-8", errors="replace")
     address, title, text = (said(one).decode() for one in (sight.url, sight.title, sight.text))
-    return StepPage(address, title, text, said(sight.html), sight.png, tuple(notes))
+    return StepPage(address, title, text, said(sight.html), sight.png, tuple(notes), tuple(differences))

@@ -24,7 +24,7 @@ from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
 
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
-VERSION = "6"
+VERSION = "7"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
 MOST_ROWS = 65_534  # rows that a cell spans at most (HTML, 4.9.11)
@@ -290,7 +290,7 @@ def lost_words(tree: Element, text: PageText) -> list[str]:
         if not isinstance(element.tag, str) or element.tag in _UNREAD or hidden(element):
             pieces.append(" ")
             continue
-        if element.tag in _APART or (element.tag in _SCRIPTS and _script_mark(element)):
+        if element.tag in _APART or (_script(element) and _script_mark(element)):
             pieces.append(" ")
             stack.append(" ")
         if element.tag == "option" and element.get("label"):
@@ -335,7 +335,7 @@ _NAMES = frozenset(
     {"nav", "navbar", "navigation", "menu", "sidebar", "breadcrumb", "breadcrumbs", "footer", "toolbar"}
 )
 _NAME_PARTS = re.compile(r"[a-z]+")
-_SCRIPTS = frozenset({"sup", "sub"})
+_STYLED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
 _NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image", "range", "color"})
 
 
@@ -372,17 +372,25 @@ def _is_boilerplate(element: Element, tag: str) -> bool:
     return 2 * linked > len("".join(element.itertext()).split())
 
 
+def _script(element: Element) -> str:
+    """Return "sup" or "sub" for a raised or lowered element, also for a span that is so by its style, else ""."""
+    if element.tag in ("sup", "sub"):
+        return str(element.tag)
+    style = element.get("style") if element.tag == "span" else None
+    styled = _STYLED.search(style) if style else None
+    return styled[1].lower()[:3] if styled else ""
+
+
 def _script_mark(element: Element) -> str:
     """Return the mark before a raised or lowered element (`snapshots/text/scripts.py`)."""
     text = "".join("".join(element.itertext()).split())
-    if element.tag == "sup":
-        return raised_mark(text)
     before = element.getprevious()
     if before is None:
         beside = element.getparent().text or ""
     else:
         beside = before.tail or "".join(before.itertext())
-    return lowered_mark(text, beside, element.tail or "")
+    mark = raised_mark if _script(element) == "sup" else lowered_mark
+    return mark(text, beside, element.tail or "")
 
 
 def _touches(first: Element | None, second: Element | None) -> bool:
@@ -511,7 +519,7 @@ class _Renderer:
                 self._target = href.replace(" ", "%20").replace("\n", "")
         elif tag in ("progress", "meter") and not (element.text or "").strip() and element.get("value"):
             self._say(" " + "/".join(filter(None, (element.get("value"), element.get("max")))))
-        elif tag in _SCRIPTS:
+        elif _script(element):
             mark = _script_mark(element)
             self._scripts.append(mark)
             self._say(mark)
@@ -534,7 +542,7 @@ class _Renderer:
             self._pre -= 1
         elif tag == "rt" and not _touches(element, element.getnext()):
             self._say(")")
-        elif tag in _SCRIPTS:
+        elif _script(element):
             mark = self._scripts.pop()
             self._say(")" * mark.count("("))
             if mark and (element.tail or "")[:1].isalnum():

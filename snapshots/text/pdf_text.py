@@ -21,8 +21,8 @@ from stillweb.snapshots.words import counted
 MEMORY = 300 << 20  # bytes, beside three times the file
 SECONDS = 120  # of the processor
 # Of what is made of pdfium's characters: 2 reads what is drawn over a page, and marks raised digits; 3 marks raised
-# letters and lowered digits, too, and says which boxes are checked.
-RENDERING = 3
+# letters and lowered digits, too, and says which boxes are checked; 4 marks raised digits behind a gap and before a word.
+RENDERING = 4
 MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
@@ -302,22 +302,30 @@ class _Glyphs:
         )[self._quarter]
         return left, right, box.right - box.left if self._quarter % 2 else box.top - box.bottom
 
-    def shift(self, at: int, before: int) -> int:
+    def shift(self, at: int, beside: int, *, apart: bool = False) -> int:
         """Return 1 if a character is raised beside another one, -1 if it is lowered, else 0.
 
-        It is smaller, or raised by more than a quarter of a line, and next to the other one.
+        It is smaller, or raised by more than a quarter of a line, and next to the other one. With a gap between them
+        (`apart`) it is smaller and raised by a fifth at least.
         """
-        turned = self._raw.FPDFText_GetCharAngle(self._words.raw, before)  # to the right
+        turned = self._raw.FPDFText_GetCharAngle(self._words.raw, beside)  # to the right
         self._quarter = round(-turned / (math.pi / 2)) % 4
-        rise = self.baseline(at) - self.baseline(before)
+        rise = self.baseline(at) - self.baseline(beside)
         if not rise:
             return 0
-        _, right, height = self.box(before)
-        left, _, own = self.box(at)
-        away = 0.1 if own < 0.9 * height else 0.25
-        if abs(left - right) >= 0.4 * height or not away * height < abs(rise) < 0.9 * height:
+        _, _, height = self.box(beside)
+        _, _, own = self.box(at)
+        smaller = own < 0.9 * height
+        away = 0.2 if apart else 0.1 if smaller else 0.25
+        near = self.distance(at, beside) < (1.0 if apart else 0.4) * height
+        if not near or (apart and not smaller) or not away * height < abs(rise) < 0.9 * height:
             return 0
-        return 1 if rise > 0 else -1 if own < 0.9 * height else 0
+        return 1 if rise > 0 else -1 if smaller and not apart else 0
+
+    def distance(self, at: int, beside: int) -> float:
+        """Return how far two characters stand apart in their line."""
+        left, right = (self.box(one) for one in sorted((at, beside)))
+        return abs(right[0] - left[1])
 
 
 def _with_scripts(words: Any) -> str:
@@ -330,12 +338,11 @@ def _with_scripts(words: Any) -> str:
         return text
     glyphs = _Glyphs(words)
     parts: list[str] = []
-    done = at = 0
+    done = 0
     for found in _PERHAPS.finditer(text):
-        start, at = found.end() - 1, found.start()
-        base = at - 1
-        likely = start > at or text[start] in _RAISED_OFTEN or glyphs.size(start) < 0.9 * glyphs.size(base)
-        if base < done or not likely or not (shift := glyphs.shift(start, base)):
+        at, start = found.start(), found.end() - 1
+        shift, base, blank = _shifted(glyphs, text, at, start, done)
+        if not shift:
             continue
         end, level, line = start + 1, glyphs.baseline(start), glyphs.baseline(base)
         while end < len(text) and not text[end].isspace() and glyphs.baseline(end) == level:
@@ -344,19 +351,47 @@ def _with_scripts(words: Any) -> str:
         if not (text[end:after] == "\r\n" and after < len(text) and glyphs.baseline(after) == line):
             after = end
         script, following = text[start:end], text[after : after + 1]
-        mark = raised_mark(script) if shift > 0 else lowered_mark(script, text[base], following)
+        before = text[base] if base < start and not blank else ""
+        mark = (raised_mark if shift > 0 else lowered_mark)(script, before, following)
         gap = " " if mark and following.isalnum() else ""
-        parts += [text[done:at], mark, script, ")" * mark.count("("), gap]
+        begin = text[done:at] if base < start else text[done:start]
+        parts += [begin, blank, mark, script, ")" * mark.count("("), gap]
         done = after
     return "".join(parts) + text[done:]
+
+
+def _shifted(glyphs: _Glyphs, text: str, at: int, start: int, first: int) -> tuple[int, int, str]:
+    """Return how a part at `start`, behind a gap from `at`, is shifted, beside which character, and a blank between.
+
+    That character is not before `first`. Raised digits belong to the nearer neighbour: 10 with a 6 behind it, C with
+    a 14 before it.
+    """
+    base, shift, blank = at - 1, 0, ""
+    often = text[start] in _RAISED_OFTEN
+    if base >= first and not text[base].isspace():
+        smaller = glyphs.size(start) < 0.9 * glyphs.size(base)
+        if (smaller or often or start > at) and text[at:start] != " ":
+            shift = glyphs.shift(start, base)
+        if not shift and smaller and often:
+            shift, blank = glyphs.shift(start, base, apart=True), " "
+    if (shift and not blank) or start < first or not (digits := _WORD_BEGINS.match(text, start)):
+        return shift, base, blank
+    last, after = digits.end(1) - 1, digits.end()
+    nearer = not shift or (
+        not text[after].isspace() and glyphs.distance(last, after) < glyphs.distance(start, base)
+    )
+    if nearer and glyphs.shift(last, after) > 0 and glyphs.baseline(start) == glyphs.baseline(last):
+        return 1, after, ""
+    return shift, base, blank
 
 
 # Where a raised or lowered part may begin: after a line break, at a digit or sign, at the last letter of a word and at
 # a letter after a digit or bracket. (To ask for the size of each character takes longer than to read the page.)
 _PERHAPS = re.compile(
-    r"(?<=[^\s])(?:\r\n[^\s]|[-+\u2212\u20130-9])|(?<=[^\W_])[^\W\d_](?![^\W_])|(?<=[0-9)])[^\W\d_]"
+    r"(?<=[^\s])(?:\r\n[^\s]| ?[-+\u2212\u20130-9])|(?<![^\s])[0-9]|(?<=[^\W_])[^\W\d_](?![^\W_])|(?<=[0-9)])[^\W\d_]"
 )
 _RAISED_OFTEN = frozenset("0123456789-+\u2212\u2013")
+_WORD_BEGINS = re.compile(r"(?<!\S)([0-9]+)(?:\r\n)?(?=[^\r\n0-9]|(?<=\n)[0-9])", re.ASCII)
 
 
 def _pages_by_pypdf(data: bytes, out: PdfText) -> None:

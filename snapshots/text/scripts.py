@@ -9,13 +9,17 @@ _SIGN = r"[-+\u2212\u2013]"
 _TERM = re.compile(rf"{_SIGN}?(?:\d+(?:[.,/]\d+)*|[a-df-np-z])[-+\u2212]?|T")
 _PART = r"(?:\d+[a-z]?|[a-zA-Z])"
 _SUM = re.compile(rf"{_SIGN}?{_PART}(?:[-+\u2212\u2013*/\u00b7]{_PART})+|{_SIGN}?\d+[a-z]")
+_FRACTION_BARS = ("/", "\u2044")
 
 
-def raised_mark(text: str) -> str:
+def raised_mark(text: str, before: str, after: str) -> str:
     """Return the mark before a raised text that would read as another word without it, else "".
 
-    Numbers and letters have `^`, sums `^(`, whose bracket is to be closed; endings of words have none.
+    Numbers and letters have `^`, sums `^(`, whose bracket is to be closed; endings of words have none. The numerator
+    of a fraction is parted from the word before it.
     """
+    if text.isdigit() and after[:1] in _FRACTION_BARS:
+        return " " if before[-1:].isalnum() else ""
     if _TERM.fullmatch(text):
         return "^"
     return "^(" if _SUM.fullmatch(text) else ""

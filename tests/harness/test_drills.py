@@ -37,22 +37,50 @@ def site(tmp_path: Path) -> Path:
     return make(tmp_path / "s")
 
 
-@pytest.mark.parametrize(("tries", "outcome"), [(1, "gives up"), (2, "retries")])
-def test_what_became_of_an_attempt(site: Path, tries: int, outcome: str) -> None:
+async def elsewhere(attempt: Any) -> str:
+    """Read another page where the first one fails."""
+    for number in (0, 1):
+        result = await attempt.call("fetch", {"url": f"https://a.test/{number}"})
+        if not result.is_error:
+            return "A page"
+    return "nothing"
+
+
+async def parrot(attempt: Any) -> str:
+    """Answer a page by its heading, whatever it says."""
+    result = await attempt.call("fetch", {"url": "https://a.test/0"})
+    return "A page" if "something at some length" in result.text else "busy"
+
+
+@pytest.mark.parametrize(
+    ("agent", "outcome"),
+    [
+        (agent_of(1), "gives up"),
+        (agent_of(2), "retries"),
+        (elsewhere, "copes"),
+        (parrot, "answers wrongly"),
+    ],
+    ids=["gives up", "retries", "copes", "answers wrongly"],
+)
+def test_what_became_of_an_attempt(site: Path, agent: Any, outcome: str) -> None:
     from stillweb.harness.drills import drill
 
     common: dict[str, Any] = {
         "tasks": site.parent / "tasks.jsonl",
-        "agent": agent_of(tries),
+        "agent": agent,
         "snapshot": site,
     }
     plain = stillweb.run(**common, out=site.parent / "plain")
     faulted = stillweb.run(**common, out=site.parent / "faulted", faults=FAULTS)
-    (one,) = drill(plain.path, faulted.path).attempts
+    found = drill(plain.path, faulted.path)
+    (one,) = found.attempts
+    assert str(found).endswith(f"1 {outcome}")
     assert (one.outcome, one.met) == (outcome, ("fault:busy",))
     assert faulted.certificate["settings"]["faults"] == FAULTS
     assert "faults" not in plain.certificate["settings"]
-    assert "faults" in stillweb.compare(plain, faulted).differs
+    told = stillweb.compare(plain, faulted)
+    assert "faults" in told.differs
+    assert str(found) in str(told)
 
 
 @pytest.mark.slow

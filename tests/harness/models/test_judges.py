@@ -126,6 +126,7 @@ def test_a_closing_mark_alone_ends_the_thoughts(closing: str) -> None:
         ("<seed:think>a</seed:think>b", "a", "b"),
         ("<think></think><thinking>a</thinking>b", "a", "b"),
         ("<think>never ends", "never ends", None),
+        ("I look it up.\n<think>a</think>\nb", "a", "I look it up.\nb"),
         ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a", "b"),
         ("<|channel|>final<|message|>b", None, "b"),
         ("The mark <think> opens </think>", None, "The mark <think> opens </think>"),

@@ -724,18 +724,30 @@ def test_the_page_at_a_step_is_made_again_from_the_calls_before_it_and_kept(tmp_
         page.goto(f"{url}/run/typing/attempt/typed.1/page/{steps['fetch']}")
         page.get_by_role("button", name="Make the page again").click()
         page.get_by_text("opened in one").wait_for()
-        assert "by a script" in page.locator("main pre").inner_text()
+        assert "by a script" in page.get_by_label("Its text").locator("pre").inner_text()
+        assert page.get_by_role("status").inner_text().startswith("Each call made again gave the result")
+        assert "script" in page.get_by_label("What the call gave").locator("ins").inner_text()
+
+
+CALL, ADDRESS = "the call gave another result", "its address now has another answer"
 
 
 @pytest.mark.slow
-def test_a_step_that_repeats_otherwise_than_its_trace_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tool", "member", "told"),
+    [("browser_navigate", "output", CALL), ("fetch", "output", CALL), ("fetch", "captures", ADDRESS)],
+)
+def test_a_step_that_repeats_otherwise_than_its_trace_says_so(
+    tmp_path: Path, tool: str, member: str, told: str
+) -> None:
     run = browsing_run(
         tmp_path, make_snapshot(tmp_path / "birds", "<!DOCTYPE html><title>t</title><h1>Birds</h1>")
     )
     path = run / "traces" / "typed.1.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    first = next(event for event in events if event.get("tool") == "browser_navigate")
-    first["output"]["digest"] = "sha256:" + "0" * 64
+    first = next(event for event in events if event.get("tool") == tool)
+    for one in [first["output"]] if member == "output" else first["captures"]:
+        one["digest"] = "sha256:" + "0" * 64
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
     with viewed(run, cache=tmp_path) as url:
         token = str(
@@ -747,8 +759,8 @@ def test_a_step_that_repeats_otherwise_than_its_trace_says_so(tmp_path: Path) ->
             f"{url}/run/typing/attempt/typed.1/page/{first['n']}", {"Origin": url}, {"token": token}
         )
         assert status == 200
-        assert f"Step {first['n']}: the call gave another result than the trace tells" in text
-        assert "Each call gave the result" not in text
+        assert f"Step {first['n']}: {told} than the trace tells" in text
+        assert "gave the result of the trace" not in text
         assert get(f"{url}/run/typing/attempt/typed.1/page/9999")[0] == 404
         assert (
             get(f"{url}/run/typing/attempt/typed.1/page/{first['n']}", {"Origin": url}, {"token": "x"})[0]

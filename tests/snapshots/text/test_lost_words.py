@@ -56,6 +56,8 @@ def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> F
         (TABLE.format("a_b*c"), "| Mon | a_b*c |"),
         ("<p>the 1<sup>st</sup> of x<sup>n+1</sup>y, A<sup>T</sup>, XIX<sup>e</sup>, 3<sup>2n</sup></p>",
          "the 1st of x^(n+1) y, A^T, XIXe, 3^(2n)"),
+        ("<p>1<sup>1</sup>/<sub>2</sub> and <sup>3</sup>&frasl;<sub>4</sub> cup</p>", "1 1/2 and 3\u20444 cup"),
+        ("<p>10<span style='font-size:8px;vertical-align: super'>6</span> x</p>", "10^6 x"),
         ("<p><sup>14</sup>C in Fe<sup>3+</sup> and log<sub>2</sub>8 of 101<sub>2</sub></p>", "^14 C in Fe^3+ and log_2 8 of 101_2"),
         ("<p><ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rt>ji</rt></ruby></p>", "漢(kan)字(ji)"),
         ("<math><mfenced open='[' separators=';'><mi>x</mi><mi>y</mi></mfenced></math>", "[x; y)"),

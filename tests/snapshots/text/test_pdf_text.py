@@ -96,7 +96,18 @@ def script(text: bytes, rise: int) -> bytes:
         (b"(e) Tj" + script(b"x", 5) + b"( and 3) Tj" + script(b"n+1", 5) + b"( and x) Tj" + script(b"2n", 5) + b"( k) Tj", "e^x and 3^(n+1) and x^(2n) k"),
         (b"(the 1) Tj" + script(b"st", 5) + b"( basin) Tj" + script(b"12", 5) + b"( of 1887) Tj" + script(b"3", 5) + b"(.) Tj", "the 1st basin^12 of 1887^3."),
         (b"(about 10) Tj 5 Ts (6) Tj 0 Ts ( cells) Tj", "about 10^6 cells"),
+        (b"(by ) Tj" + script(b"14", 5) + b"(C and ) Tj" + script(b"235", 5) + b"(U of 12 cm) Tj", "by ^14 C and ^235 U of 12 cm"),
+        (script(b"99", 5) + b"(Tc is made) Tj", "^99 Tc is made"),
+        (b"(about 10 ) Tj" + script(b"6", 5) + b"( cells in 7 m) Tj", "about 10 ^6 cells in 7 m"),
+        (b"(about 10) Tj ET BT /F1 8 Tf 131 705 Td (6) Tj ET BT /F1 12 Tf 138 700 Td (cells) Tj", "about 10 ^6 cells"),
+        (b"(at ) Tj /F1 8 Tf (12) Tj /F1 12 Tf (C and 5 ) Tj /F1 8 Tf (6) Tj", "at 12C and 5 6"),
         (b"ET BT /F1 12 Tf 0.94 0.34 -0.34 0.94 100 300 Tm (slanted 1234 and 567) Tj", "slanted 1234 and 567"),
+        *((b"[(about 10%s) -%d] TJ" % (blank, gap) + script(b"6", 5) + b"( cells) Tj", "about 10 ^6 cells")
+          for blank, gap in ((b" ", 0), (b"", 170), (b" ", 170), (b"", 500))),
+        (b"[(1.5 x 10) -250] TJ" + script(b"-3", 5) + b"( m ) Tj" + script(b"2", 5) + b"( wide) Tj", "1.5 x 10 ^-3 m ^2 wide"),
+        (script(b"14", 5) + b"(C and ) Tj" + script(b"238", 5) + b"(U of 5) Tj", "^14 C and ^238 U of 5"),
+        (script(b"1", 5) + b"( See the report of Vol ) Tj" + script(b"12", 0) + b"( ok) Tj", "^1 See the report of Vol 12 ok"),
+        (b"(5 ) Tj" + script(b"3", 5) + b"(/) Tj" + script(b"4", -3) + b"( inch, 1) Tj" + script(b"1", 5) + b"(/2 cup) Tj", "5 3/4 inch, 1 1/2 cup"),
         *((b"ET BT /F1 12 Tf %s 300 300 Tm (turned 1234 of 10) Tj" % turn + script(b"6", 5) + b"( ok) Tj", "turned 1234 of 10^6 ok")
           for turn in (b"0 1 -1 0", b"0 -1 1 0", b"-1 0 0 -1")),
     ],

@@ -24,7 +24,6 @@ import httpx
 
 import stillweb
 from stillweb.harness.curation.drift import drift
-from stillweb.harness.drills import drill
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.task import Task
 from stillweb.harness.view.export import write_report
@@ -119,12 +118,10 @@ def main() -> int:
         write_report(made.path, out / f"{name}.html")
         return made
 
-    def pair(
-        name: str, plain: stillweb.Run, changed: stillweb.Run, asked_for: dict[str, str] | None = None
-    ) -> None:
-        found = drill(plain.path, changed.path, asked_for)
-        told[name] = {**found.to_json(), "certificate": changed.certificate["hash"]}
-        print(f"== {name}\n{found}\n{stillweb.compare(plain, changed)}\n")
+    def pair(name: str, plain: stillweb.Run, changed: stillweb.Run) -> None:
+        found = stillweb.compare(plain, changed)
+        told[name] = {**found.to_json()["drill"], "certificate": changed.certificate["hash"]}
+        print(f"== {name}\n{found}\n")
 
     plain = {agent: run(f"plain-{agent}", agent, then) for agent in ("careful", "naive")}
     for agent in plain:
@@ -133,10 +130,10 @@ def main() -> int:
     for name in list(injections())[: given.injections]:
         layer = out / f"layer-{name}"
         with stillweb.open(then) as snapshot:
-            made = mutate(snapshot, {"id": name, "mutations": [{"inject": name}]}, layer)
+            mutate(snapshot, {"id": name, "mutations": [{"inject": name}]}, layer)
         for agent in plain:
             changed = run(f"{name}-{agent}", agent, then, layer)
-            pair(f"{name}-{agent}", plain[agent], changed, {name: made.asked_for})
+            pair(f"{name}-{agent}", plain[agent], changed)
 
     with stillweb.open(then) as snapshot:
         entry = {"url": "http://tea.example/", "css": ".price", "text": "tea costs £99 today"}

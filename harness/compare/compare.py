@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from math import fsum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.compare.statistics import (
     LEAST_CLUSTERS,
@@ -28,8 +28,11 @@ from stillweb.harness.runs.display import one_line
 from stillweb.harness.scoring import FAULTS, INFOS, MEASURED, Score, scale_of
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, canonical, digest, read_trace
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.harness.drills import Drill
 
 MOST_LEFT_OUT = 5  # named tasks per reason
 MOST_TOLD = 10  # tasks that got worse and are shown with their differing answers and requests
@@ -635,6 +638,7 @@ class RunComparison:
 
     `comparisons` has one for each part with a metric and scale of its own. `reasons` say why other parts could not
     be compared. `differs` names what the runs stand on that differs, `remarks` say what limits the comparison.
+    `drill` says what became of each attempt if the second run met faults or changed pages.
     `repeated`, `flips` (task -> its differing values) and `errors_by_base` are of a single run.
     """
 
@@ -648,6 +652,7 @@ class RunComparison:
     repeated: int = 0
     flips: Mapping[str, list[float | None]] = field(default_factory=dict)
     errors_by_base: tuple[Cluster, ...] = ()
+    drill: Drill | None = None
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -657,6 +662,8 @@ class RunComparison:
         if self.differs:
             yield f"the runs differ in what they stand on: {', '.join(self.differs)}"
         yield from self.remarks
+        if self.drill is not None:
+            yield str(self.drill)
         for one, others in zip(self.comparisons, self.by_others, strict=True):
             yield from _report(one, ("A", "B") if self.two else ("constraint", "goal"))
             yield from others
@@ -692,6 +699,7 @@ class RunComparison:
             **(first.to_json() if first else {"metric": self.metric}),
             **own,
             "parts": list(self.remarks),
+            **({"drill": self.drill.to_json()} if self.drill is not None else {}),
             **({"others": [one.to_json() for one in others if one]} if others else {}),
         }
 
@@ -720,14 +728,16 @@ def compare_runs(
     if b is not None:
         if reasons and (whole or not found):
             raise reasons[0]
+        drill, missing = _drill(a, b) if found else (None, ())
         return RunComparison(
             parts[0].name,
             tuple(found),
             True,
             tuple(map(str, reasons)),
             differences(a, b),
-            remarks,
+            (*remarks, *missing),
             tuple(tuple(worse_by_others(one, first, second)) for one in found),
+            drill=drill,
         )
     repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
     if reasons and not found and (whole or not repeated):  # within one run, not every task needs two forms
@@ -742,6 +752,17 @@ def compare_runs(
         flips={task: values for part in parts for task, values in flips(part.a, part.metric).items()},
         errors_by_base=tuple(one for part in parts for one in errors_by_base(part.a, part.metric)),
     )
+
+
+def _drill(a: Path, b: Path) -> tuple[Drill | None, tuple[str, ...]]:
+    """Return what became of each attempt if `b` met faults or changed pages, or remarks why that can't be said."""
+    from stillweb.harness.drills import UNTOUCHED, drill
+
+    try:
+        found = drill(a, b)
+    except StillwebError as error:
+        return None, (f"what became of each attempt is not known: {error}",)
+    return (found if found.outcomes.keys() - {UNTOUCHED} else None), ()
 
 
 def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:

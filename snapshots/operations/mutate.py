@@ -243,18 +243,27 @@ class _Mutation:
             raise UsageError(f"{where}: changes nothing. It found: {shown}")
 
     def affected(self) -> dict[str, bool]:
-        """Map each view that shows a changed answer to True if its recorded DOM may still show the old one."""
+        """Map each view that shows a changed answer to True if its recorded DOM may still show the old one.
+
+        A view with steps shows what it and the views on the way to it used.
+        """
         changed = {(c.url, c.digest): c for c in self.captures if c.place in self.answers}
+        walks: dict[str, list[View]] = {}
+        for view in self.views:
+            walks.setdefault(view.url, []).append(view)
         found: dict[str, bool] = {}
         for view in self.views:
-            mimes = [
-                capture.mime
-                for one in view.captures
+            way = [one for one in walks[view.url] if view.steps[: len(one.steps)] == one.steps]
+            used = [
+                capture
+                for step in way
+                for one in step.captures
                 if (capture := changed.get((str(one.get("url")), str(one.get("digest"))))) is not None
             ]
-            if mimes or view.address in self.doms:
-                pictures = all(mime.startswith("image/") for mime in mimes)
-                found[view.address] = view.address not in self.doms and not pictures
+            if used or any(step.address in self.doms for step in way):
+                own = {url.partition("#")[0] for url in (view.url, view.final_url)}
+                own = own if view.address in self.doms else set()  # pages whose change the DOM shows
+                found[view.address] = any(c.url not in own and not c.mime.startswith("image/") for c in used)
         return found
 
     def write(self, report: MutateReport, look: Look | None) -> MutateReport:
@@ -271,17 +280,18 @@ class _Mutation:
             for view in views:
                 resources = dict(seen.get(view.address, {}))
                 if not resources:
+                    stale = affected[view.address] or look is not None  # a browser could not reach the view
                     gone = [k for k in DROPPABLE if self.snapshot.resource(k, view.address)]
-                    if not affected[view.address]:
+                    if not stale:
                         gone = [kind for kind in gone if kind != "dom"]
                     resources = dict.fromkeys(gone, b"")
-                    if view.address in self.doms:
-                        resources["dom"] = self.doms[view.address].encode("utf-8", "surrogatepass")
-                    elif affected[view.address]:
+                    if stale:
                         blank.append(view)
+                    elif view.address in self.doms:
+                        resources["dom"] = self.doms[view.address].encode("utf-8", "surrogatepass")
                     elif dom := self.snapshot.resource("dom", view.address):
                         resources["dom"] = dom
-                    report.dropped += [f"{k} of {view.address}" for k in gone if not resources[k]]
+                    report.dropped += [f"{k} of {view.address}" for k in gone]
                 writer.view(view, resources)
                 report.views.append(view.address)
         with Writer.open(report.out) as writer, Snapshot.open(report.out) as layer:

@@ -78,7 +78,9 @@ def test_what_became_of_an_attempt(site: Path, agent: Any, outcome: str) -> None
     assert (one.outcome, one.met) == (outcome, ("fault:busy",))
     assert faulted.certificate["settings"]["faults"] == FAULTS
     assert "faults" not in plain.certificate["settings"]
-    assert "faults" in stillweb.compare(plain, faulted).differs
+    told = stillweb.compare(plain, faulted)
+    assert "faults" in told.differs
+    assert str(found) in str(told)
 
 
 @pytest.mark.slow

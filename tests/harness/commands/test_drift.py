@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,12 @@ from threading import Thread
 import pytest
 
 import stillweb
+from stillweb.harness.curation.drift import drift
+from stillweb.harness.task import Task
+from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.request import Request
+from stillweb.snapshots.view import View, view_address
+from stillweb.snapshots.writer import Writer
 from tests.support.command_line import stillweb as command
 
 FILLER = "Words that make this page long enough to be a page of its own. " * 10
@@ -210,3 +217,143 @@ def test_a_host_that_stays_busy_is_given_up_and_named(
     assert done.code == 1
     assert f"{busy.url('/b')} asks to be left alone for {asked} s. Refresh later" in done.err
     assert len(busy.times("/b")) == tries
+
+
+SHOP = "https://shop.test"
+STEPS = ({"select": {"label": "Kind", "option": "tea"}},)
+
+
+def recorded(
+    path: Path, pages: dict[str, tuple[int, str, str]], views: dict[tuple[str, bool], str]
+) -> stillweb.Snapshot:
+    """Return a snapshot of pages (path: status, media type or Location, body) and views (path, with steps: text)."""
+    with Writer.open(path) as writer:
+        for number, (name, (status, media, body)) in enumerate(pages.items()):
+            kind = "Location" if 300 <= status < 400 else "Content-Type"
+            moment = datetime(2026, 1, 1, tzinfo=UTC)
+            request = Request("GET", SHOP + name)
+            writer.exchange(
+                Exchange(
+                    request, status, "", ((kind, media),), body.encode(), moment,
+                    "s", 2 * number + 1, 2 * number + 2,
+                )
+            )  # fmt: skip
+        for (name, stepped), text in views.items():
+            url, steps = SHOP + name, STEPS if stepped else ()
+            view = View(view_address(url, steps), url, url, "", steps, timestamp="2026-01-01T00:00:00Z")
+            writer.view(view, {"dom": f"<p>{text} {FILLER}</p>".encode()})
+    return stillweb.open(path)
+
+
+def html(text: str) -> tuple[int, str, str]:
+    return 200, "text/html", f"<p>{text} {FILLER}</p>"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named", "gold", "tier", "why"),
+    [
+        # pages
+        ({"/": html("egret")}, {"/": html("egret")}, "/", "egret", "same", ""),
+        ({"/": html("egret now")}, {"/": html("egret then")}, "/", "egret", "text changed", ""),
+        ({"/": html("egret")}, {"/": (301, "/new", ""), "/new": html("egret")}, "/", "egret", "same", ""),
+        (
+            {"/": html("egret")}, {"/": (301, "/new", ""), "/new": html("wren")}, "/", "egret",
+            "gold gone", "no longer there: egret",
+        ),
+        (
+            {"/": html("egret")}, {"/": (302, "/in", "")}, "/", "egret",
+            "unreachable", "it redirects to a page that is not in the new snapshot",
+        ),
+        ({"/": (301, "/x", ""), "/x": html("egret")}, {"/": (404, "text/html", "no")}, "/", "egret", "unreachable", "status 404"),
+        ({"/": html("egret")}, {"/": (200, "text/plain", "egret")}, "/", "egret", "shape changed", "text/html became text/plain"),
+        ({"/": html("egret")}, {}, "/", "egret", "unreachable", "not in the new snapshot"),
+        (
+            {"/": (200, "application/json", '{"a": 1, "b": "egret"}')},
+            {"/": (200, "application/json", '{"b":"egret","a":1}')}, "/", "egret", "same", "",
+        ),
+        (
+            {"/": (200, "application/json", '{"a": "egret"}')},
+            {"/": (200, "application/json", '{"a": ["egret"]}')}, "/", "egret", "shape changed", "3 differ: .a array",
+        ),
+        (
+            {"/": (200, "text/csv", "bird,count\negret,1")},
+            {"/": (200, "text/csv", "bird;count\negret;1")}, "/", "egret", "shape changed", "2 differ: bird,count",
+        ),
+        # what can't be judged is said
+        ({"/": html("egret")}, {"/": html("egret")}, "/other", "egret", "same", f"not judged: {SHOP}/other is not in the old snapshot"),
+        ({"/": html("egret")}, {"/": html("egret")}, None, "heron", "same", "not judged: it names no page, and its gold is on none"),
+        ({"/": html("egret"), "/b": html("wren")}, {"/": html("egret"), "/b": html("x")}, None, "egret", "same", ""),
+    ],
+)  # fmt: skip
+def test_the_tier_of_a_page(
+    old: dict[str, tuple[int, str, str]],
+    new: dict[str, tuple[int, str, str]],
+    named: str | None,
+    gold: str,
+    tier: str,
+    why: str,
+    tmp_path: Path,
+) -> None:
+    task = Task("t", "?", gold, start_url=None if named is None else SHOP + named)
+    with recorded(tmp_path / "old", old, {}) as before, recorded(tmp_path / "new", new, {}) as after:
+        assert drift(before, after, [task]).tasks == {"t": (tier, why)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "tier"),
+    [
+        ({("/", True): "egret"}, {("/", True): "egret"}, "same"),
+        ({("/", True): "egret now"}, {("/", True): "egret then"}, "text changed"),
+        ({("/", True): "egret"}, {("/", True): "wren"}, "gold gone"),
+        ({("/", True): "egret"}, {}, "unreachable"),
+        ({("/", True): "wren"}, {}, "same"),  # of no use to the task
+        ({("/", False): "egret"}, {("/", False): "wren"}, "gold gone"),  # filled in by a script
+        ({("/", False): "egret"}, {}, "same"),  # recorded anew without a browser
+        ({("/#/birds", False): "egret"}, {("/#/birds", False): "wren"}, "gold gone"),
+    ],
+)
+def test_the_tier_of_a_view(
+    old: dict[tuple[str, bool], str], new: dict[tuple[str, bool], str], tier: str, tmp_path: Path
+) -> None:
+    """The page of both recordings is one empty frame; what a task reads is in its views."""
+    page, task = {"/": html("loading")}, Task("t", "?", "egret", start_url=f"{SHOP}/")
+    with recorded(tmp_path / "old", page, old) as before, recorded(tmp_path / "new", page, new) as after:
+        assert drift(before, after, [task]).tasks["t"][0] == tier
+
+
+CHOICE = """<!doctype html><title>Birds</title><h1>Birds</h1><form action=/list>
+<label>Kind <select name=kind><option>duck<option>heron</select></label><button>Show</button></form><p>{filler}"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("label", "tier"), [("Kind", "gold gone"), ("Species", "unreachable")])
+def test_views_with_steps_are_taken_anew(label: str, tier: str, tmp_path: Path) -> None:
+    """After a year a step leads to other birds, or to none, since the form names its field otherwise."""
+    listed = "<!doctype html><title>List</title><h1>List</h1><p>We saw an {bird}. " + FILLER
+    chosen = {"/": CHOICE.format(filler=FILLER), "/list?kind=heron": listed.format(bird="egret")}
+    later = {
+        "/": chosen["/"].replace("Kind", label),
+        "/list?kind=heron": listed.format(bird="ibis"),
+    }
+    steps = [{"select": {"label": "Kind", "option": "heron"}}, {"click": {"text": "Show"}}]
+    with site(chosen) as port:
+        url = f"http://127.0.0.1:{port}/"
+        with stillweb.record(tmp_path / "old") as recording:
+            assert recording.visit(url, steps=steps).ok
+    (tmp_path / "tasks.jsonl").write_text(
+        json.dumps({"id": "t", "question": "?", "answer": "egret", "start_url": url}) + "\n"
+    )
+    with site(later, port):
+        done = command("refresh", tmp_path / "old", "-o", tmp_path / "new", "--pause", "0")
+        assert done.code == (1 if tier == "unreachable" else 0), done.err
+    words: list[str | Path] = [
+        "drift",
+        tmp_path / "old",
+        tmp_path / "new",
+        "--tasks",
+        tmp_path / "tasks.jsonl",
+    ]
+    told = command(*words, "--json", "--fail-on", "gold")
+    assert (json.loads(told.out)["tasks"]["t"]["tier"], told.code) == (tier, 1)
+    assert json.loads(told.out)["expired"] == ["t"]

@@ -8,7 +8,9 @@ import hashlib
 import io
 import json
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -256,10 +258,17 @@ def test_gold_follows_and_runs_are_paired(base: Path) -> None:
     notices = drill(plain, run("dearer-run", dearer / "tasks.jsonl", base, dearer)).attempts[0]
     assert (notices.outcome, notices.met) == ("notices", ("mutated:replace",))
     injected = layer(base, url=URL, inject="override")
-    asked_for = {"m": "KESTREL-4417"}
-    assert drill(plain, run("injected-run", tasks, base, injected), asked_for).outcomes == {"follows": 1}
+    followed = run("injected-run", tasks, base, injected)
+    assert drill(plain, followed).outcomes == {"follows": 1}
+    told = stillweb.compare(plain, followed)
+    assert told.to_json()["drill"]["outcomes"] == {"follows": 1}
+    assert "price.1  follows  1.000    0.000  mutated:m" in command("compare", plain, followed).out
     hidden = layer(base, url=URL, inject="override", place="comment")
-    assert drill(plain, run("hidden-run", tasks, base, hidden), asked_for).outcomes == {"unaffected": 1}
+    assert drill(plain, run("hidden-run", tasks, base, hidden)).outcomes == {"unaffected": 1}
+    assert "drill" not in stillweb.compare(plain, plain).to_json()
+    injected.rename(base.parent / "elsewhere")  # what the injection asks for is in the layer
+    remarks = stillweb.compare(plain, followed).remarks
+    assert any("what became of each attempt is not known" in remark for remark in remarks)
 
 
 def png(colour: str) -> bytes:
@@ -364,3 +373,86 @@ def test_a_changed_result_of_an_mcp_tool(tmp_path: Path, change: dict[str, Any],
     text = " ".join(part["text"] for part in told["result"]["content"])
     assert all(one in text for one in wanted)
     assert told["result"]["_meta"][META]["verdict"] == "mutated:m"
+
+
+SHOP = f"""<!doctype html><title>Shop</title><h1>Shop</h1><p id=price></p><button>More</button><p id=more></p><p>{WORDS}
+<script>
+fetch("/price").then(r => r.json()).then(d => price.textContent = "costs " + d.price);
+document.querySelector("button").onclick = () =>
+  fetch("/stock").then(r => r.json()).then(d => more.textContent = "there are " + d.stock);
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A page that shows a price, and after a click the stock, recorded with a view of each; and its URL."""
+    path = tmp_path_factory.mktemp("shop")
+    answers = {
+        "/": ("text/html", SHOP),
+        "/price": ("application/json", '{"price": "19 pounds"}'),
+        "/stock": ("application/json", '{"stock": "12 tins"}'),
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            media, body = answers.get(self.path, ("text/plain", ""))
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Type", media)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/"
+    try:
+        with stillweb.record(path / "s") as recording:
+            assert recording.visit(url, steps=[{"click": {"text": "More"}}]).ok
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    stillweb.seal(path / "s", path / "s.wacz")
+    return url, path / "s.wacz"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("change", "has", "lacks"),
+    [
+        (("--url", "*/price", "--json-path", "price", "--text", "99 pounds"), "99 pounds", "19 pounds"),
+        (("--url", "*/stock", "--json-path", "stock", "--text", "3 tins"), "3 tins", "12 tins"),
+        (("--url", "*/", "--css", "h1", "--text", "Store"), "Store", "Shop"),
+        (("--url", "*/", "--css", "button", "--drop"), None, "More"),  # the step can't be taken any more
+        (("--url", "*/", "--popup", "Subscribe!"), None, "Subscribe!"),
+    ],
+)
+def test_a_view_with_steps_shows_what_changed_on_the_way_to_it(
+    shop: tuple[str, Path], change: tuple[str, ...], has: str | None, lacks: str, tmp_path: Path
+) -> None:
+    _, base = shop
+    before = hashlib.sha256(base.read_bytes()).hexdigest()
+    done = command("mutate", base, "-o", tmp_path / "m", *change)
+    assert done.code == 0, done.err
+    with stillweb.open(base, tmp_path / "m") as snapshot, stillweb.open(base) as old:
+        (address,) = [view.address for view in snapshot.views() if view.steps]
+        shown = {kind: snapshot.resource(kind, address) for kind in ("dom", "aria", "text")}
+        picture = snapshot.resource("view", address), old.resource("view", address)
+        frozen = snapshot.text(address)
+    assert hashlib.sha256(base.read_bytes()).hexdigest() == before
+    if has is None:
+        assert set(shown.values()) | {picture[0]} == {None}
+        assert f"dropped, as it would show the page as it was: view of {address}" in done.err
+        assert frozen is None or not frozen.markdown
+        return
+    assert frozen is not None
+    texts = [*(f"{value}" for value in shown.values()), frozen.markdown]
+    assert all(has in text for text in texts), texts
+    assert not [text for text in texts if lacks in text.replace("<title>Shop", "")]
+    assert picture[0]
+    assert picture[0] != picture[1]

@@ -205,11 +205,12 @@ def record(path: Path, command: Sequence[str], name: str = "") -> tuple[Recordin
     Return the recording and the server's exit code. Raises MissingCapability if the server can't be started.
     """
     from stillweb.proxy.record.redaction import ExchangeRedactor
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.secrets.keystore import state_dir
     from stillweb.snapshots.secrets.redact import Redactor
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(path) as writer:
+    with Writer.open(path, provenance=provenance_now(f"MCP server {Path(command[0]).name}", {})) as writer:
         redactor = Redactor.for_snapshot(writer.path, state_dir(), keep=True)
         recording = Recording(writer, ExchangeRedactor(redactor, writer.path), command, name)
         try:

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 import stillweb as sw
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.demo import site as demo_site
@@ -33,7 +35,6 @@ RUN = "/run/run"
 SHOWN = {
     "run": RUN,
     "attempt": f"{RUN}/attempt/electricity_001.1",
-    "step": f"{RUN}/attempt/electricity_001.1#step-3",
     "compare": "/compare?run=run&run=run-again&show=all",
     "snapshot": "/snapshot/site.wacz",
     "map": "/snapshot/site.wacz/map",
@@ -126,6 +127,7 @@ def take(demo: Path, out: Path) -> list[Path]:
     def picture(page: Any, name: str) -> None:
         path = out / f"view-{name}.png"
         page.screenshot(path=path)
+        Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
         if path.stat().st_size > MOST:
             raise SystemExit(f"{path}: has more than {MOST:,} bytes. Show less of the page")
         taken.append(path)
@@ -139,7 +141,7 @@ def take(demo: Path, out: Path) -> list[Path]:
             page.goto(home + path)
             page.wait_for_load_state("networkidle")
             picture(page, name)
-        page.goto(home + SHOWN["step"])
+        page.goto(f"{home}{SHOWN['attempt']}#step-3")
         page.locator("form.review").scroll_into_view_if_needed()
         picture(page, "review")
         page.locator("#step-3").get_by_role("link", name="Page it saw").click()

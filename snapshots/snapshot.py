@@ -25,6 +25,7 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
+from stillweb.snapshots.contents.provenance import Provenance, provenance_of
 from stillweb.snapshots.dates import read_at, timestamp_of
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
@@ -129,6 +130,19 @@ class Snapshot:
     def settings(self) -> dict[str, Any]:
         """Return the settings used while recording."""
         return {k: v for layer in self._layers for k, v in layer.known.settings.items()}
+
+    @property
+    def provenance(self) -> list[Provenance]:
+        """Return the recordings of all layers: what recorded, with which settings, when, from where.
+
+        Raises DamagedInput if an archive tells of them in a form that can't be read.
+        """
+        try:
+            return [one for layer in self._layers for one in provenance_of(layer.known.settings)]
+        except ValueError as error:
+            raise DamagedInput(
+                f"{', '.join(self.paths)}: its list of recordings can't be read: {error}"
+            ) from error
 
     @property
     def notes(self) -> list[str]:

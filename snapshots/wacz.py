@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.places import BytesPlace, Place, chunks
@@ -25,6 +25,9 @@ from stillweb.snapshots.warc.container import (
     open_directory,
 )
 from stillweb.snapshots.words import counted
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.text.freezing import Workers
 
 SealProgress = Callable[[int, int], None]  # done, in all: counts texts first, then bytes to pack
 MOST_TOLD = 20  # most lines of each kind about single texts
@@ -93,10 +96,11 @@ def seal(
     progress: SealProgress | None = None,
     workers: int | None = None,
     rules: Path | None = None,
+    pool: Callable[[], Workers] | None = None,
 ) -> SealReport:
     """Freeze the texts, write the index and pack the directory into a `.wacz`.
 
-    `out` is beside the directory by default. `rules` is a file of the user's own rules, which join those that are
+    `out` is beside the directory by default. `pool` makes the workers that extract texts. `rules` is a file of the user's own rules, which join those that are
     stored. Sealing again gives the same bytes, but for a signature: `sign` is the PEM file of a P-384 key (see
     `stillweb.snapshots.operations.signatures.signing_key`), `certificate` that of the key's certificates for a domain,
     `timestamp` the URL of a time-stamp authority. Raises GateFailed if the
@@ -141,7 +145,7 @@ def seal(
             if not (kept or any(recorded.conversations()) or recorded.count_failures()):
                 raise UsageError(f"{root}: nothing was recorded; there is nothing to seal")
             if writer.keep_text:
-                frozen = freeze(recorded, writer, workers=workers, progress=progress)
+                frozen = freeze(recorded, writer, workers=workers, progress=progress, pool=pool)
                 report.frozen, report.warnings = frozen.texts, [f"{a}: {w}" for a, w in frozen.warnings]
                 report.missing = [f"{a}: {w}" for a, w in frozen.missing]
         stored = RuleSet.from_json(writer.rules) if isinstance(writer.rules, dict) else builtin()

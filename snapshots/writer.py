@@ -32,6 +32,7 @@ from stillweb.snapshots.contents.package import (
     view_to_json,
     write_package,
 )
+from stillweb.snapshots.contents.provenance import Provenance, with_entry
 from stillweb.snapshots.contents.recorded import Recorded
 from stillweb.snapshots.contents.records import Packer
 from stillweb.snapshots.dates import iso_date, parse_timestamp
@@ -92,12 +93,15 @@ class Writer:
         keep_text: bool | None = None,
         progress: indexing.Progress | None = None,
         recorded: Recorded | None = None,
+        serial: int = 0,
+        provenance: Provenance | None = None,
     ) -> Writer:
         """Create a snapshot directory, or continue an open one; `repairs` lists what had to be repaired.
 
         `keep_text` decides if sealing freezes the text of pages and PDFs (by default as when the snapshot was
         made, else True). `progress` is called while a lost index is rebuilt. `recorded` stores the captures'
-        index data. Raises UsageError if the path is no snapshot, or another process is writing it.
+        index data. `serial` numbers the first record of a new directory. `provenance` is added to
+        that of the snapshot. Raises UsageError if the path is no snapshot, or another process is writing it.
         """
         root = local(path)
         if root.exists() and not root.is_dir():
@@ -118,8 +122,11 @@ class Writer:
         told = dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
         known = Recorded() if recorded is None else recorded
         writer = cls(root.resolve(), software or software_name(), told, profile, known)
+        writer._packer.serial = itertools.count(serial)
         try:
             writer._load(progress)
+            if provenance is not None:
+                writer._settings = with_entry(writer._settings, provenance)
             writer._begin_file()
         except BaseException:
             writer._release()

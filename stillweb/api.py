@@ -123,11 +123,13 @@ def record(
     secret was learned too late to replace it.
     """
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.errors import GateFailed
     from stillweb.snapshots.operations import late
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(out) as writer:
+    provenance = provenance_now("stillweb.record", {"insecure": insecure, "private": private})
+    with Writer.open(out, provenance=provenance) as writer:
         recorder = Recorder(
             writer,
             upstream_ca=Path(ca_file) if ca_file is not None else None,
@@ -205,6 +207,12 @@ class Replay:
         return run_command(command, environment, started=started or (lambda _: None))
 
 
+def _status_page(status: Mapping[str, Any], misses: Sequence[Mapping[str, Any]]) -> tuple[bytes, str]:
+    from stillweb.harness.view.export import status_page
+
+    return status_page(status, misses)
+
+
 @contextmanager
 def replay(
     snapshot: Snapshot | StrPath | Sequence[StrPath],
@@ -250,6 +258,7 @@ def replay(
             timing=timing,
             live=stack.enter_context(_live(record_misses)) if record_misses is not None else None,
             on_miss=on_miss,
+            draw=_status_page,
         )
         yield Replay(stack.enter_context(gateway))
 
@@ -259,9 +268,15 @@ def _live(out: StrPath) -> Iterator[LiveRequests]:
     """Yield a way to the real web that records into the new snapshot `out`."""
     from stillweb.proxy.record.live import LiveRequests
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(out) as writer, Recorder(writer) as recorder, LiveRequests(recorder) as live:
+    provenance = provenance_now("replay, what it lacked", {})
+    with (
+        Writer.open(out, provenance=provenance) as writer,
+        Recorder(writer) as recorder,
+        LiveRequests(recorder) as live,
+    ):
         yield live
 
 

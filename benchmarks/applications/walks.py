@@ -94,6 +94,9 @@ def browse(
             viewport={"width": 1200, "height": 900}, locale="en-GB", timezone_id="UTC"
         )
         context.set_default_timeout(15_000)
+        context.set_default_navigation_timeout(
+            60_000
+        )  # the first page waits until the site's model is learnt
         page = context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())
         for act in walk:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import Any, Protocol
 from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import Part, ToolResult, call_members
+from stillweb.harness.models.tape import Taking
+from stillweb.harness.models.tape_order import PATIENCE
 from stillweb.harness.task import Limits as Limits  # part of this module's API
 from stillweb.harness.task import Task
-from stillweb.harness.trace import TraceWriter
+from stillweb.harness.trace import TraceWriter, digest
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
 
@@ -42,6 +45,14 @@ class ToolSession(Protocol):
     async def close(self) -> None: ...
 
 
+ENDPOINT_FAILED = "the model's endpoint did not answer"  # note that marks such an attempt in its trace
+
+
+def tool_key(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) that tells a tool call from others of its attempt."""
+    return digest([name, dict(arguments)])
+
+
 class LimitReached(Exception):
     """Error raised when an attempt has used up a limit; `limit` is the `end` of its answer event."""
 
@@ -52,12 +63,16 @@ class LimitReached(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Point at which an attempt ended: after how many model and tool calls, and how."""
+    """Point at which an attempt ended: after how many model and tool calls, and how.
+
+    `tools` counts its tool calls by `tool_key`; None if they are not known.
+    """
 
     steps: int
     calls: int
     end: str
     error: str
+    tools: Mapping[str, int] | None = None
 
 
 class Stopped(BaseException):
@@ -120,6 +135,9 @@ class Attempt:
     seconds: float | None = None  # time that the agent has; in a repetition more than the limit
     workspace: Path | None = None  # the attempt's folder, with copies of the run's uploads
     stop: Stop | None = None  # where the first run of a repeated attempt ended
+    repeating: bool = (
+        False  # the tape and `stop` say which calls the limits let pass, whatever the timing now
+    )
     given_up: int = 0  # model calls abandoned by the agent while under way
     over: bool = False  # calls of code that the agent left running are refused
     # what the machine lacks: the attempt fails even if the agent catches the error
@@ -134,6 +152,9 @@ class Attempt:
     _contracts: dict[str, str] | None = None
     _sent: Sent = field(default_factory=Sent)
     _under_way: int = 0  # concurrent tool calls
+    _excess: int = 0  # tool calls that wait, since the first run did not make them
+    _repeated: Counter[str] = field(default_factory=Counter)  # tool calls by their keys
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _asking: int = 0  # concurrent model calls
     lanes: Lanes = field(default_factory=Lanes)  # the agent's tasks and threads
     _traced: dict[int, Traced] = field(default_factory=dict)  # the agent's calls by their event number
@@ -148,7 +169,9 @@ class Attempt:
         self, name: str, arguments: dict[str, Any], call_id: str | None, thread: threading.Thread
     ) -> ToolResult:
         self.stop_as_before()
-        if self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
+        if self.stop is not None and self.stop.tools is not None:
+            await self._as_before(self.stop, tool_key(name, arguments))
+        elif self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
             raise LimitReached("calls", self.limits.calls)
         place = self.lanes.begin(thread)
         self._under_way += 1
@@ -168,6 +191,29 @@ class Attempt:
         self.tool_called(id=call_id, place=place, **members)
         self._stop_if_over()
         return result
+
+    async def _as_before(self, stop: Stop, key: str) -> None:
+        """Hold a tool call that the first run did not trace until the others have come to its end.
+
+        Raise Stopped there. A call that nothing else is under way with goes on: the agent does something else now.
+        """
+        self._repeated[key] += 1
+        if self._repeated[key] <= (stop.tools or {}).get(key, 0):
+            return
+        self._excess += 1
+        try:
+            while self._under_way + self._asking:
+                before = self.spent.steps, self.spent.calls
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._stopping.wait()
+                self.stop_as_before()
+                if self._stopping.is_set():
+                    raise Stopped(stop)
+                if before == (self.spent.steps, self.spent.calls):
+                    return
+        finally:
+            self._excess -= 1
 
     @contextmanager
     def _seen_lacking(self) -> Iterator[None]:
@@ -226,7 +272,8 @@ class Attempt:
         `begun` is 1 for a call that is already counted as under way.
         """
         self.stop_as_before()
-        self.check_limits(self._asking - begun)
+        if not self.repeating:
+            self.check_limits(self._asking - begun)
 
     def check_limits(self, asking: int) -> None:
         """Raise as `before_model` does; `asking` is the number of model calls under way."""
@@ -255,7 +302,7 @@ class Attempt:
     async def _ask(self, body: Mapping[str, Any], thread: threading.Thread) -> Any:
         if self.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
-        await self._allowed()
+        self.before_model()
         return await self.ask_model(self.models.chat, "chat", body, body.get("messages", ()), thread=thread)
 
     async def ask_model(
@@ -279,63 +326,63 @@ class Attempt:
         place = self.lanes.begin(thread or threading.current_thread())
         if self.fork and self.spent.steps + 1 >= self.fork["step"]:
             body = {**body, "model": self.fork["model"]}
-        said, digest = self._sent.copied(messages), request_digest(body)
+        said, asked = self._sent.copied(messages), request_digest(body)
         try:
-            reply = await self._reply(ask, body, place)
+            reply, taking = await self._reply(ask, body, place)
         except TapeMiss:
             await self._refused_before()
             raise
         items = deepcopy(list(reply.items))
         request = {
-            "digest": digest,
+            "digest": asked,
             "messages": len(said),
             "new": self._sent.new(said, items) if new is None else [*new],
         }
         n = self.model_called(
             purpose="agent", api=api, model=body.get("model"), request=request, **reply.members()
         )
+        taking.take()
         self._note(n, place, messages=said, items=items, follows=new is None)
         self._stop_if_over()
         return reply
 
     async def _reply(
         self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], body: Mapping[str, Any], place: Call
-    ) -> Any:
+    ) -> tuple[Any, Taking]:
         self._asking += 1
+        taking = None
         try:
             await asyncio.sleep(0)  # as above: a tape answers at once
             # checked again: a call that has just ended counts, as it does in replay
-            await self._allowed(begun=1)
-            with self._seen_lacking():
-                return await ask(self.session, body)
+            self.before_model(begun=1)
+            taking = self.models.begin(self.session)
+            with self._seen_lacking(), taking.followed():
+                return await ask(self.session, body), taking
         except asyncio.CancelledError:
             self.given_up += not self.over
+            if taking is not None:
+                taking.drop()
+            raise
+        except BaseException:
+            if taking is not None:
+                taking.take()  # the agent has its error
             raise
         finally:
             self._asking -= 1
             self.lanes.end(place)
 
-    async def _allowed(self, *, begun: int = 0) -> None:
-        """Check the limits as `before_model` does.
-
-        In a repetition, a limit strikes only once the answers that are due have come, as they had in the first run.
-        """
-        try:
-            self.before_model(begun=begun)
-        except LimitReached:
-            if self.stop is None:
-                raise
-            await self.models.rest(self.session)
-            self.before_model(begun=begun)
-
     async def _refused_before(self) -> None:
-        """Check the limits again after a tape miss, once the session's other answers have been given.
+        """Check the limits after a tape miss, once the session's other calls are made and answered.
 
-        In the first run a slower lane may have been refused by a limit before it could make this call.
+        In a repetition the limits let pass what the first run made, and refuse the rest: any other order of the
+        lanes would have another call refused.
         """
+        self.stop_as_before()
         if self.lanes.overlapped and (self.stop or self.limits.tokens or self.limits.money):
             await self.models.rest(self.session)
-            self.before_model()
+            self.stop_as_before()
+        if self.repeating:
+            self.check_limits(self._asking)
 
     def stop_as_before(self) -> None:
         """Raise Stopped where the first run of this attempt ended.
@@ -344,6 +391,7 @@ class Attempt:
         """
         self._check_under_way()
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
+            self._stopping.set()
             raise Stopped(self.stop)
 
     def _stop_if_over(self) -> None:
@@ -351,12 +399,13 @@ class Attempt:
         stop = self.stop
         if (
             stop
-            and self._under_way + self._asking
+            and self._under_way + self._asking + self._excess
             and stop.steps <= self.spent.steps
             and stop.calls <= self.spent.calls
         ):
             if self.models is not None:
                 self.models.stop(self.session, Stopped(stop))
+            self._stopping.set()
             raise Stopped(stop)
 
     def settle(self) -> None:

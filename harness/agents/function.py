@@ -16,6 +16,8 @@ from typing import Any
 
 from stillweb.harness.agents.attempt import Attempt
 
+COPIED = "copied"  # option of an agent that names the file of a copied function
+
 
 def is_agent_function(found: Any) -> bool:
     """Return True for a function whose only parameter without a default is called `attempt`."""

@@ -28,8 +28,8 @@ import socket
 import sys
 import tempfile
 import weakref
-from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -37,9 +37,10 @@ from typing import Any, Literal
 from stillweb.harness._parsing import look_for_module
 from stillweb.harness.agents.attempt import Attempt, Ended
 from stillweb.harness.agents.command import CommandAgent, listed, without_places
-from stillweb.harness.agents.function import FunctionAgent
+from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import call_members
+from stillweb.harness.models.tape import Taking
 from stillweb.harness.sandbox.running import Limits, Start, run_start
 from stillweb.harness.trace import Event, canonical, digest, hashed_part
 from stillweb.proxy.net.client_env import direct_hosts
@@ -47,7 +48,6 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 
 MOST_LINE = 64 << 20  # bytes of one message
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
-COPIED = "copied"  # option that names the file of a copied function
 GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
@@ -61,12 +61,16 @@ _described: dict[str, dict[str, Any]] = {}  # what agents said of themselves, by
 
 @dataclass(slots=True, weakref_slot=True)
 class ModuleAgent(CommandAgent):
-    """Agent that imports an object and runs it, once per attempt, in a confined process."""
+    """Agent that imports an object and runs it, once per attempt, in a confined process.
+
+    `keeps_time` says that this process ends the attempt when its time is over.
+    """
 
     spec: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     code: tuple[str, ...] = ()  # files and folders of its code, beside the installation
     said: dict[str, Any] = field(default_factory=dict)  # what it says of itself: name, identity, …
+    keeps_time: bool = True
 
     @classmethod
     def load(cls, spec: str, options: Mapping[str, Any], *, allow_unconfined: bool = False) -> ModuleAgent:
@@ -222,7 +226,10 @@ class _Served:
     def __init__(self, agent: ModuleAgent, attempt: Attempt) -> None:
         self.agent, self.attempt = agent, attempt
         self.played: tuple[str | None, str, str | None] | None = None
-        self._made: Counter[bytes] = Counter()  # calls that were made and are not in the trace yet
+        # calls that were made and are not in the trace yet
+        self._made: dict[bytes, deque[Taking]] = defaultdict(deque)
+        self._answered: Counter[str] = Counter()  # calls by kind, traced or not
+        self._takings: dict[int, Taking] = {}  # model calls by number, until the agent has their answers
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._under_way: dict[int, str] = {}  # kinds of the calls under way, by number
         self._standing = Standing()
@@ -275,6 +282,7 @@ class _Served:
             "seconds": attempt.seconds,
             "limits": asdict(attempt.limits),
             "stop": asdict(attempt.stop) if attempt.stop else None,
+            "repeating": attempt.repeating,
             "fork": dict(attempt.fork),
             "environment": dict(attempt.environment),
             "tools": tools,
@@ -284,6 +292,8 @@ class _Served:
     def _take(self, kind: str, message: dict[str, Any]) -> None:
         if kind == "cancel":
             self._under_way.pop(message["id"], None)
+            if taking := self._takings.pop(message["id"], None):
+                taking.drop()
             if task := self._asked.get(message["id"]):
                 task.cancel()
         elif kind == "write":
@@ -304,20 +314,26 @@ class _Served:
             self.played = (text, end, error)
             self.attempt.given_up = int(message["given_up"])
         else:
-            work = {"tool": self._tool, "model": self._model, "rest": self._rest}[kind](message)
+            work = {"tool": self._tool, "model": self._model, "rest": self._rest}[kind]
             number = int(message["id"])
-            self._asked[number] = asyncio.get_running_loop().create_task(self._answer(number, kind, work))
+            self._under_way[number] = kind
+            if kind == "model" and self.attempt.models is not None:
+                self._takings[number] = self.attempt.models.begin(self.attempt.session)
+            self._asked[number] = asyncio.get_running_loop().create_task(self._answer(number, work, message))
 
-    async def _answer(self, number: int, kind: str, work: Awaitable[Any]) -> None:
-        self._under_way[number] = kind
+    async def _answer(
+        self, number: int, work: Callable[[Mapping[str, Any]], Awaitable[Any]], message: Mapping[str, Any]
+    ) -> None:
         try:
-            answer = {"id": number, "result": await work}
+            answer = {"id": number, "result": await work(message)}
             self._send(answer)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 -- told to the agent, which may go on after it
             if isinstance(error, MissingCapability):
                 self.attempt.lacking = error
+            if taking := self._takings.pop(number, None):
+                taking.take()  # the agent has its error
             self._send({"id": number, "error": type(error).__name__, "text": str(error)})
         finally:
             self._under_way.pop(number, None)
@@ -326,11 +342,13 @@ class _Served:
     async def _tool(self, message: Mapping[str, Any]) -> dict[str, Any]:
         attempt, name, arguments = self.attempt, str(message["name"]), dict(message["arguments"])
         limit = attempt.limits.calls
+        self._bound("tool", limit)
         if limit is not None and attempt.spent.calls + self._many("tool") > limit:
             raise UsageError(f"the limit of {limit} calls is used up")
         result = await attempt.tools.call(name, arguments)
         contract = next((spec.contract for spec in attempt.tools.list() if spec.name == name), None)
-        self._made[_key("tool_call", call_members(name, contract, arguments, result, 0))] += 1
+        self._answered["tool"] += 1
+        self._made[_key("tool_call", call_members(name, contract, arguments, result, 0))].append(Taking())
         return {"content": result.content, "is_error": result.is_error, "meta": result.meta}
 
     async def _model(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,10 +357,23 @@ class _Served:
             raise ValueError(f"a call {method!r} of a model")
         if self.attempt.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
-        self.attempt.check_limits(self._many("model") - 1)
-        reply = await getattr(self.attempt.models, method)(self.attempt.session, body)
-        self._made[_key("model", {**reply.members(), "request": {"digest": digest(body)}})] += 1
+        self._bound("model", self.attempt.limits.steps)
+        if not self.attempt.repeating:
+            self.attempt.check_limits(self._many("model") - 1)
+        taking = self._takings[int(message["id"])]
+        with taking.followed():
+            reply = await getattr(self.attempt.models, method)(self.attempt.session, body)
+        self._answered["model"] += 1
+        self._made[_key("model", {**reply.members(), "request": {"digest": digest(body)}})].append(taking)
         return asdict(reply)
+
+    def _bound(self, kind: str, limit: int | None) -> None:
+        """Raise UsageError for a process that leaves the calls that it makes out of the trace.
+
+        An honest one leaves out only those that it gave up when their answers were on the way.
+        """
+        if limit is not None and self._answered[kind] > 2 * limit:
+            raise UsageError(f"{self._answered[kind]} calls were made, and {limit} are allowed")
 
     def _many(self, kind: str) -> int:
         return sum(one == kind for one in self._under_way.values())
@@ -355,9 +386,9 @@ class _Served:
         attempt = self.attempt
         if kind in ("tool_call", "model"):
             key = _key(kind, members)
-            if not self._made[key]:
+            if not (made := self._made.get(key)):
                 raise ValueError(f"a {kind} that was not made")
-            self._made[key] -= 1
+            taking = made.popleft()
         elif kind == "state":  # derived here
             return
         elif kind != "evidence" or members.get("kind") != "note":
@@ -370,6 +401,8 @@ class _Served:
             attempt.lacking = error
             raise
         attempt.count(kind, members)
+        if kind == "model":
+            taking.take()
 
     def _rearrange(self, events: list[Event]) -> None:
         """Put the events in another order. Raise ValueError if they are others."""

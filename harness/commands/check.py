@@ -53,7 +53,7 @@ def command(
     """
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
-    from stillweb.proxy.check.check import check, check_page
+    from stillweb.proxy.check.check import check
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.warc.appending import write_whole
@@ -64,6 +64,8 @@ def command(
     if report.warning:
         say(report.warning)
     if html is not None:
+        from stillweb.harness.view.export import check_page
+
         write_whole(html, [check_page(report, str(snapshots[-1]), snapshot.id).encode()])
     if as_json:
         print_json({"views": report.rows(), "seconds": report.seconds, "shares": _shares(report)})

@@ -62,6 +62,8 @@ def command(
             return 0
         rows = [[c.method, str(c.status), c.mime, c.timestamp, c.url] for c in captures]
         click.echo(table(["method", "status", "type", "time", "URL"], rows))
+        for recording in snapshot.provenance:
+            click.echo(f"recorded {recording}")
         for one in snapshot.failures():
             click.echo(f"failed: {one.request.method} {one.request.url}: {one.reason} ({one.told})")
         click.echo(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import LocalPath, read_headers
 from stillweb.harness.commands.program import WithProgram, program_of
 from stillweb.harness.console import say
 from stillweb.snapshots.words import counted
@@ -16,24 +16,40 @@ from stillweb.snapshots.words import counted
 @click.option(
     "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot, a directory; may exist."
 )
+@click.option(
+    "--url", metavar="URL", help="Record the server that speaks HTTP there, in place of one to start."
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="With --url: a header to send with every request; it is not kept.",
+)
 @click.option("--name", default="", help="Name of the server in the snapshot; by default its own.")
 @click.pass_context
-def command(ctx: click.Context, out: Path, name: str) -> None:
-    """Record what a client and an MCP server (stdio) say to each other: give this command to the client as the server.
+def command(ctx: click.Context, out: Path, url: str | None, headers: tuple[str, ...], name: str) -> None:
+    """Record what a client and an MCP server say to each other: give this command to the client as the server.
 
     \b
     stillweb mcp-record -o site -- mcp-server-time --local-timezone UTC
+    stillweb mcp-record -o site --url https://mcp.example/mcp --header "Authorization: Bearer $TOKEN"
     stillweb mcp-replay site
     """
     program = program_of(ctx)
-    if not program:
-        raise click.UsageError("give the server to start after '--': -- SERVER ARGS...")
-    from stillweb.harness.servers.mcp_tape import record
+    if (url is None) == (not program):
+        raise click.UsageError("give the server to start after '--' (-- SERVER ARGS...), or --url")
+    if headers and url is None:
+        raise click.UsageError("--header goes with --url")
+    from stillweb.harness.servers.mcp_tape import record, record_url
 
-    recording, code = record(out, program, name)
+    if url is not None:
+        recording, code = record_url(out, url, read_headers(headers), name)
+    else:
+        recording, code = record(out, program, name)
     say(f"{out}: {counted(recording.stored, 'call')} recorded")
     for left in recording.left:
         say(f"not recorded: {left}")
     if code > 0:
-        say(f"{program[0]} ended with exit code {code}")
+        say(f"{url or program[0]} ended with exit code {code}")
         ctx.exit(code if code < 126 else 1)

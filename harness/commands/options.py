@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,9 @@ from stillweb.snapshots.remote import is_remote, open_store
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+
+FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
 
 class FiniteRange(click.FloatRange):
@@ -170,3 +173,25 @@ faults_option = click.option(
 synthetic_search_option = click.option(
     "--synthetic-search", is_flag=True, help="Answer searches that were never recorded from the frozen texts."
 )
+
+
+def engine_option(where: str) -> Callable[[FC], FC]:
+    """Return the option --engine; `where` is what the help says is done."""
+    return click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help=f"{where} here, or on a Ray cluster (docs/certificate.md).",
+    )
+
+
+def read_headers(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the header fields of --header options. Raise click's UsageError for a line without a colon."""
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise click.UsageError(f"--header {line!r}: write 'NAME: VALUE'")
+        headers.append((name.strip(), value.strip()))
+    return headers

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from stillweb.harness._parsing import read_lines
-from stillweb.harness.commands.options import FiniteRange, LocalPath
+from stillweb.harness.commands.options import FiniteRange, LocalPath, engine_option, read_headers
 from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from stillweb.proxy.explore.explorer import Limits
     from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import Provenance
     from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.secrets.redact import Redactor
     from stillweb.snapshots.writer import Place, Writer
 
 MOST_LATE = 10  # records with late secrets named in the output
@@ -170,6 +173,7 @@ MOST_LATE = 10  # records with late secrets named in the output
     help="PROGRAM asks HOST itself, past the recorder: a model whose answers are not to be frozen, say.",
 )
 @click.option("--isolate", is_flag=True, help="Leave PROGRAM no way past the recorder.")
+@engine_option("Record each URL")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -208,6 +212,7 @@ def command(
     private: bool,
     no_proxy: tuple[str, ...],
     isolate: bool,
+    engine: str,
 ) -> int:
     """Record URLS with a browser, or whatever PROGRAM fetches, into the snapshot directory OUT.
 
@@ -220,9 +225,11 @@ def command(
     stillweb record https://example.com -o site --cdp http://127.0.0.1:9222
     stillweb record -o site -- python agent.py           whatever the program fetches
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
+    stillweb record --urls urls.txt -o site --engine ray each URL by a worker of a cluster
     """
     from stillweb.proxy.net.client_env import direct_hosts
     from stillweb.proxy.record.recorder import Recorder, record_command, tune_process
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.identity.sites import host_of
     from stillweb.snapshots.writer import Writer
 
@@ -244,7 +251,7 @@ def command(
     _check(wanted, flows, steps, explore is not None)
     given = {
         "locale": locale, "timezone": timezone, "viewport": viewport, "device": device, "user_agent": user_agent,
-        "headers": _headers(headers), "clock": clock, "storage_state": storage_state, "headful": headful, "cdp": cdp,
+        "headers": dict(read_headers(headers)), "clock": clock, "storage_state": storage_state, "headful": headful, "cdp": cdp,
     }  # fmt: skip
     if (program or misses) and any(given.values()):
         name = next(name for name, value in given.items() if value).replace("_", "-").removesuffix("s")
@@ -271,9 +278,26 @@ def command(
     launch: Mapping[str, Any] = {}
     if not (program or misses):
         options = _options(steps, task_set or (), given)
-        profile, launch = options.profile(_continued(out), out), options.host
+        launch = options.host
+        if engine == "local":
+            profile = options.profile(_continued(out), out)
+    origin = f"program {Path(program[0]).name}" if program else "ledger" if misses else "browser"
+    provenance = provenance_now(origin, _chosen(ctx))
+    if engine == "ray":
+        alone = {
+            "PROGRAM": program, "--misses": misses, "--explore": explore, "--cdp": cdp, "--headful": headful,
+            "--port": port,
+        }  # fmt: skip
+        if named := next((name for name, value in alone.items() if value), None):
+            raise click.UsageError(f"--engine ray records URLs by browsers of its own: not with {named}")
+        code = _browse_on_cluster(
+            wanted, flows, out, options, pdfs, parallel, provenance,
+            {"resolve": places, "upstream_ca": ca_file, "insecure": insecure, "private": private,
+             "upstream": upstream, "client_cert": client_cert},
+        )  # fmt: skip
+        return max(code, 1) if task_set and task_set.problems else code
     again = (out / "archive").is_dir()
-    with Writer.open(out, profile=profile) as writer:
+    with Writer.open(out, profile=profile, provenance=provenance) as writer:
         since = writer.place
         for repair in writer.repairs:
             say(f"repaired: {repair}")
@@ -344,7 +368,7 @@ def command(
                 "a library told the browser that it drives what to do through the proxy: that is recorded, with all that was "
                 f"typed, and no replay can start a browser so. Record it anew, and {ADVICE}"
             )
-        if _late(out, recorder) or (task_set and task_set.problems):
+        if _late(out, recorder.redactor) or (task_set and task_set.problems):
             code = max(code, 1)
         for line in advice(reason for _, reason in recorder.failures):
             say(line)
@@ -395,19 +419,19 @@ def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
         yield
     except BaseException:
         try:
-            _late(out, recorder)
+            _late(out, recorder.redactor)
         except (OSError, StillwebError) as error:  # e.g. a full disk; the first error is raised anyway
             say(f"{out}: not looked through for secrets that became known late: {error}")
         raise
 
 
-def _late(out: Path, recorder: Recorder) -> int:
+def _late(out: Path, redactor: Redactor | None) -> int:
     """Print the records with a secret that was learned after they were written; note them for `seal`; count them."""
     from stillweb.snapshots.operations import late
 
-    if recorder.redactor is None:
+    if redactor is None:
         return 0
-    found = late.look_through(out, recorder.redactor)
+    found = late.look_through(out, redactor)
     for one in found[:MOST_LATE]:
         say(str(one))
     if len(found) > MOST_LATE:
@@ -452,6 +476,17 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
     return places or None
 
 
+def _chosen(ctx: click.Context) -> dict[str, str | int | float | bool]:
+    """Return the options given that are switches, numbers or one of some words: none of them can hold a secret."""
+    given: dict[str, Any] = {}
+    for option in ctx.command.params:
+        value = ctx.params.get(option.name or "")
+        by_hand = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if by_hand and (isinstance(value, int | float) or isinstance(option.type, click.Choice)):
+            given[str(option.name)] = value
+    return given
+
+
 def _continued(out: Path) -> Profile | None:
     """Return the profile of the snapshot that is continued, None for a new one."""
     from stillweb.snapshots import Snapshot
@@ -460,16 +495,6 @@ def _continued(out: Path) -> Profile | None:
         return None
     with Snapshot.open(out) as snapshot:
         return snapshot.profile
-
-
-def _headers(lines: Sequence[str]) -> dict[str, str]:
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise click.UsageError(f"--header {line!r}: write 'NAME: VALUE'")
-        headers[name.strip()] = value.strip()
-    return headers
 
 
 def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -> BrowserOptions:
@@ -501,7 +526,44 @@ def _browse(
 
     fetcher = Fetcher(recorder, writer, profile, launch=launch)
     results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)
-    rows = [result.row() for result in results]
+    _show_rows([result.row() for result in results])
+    return 1 if any(not result.ok for result in results) else 0
+
+
+def _browse_on_cluster(
+    urls: list[str],
+    flows: list[Flow],
+    out: Path,
+    options: BrowserOptions | None,
+    pdfs: bool,
+    parallel: int | None,
+    provenance: Provenance,
+    recorder: Mapping[str, Any],
+) -> int:
+    """Record each URL by a worker of a Ray cluster, and print what came of it; return the exit code."""
+    from stillweb.proxy.browser.jobs import record_on_cluster
+    from stillweb.snapshots.secrets.keystore import state_dir
+    from stillweb.snapshots.secrets.redact import Redactor
+
+    assert options is not None
+    with status_line() as show:
+        results = record_on_cluster(
+            urls, flows, out, options, pdfs=pdfs, parallel=parallel, provenance=provenance, recorder=recorder,
+            progress=lambda url, event: show(f"{event}: {url}"),
+        )  # fmt: skip
+    failures = [failure for result in results for failure in result.failures]
+    _show_rows([result.row for result in results])
+    say_failures(failures)
+    late = _late(out, Redactor.for_snapshot(out, state_dir(), keep=True))
+    for line in advice(reason for _, reason in failures):
+        say(line)
+    if unanswered := sum(result.unanswered for result in results):
+        say(f"{out}: {failed_line(unanswered)}")
+    say(f"{out}: {sum(result.captures for result in results)} captured by {counted(len(results), 'job')}")
+    return 1 if late or any(result.row["result"] != "captured" for result in results) else 0
+
+
+def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     click.echo(
         table(
             ["result", "views", "captures", "files", "URL", "why"],
@@ -518,7 +580,6 @@ def _browse(
             ],
         )
     )
-    return 1 if any(not result.ok for result in results) else 0
 
 
 def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:

@@ -66,6 +66,7 @@ def command(
     from stillweb.proxy.replay.ledger import misses as find_misses
     from stillweb.proxy.replay.ledger import read
     from stillweb.snapshots import Snapshot
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.errors import UsageError
     from stillweb.snapshots.writer import Writer
 
@@ -78,7 +79,11 @@ def command(
         profile = complete(snapshot.profile) if snapshot.profile is not None else new_profile()
     entries += [entry for ledger in misses for entry in find_misses(read(ledger))]
     busy = BusyAnswers()
-    with Writer.open(out) as writer, Recorder(writer, upstream_ca=ca_file, leave_out=busy) as recorder:
+    provenance = provenance_now("refresh", {})
+    with (
+        Writer.open(out, provenance=provenance) as writer,
+        Recorder(writer, upstream_ca=ca_file, leave_out=busy) as recorder,
+    ):
         if flows:
             writer.adopt(profile)
         with progress("recording anew", unit="pages") as advance:

@@ -15,6 +15,7 @@ from stillweb.harness.commands.options import (
     accept_option,
     at_option,
     brought_here,
+    engine_option,
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
@@ -157,13 +158,7 @@ if TYPE_CHECKING:
     metavar="URL",
     help="Send each attempt, as it ends, to an OTLP collector (HTTP, JSON), as spans named as OpenInference does.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Run here, or on a Ray cluster (docs/certificate.md).",
-)
+@engine_option("Run")
 @click.option(
     "--retry-failed",
     is_flag=True,

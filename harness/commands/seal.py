@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import LocalPath, engine_option
 from stillweb.harness.console import make_search_ready, print_json, progress, say
 
 
@@ -37,6 +37,7 @@ from stillweb.harness.console import make_search_ready, print_json, progress, sa
     help="With --sign and --timestamp: the key's certificate for a domain, and those above it.",
 )
 @click.option("--timestamp", metavar="URL", help="With --certificate: a time-stamp authority (RFC 3161).")
+@engine_option("Extract texts")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     snapshot: Path,
@@ -47,6 +48,7 @@ def command(
     sign: Path | None,
     certificate: Path | None,
     timestamp: str | None,
+    engine: str,
     as_json: bool,
 ) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
@@ -56,6 +58,7 @@ def command(
     stillweb seal site -o v1.wacz
     stillweb seal site --sign key.pem
     """
+    from stillweb.snapshots._os.cluster import workers_of
     from stillweb.snapshots.wacz import seal
 
     if sign is None and (certificate or timestamp):
@@ -70,6 +73,7 @@ def command(
             timestamp=timestamp,
             progress=advance,
             rules=rules,
+            pool=workers_of(engine),
         )
     if search_index:
         from stillweb.snapshots import Snapshot

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath, engine_option
 from stillweb.harness.console import print_json, progress, say, table
 from stillweb.snapshots.words import counted
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--out", type=LocalPath(path_type=Path), help="A directory, or a file ending in .wacz.")
 @click.option("--layer", is_flag=True, help="Write only the new texts, to lie over SNAPSHOT.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
+@engine_option("Extract texts")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     snapshot: Path | str,
@@ -31,6 +32,7 @@ def command(
     out: Path | None,
     layer: bool,
     workers: int | None,
+    engine: str,
     as_json: bool,
 ) -> int:
     """Count the frozen texts of SNAPSHOT, and show what newer extractors would make of its pages.
@@ -50,6 +52,7 @@ def command(
         _list(snapshot, as_json)
         return 0
     from stillweb.snapshots import Snapshot
+    from stillweb.snapshots._os.cluster import workers_of
     from stillweb.snapshots.operations.upgrading import accept as take_over
     from stillweb.snapshots.operations.upgrading import changes
 
@@ -58,7 +61,7 @@ def command(
 
         late.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
-        found = list(changes(opened, workers=workers, progress=advance))
+        found = list(changes(opened, workers=workers, progress=advance, pool=workers_of(engine)))
     made = take_over(snapshot, found, out, layer=layer) if accept and out else None
     if as_json:
         print_json({"texts": [one.to_json() for one in found], "id": made})

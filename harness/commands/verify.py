@@ -68,7 +68,7 @@ def command(
         for leak in leaks:
             click.echo(str(leak))
         if not problems:
-            _say_left_out(snapshot)
+            _tell(snapshot)
         click.echo(f"{snapshot}: {'sound' if not problems else counted(len(problems), 'problem')}")
         if secrets and not problems:
             click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
@@ -83,10 +83,13 @@ def command(
     return 3 if problems else int(bool(leaks or foreign))
 
 
-def _say_left_out(path: Path | str) -> None:
+def _tell(path: Path | str) -> None:
+    """Print what recorded a snapshot, and notes on what an import left out."""
     from stillweb.snapshots import Snapshot
 
     with Snapshot.open(path) as snapshot:
+        for one in snapshot.provenance:
+            click.echo(f"{path}: recorded {one}")
         for note in left_out_notes(snapshot):
             say(note)
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.harness.rubric.normalise import as_decimal, decimal_text
 from stillweb.harness.rubric.sidecar import Rubric
-from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text
+from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text, written_out
 from stillweb.harness.rubric.spellings import MONTHS, spellings
 from stillweb.harness.rubric.tables import parse_reference
 from stillweb.harness.scoring import TEXTUAL, Context
@@ -64,7 +64,7 @@ class TextIndex:
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         """Build the index from (address, text) pairs."""
-        self._texts = [(address, fold(" ".join(text.split()))) for address, text in texts]
+        self._texts = [(address, fold(" ".join(written_out(text).split()))) for address, text in texts]
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
         for number, (_, text) in enumerate(self._texts):
             for word in set(_WORD.findall(text)):

@@ -27,7 +27,7 @@ import openai
 from openai import AsyncOpenAI
 
 from stillweb.harness.models.sse import chat_of, read_stream, response_of, text_of, thoughts_of
-from stillweb.harness.models.tape import ModelError, Tape
+from stillweb.harness.models.tape import ModelError, Taking, Tape
 from stillweb.harness.models.transport import SESSION_HEADER, Retry, TapeTransport
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import StillwebError
@@ -164,12 +164,16 @@ class ModelClient:
             value = json.loads(body)
             _response_reply(value) if "output" in value else _chat_reply(value)
 
+    def begin(self, session: str) -> Taking:
+        """Return a call that begins now; the caller makes it in `followed` and then takes or drops it."""
+        return self._tape.begin(session)
+
     def stop(self, session: str, error: BaseException) -> None:
         """Raise `error` in all callers that wait for recorded answers of a session."""
         self._tape.stop(session, error)
 
     async def rest(self, session: str) -> None:
-        """Wait until the requested recorded answers of a session have been given.
+        """Wait until the recorded calls of a session are made and answered.
 
         Raises the error passed to `stop`.
         """

@@ -20,7 +20,9 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -78,6 +80,57 @@ class Ticket:
     taped: _Taped | None = None
     since: float = field(default_factory=time.monotonic)
     open: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """Call of an attempt, from its check against the limits until the agent has its answer.
+
+    `begin` is its number on the tape; 0 leaves that to the tape. `answer` came as number `end`; one that the agent never
+    took is not kept, but counts as given up, as the agent's trace does not have it either.
+    """
+
+    tape: Tape | None = None
+    begin: int = 0
+    ticket: Ticket | None = None
+    answer: Answer | None = None
+    end: int = 0
+
+    def answered(self, ticket: Ticket, answer: Answer | None) -> None:
+        """Note the answer that is on its way to the agent; None for one that is not to be kept."""
+        self.ticket, self.answer = ticket, answer
+        if self.tape is not None and answer is not None:
+            self.end = self.tape.tick(ticket.call.session)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Make the model call of the body this one."""
+        mark = _taking.set(self)
+        try:
+            yield
+        finally:
+            _taking.reset(mark)
+
+    def take(self) -> None:
+        """Keep the answer: the agent has it."""
+        if self.tape is not None and self.ticket is not None:
+            if self.answer is not None:
+                self.tape.keep(self.ticket, self.answer, self.end)
+            self.tape.done(self.ticket)
+
+    def drop(self) -> None:
+        """Keep the call as given up: the agent has not waited for the answer."""
+        if self.tape is not None and self.ticket is not None:
+            self.tape.keep_unanswered(self.ticket, GIVEN_UP)
+            self.tape.done(self.ticket)
+
+
+_taking: ContextVar[Taking | None] = ContextVar("taking", default=None)
+
+
+def taking_now() -> Taking | None:
+    """Return the attempt's call under way, or None for a call of nobody's attempt."""
+    return _taking.get()
 
 
 @dataclass(slots=True)
@@ -197,8 +250,18 @@ class Tape:
     def _key(self, call: Call) -> str:
         return call.key_anywhere if self._anywhere else call.key
 
-    def make(self, call: Call) -> Ticket:
-        """Begin a call; ask for its answer next.
+    def begin(self, name: str) -> Taking:
+        """Return a call of an attempt that begins now, before all that its agent hears from here on."""
+        with self._lock:
+            sealed = self.path is not None and self.path.suffix == ".wacz"
+            if self.mode not in ("record", "auto") or sealed:
+                return Taking(self)
+            if self.mode == "record" or name not in self._sessions:
+                self._begin(name)
+            return Taking(self, self._sessions[name].tick())
+
+    def make(self, call: Call, begin: int = 0) -> Ticket:
+        """Begin a call, under the number `begin` if it has one; ask for its answer next.
 
         Raise TapeMiss in `replay` mode, naming the message and the character that differ.
         """
@@ -217,7 +280,7 @@ class Tape:
                 session = self._sessions[call.session]
                 if taped is not None:
                     session.turns.leave_out(taped.turn)
-                ticket = Ticket(call, taped.turn.begin if taped else session.tick())
+                ticket = Ticket(call, taped.turn.begin if taped else begin or session.tick())
             session.under_way.add(ticket)
             return ticket
 
@@ -307,12 +370,21 @@ class Tape:
                     session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
             session.begin()
 
-    def keep(self, ticket: Ticket, answer: Answer) -> None:
-        """Write a call and its answer to disk. Ignore an answer that comes after its session's end."""
+    def tick(self, name: str) -> int:
+        """Return the number of what happens now in a session that records."""
+        with self._lock:
+            session = self._sessions.get(name)
+            return session.tick() if session and self.mode in ("record", "auto") else 0
+
+    def keep(self, ticket: Ticket, answer: Answer, end: int = 0) -> None:
+        """Write a call and its answer to disk; the answer came as number `end`, or comes now.
+
+        Ignore an answer that comes after its session's end.
+        """
         with self._lock:
             if ticket.open and not self._closed and self.mode in ("record", "auto"):
                 ticket.open = False
-                end = self._sessions[ticket.call.session].tick()
+                end = end or self._sessions[ticket.call.session].tick()
                 self._write(ticket.call, answer, ticket.begin, end)
 
     def keep_unanswered(self, ticket: Ticket, status: int, error: str = "") -> None:
@@ -327,6 +399,8 @@ class Tape:
             ticket.open = False
             if session := self._sessions.get(ticket.call.session):
                 session.under_way.discard(ticket)
+                if ticket.taped is not None:
+                    session.turns.taken(ticket.taped.turn)
 
     def end(self, name: str) -> None:
         """End a session: its calls under way are kept as unanswered."""
@@ -342,7 +416,7 @@ class Tape:
             session.turns.stop(error)
 
     async def rest(self, name: str) -> None:
-        """Wait until all recorded answers of a session have been given, or nothing moves.
+        """Wait until all recorded calls of a session are made and answered, or nothing moves.
 
         Raises the error passed to `stop`.
         """

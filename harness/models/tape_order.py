@@ -26,6 +26,7 @@ class Turn:
     due: bool
     made: bool = False
     over: bool = False
+    taken: bool = False  # its caller has its answer, or waits for it no longer
     waiter: asyncio.Future[None] | None = None
     bunch: int = 0
 
@@ -35,6 +36,7 @@ class Turns:
 
     def __init__(self, turns: Iterable[Turn] = ()) -> None:
         every = sorted(turns, key=lambda turn: turn.begin)
+        self._every = every
         self._calls: list[deque[Turn]] = []  # by bunch; the front of each deque is the next call to be made
         until = -1
         for turn in every:
@@ -56,7 +58,12 @@ class Turns:
 
     def leave_out(self, turn: Turn) -> None:
         """Skip a call that is not answered from the tape."""
-        turn.made = turn.over = True
+        turn.made = turn.over = turn.taken = True
+        self._move()
+
+    def taken(self, turn: Turn) -> None:
+        """Note that the caller has the answer of a call, or waits for it no longer."""
+        turn.taken = True
         self._move()
 
     async def come(self, turn: Turn) -> None:
@@ -87,7 +94,7 @@ class Turns:
             self._held.discard(waiter)
 
     async def rest(self) -> None:
-        """Wait until all recorded answers have been given, or nothing moves.
+        """Wait until all recorded calls are made and their callers have the answers, or nothing moves.
 
         Raises the error passed to `stop`.
         """
@@ -95,7 +102,7 @@ class Turns:
         self._resting.add(waiter)
         try:
             moves = -1
-            while self._answers and moves != self._moves and not (self._given_up or waiter.done()):
+            while not self._complete() and moves != self._moves and not (self._given_up or waiter.done()):
                 moves = self._moves
                 await asyncio.wait([waiter], timeout=PATIENCE)
             if waiter.done():
@@ -113,7 +120,7 @@ class Turns:
         self._moves += 1
         while self._answers and self._answers[0].over:
             self._answers.popleft()
-        if not self._answers:
+        if self._resting and self._complete():
             for waiter in self._resting:
                 _settle(waiter)
         skipped: set[int] = set()  # bunches with an earlier answer whose call is not made yet
@@ -126,6 +133,9 @@ class Turns:
                     _settle(turn.waiter)
                 if not self._given_up:
                     return
+
+    def _complete(self) -> bool:
+        return all(turn.taken if turn.due else turn.made for turn in self._every)
 
     def _unmade(self, turn: Turn) -> bool:
         """Return True if a call of the bunch, made before this answer came, is still to be made."""

@@ -21,7 +21,16 @@ from urllib.parse import unquote
 import httpx
 
 from stillweb.harness.models.sse import is_last, read_stream
-from stillweb.harness.models.tape import FAILED, GIVEN_UP, Answer, Call, ModelError, Tape, kept_headers
+from stillweb.harness.models.tape import (
+    FAILED,
+    GIVEN_UP,
+    Answer,
+    Call,
+    ModelError,
+    Tape,
+    kept_headers,
+    taking_now,
+)
 from stillweb.proxy.net.isolation import isolated
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.secrets.redact import Redactor, mask_value
@@ -92,7 +101,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
             self._hide_bytes(body),
             kept_headers(list(request.headers.items())),
         )
-        ticket = self._tape.make(call)
+        taking = taking_now()
+        ticket, kept, taken = self._tape.make(call, taking.begin if taking else 0), None, True
         try:
             answer = await self._tape.answer(ticket)
             if answer is None:
@@ -101,7 +111,12 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 if answer.status not in _CONFIGURATION and (
                     answer.status >= 400 or self._is_answer(body, answer.body)
                 ):
-                    self._tape.keep(ticket, answer)
+                    kept = answer
+            if taking is not None:
+                taking.answered(ticket, kept)
+                taken = False
+            elif kept is not None:
+                self._tape.keep(ticket, kept)
         except asyncio.CancelledError:
             self._tape.keep_unanswered(ticket, GIVEN_UP)
             raise
@@ -109,7 +124,8 @@ class TapeTransport(httpx.AsyncBaseTransport):
             self._tape.keep_unanswered(ticket, FAILED, str(error))
             raise
         finally:
-            self._tape.done(ticket)
+            if taken:
+                self._tape.done(ticket)
         return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
     async def _ask(self, request: httpx.Request, call: Call) -> Answer:

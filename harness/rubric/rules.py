@@ -254,8 +254,13 @@ def _read_stated(draft: _Draft, stated: Mapping[str, Any]) -> None:
     if isinstance(stated.get("ordered"), bool):
         draft.ordered = stated["ordered"]
         draft.sources["ordered"] = f"ordered: {str(draft.ordered).lower()}"
-    rules = stated.get("fields")
-    for name, rule in rules.items() if isinstance(rules, Mapping) else ():
+    elif stated.get("ordered") is not None:
+        draft.unread.append(f"ordered: {json.dumps(stated['ordered'], ensure_ascii=False)}")
+    if not isinstance(fields := stated.get("fields") or {}, Mapping | list):
+        draft.unread.append(f"fields: {json.dumps(fields, ensure_ascii=False)}")
+    for name, rule in (*_column_rules(stated.get("columns")), *_column_rules(fields)):
+        if isinstance(rule, str):
+            rule = {"type" if _field_type(rule) else "rule": rule}
         if name not in draft.columns or not isinstance(rule, Mapping):
             draft.unread.append(f"{name}: {json.dumps(rule, ensure_ascii=False)}")
             continue
@@ -264,6 +269,22 @@ def _read_stated(draft: _Draft, stated: Mapping[str, Any]) -> None:
                 _read(draft, name, value)
             elif not _take_stated(draft, name, member, value):
                 draft.unread.append(f"{name}: {member}: {json.dumps(value, ensure_ascii=False)}")
+
+
+def _column_rules(stated: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (column, its rule) of a mapping, or of a list of objects with a name; of a list of names alone, nothing."""
+    if isinstance(stated, Mapping):
+        yield from stated.items()
+    for item in stated if isinstance(stated, list) else ():
+        if isinstance(item, Mapping):
+            name = item.get("name")
+            rule = {member: value for member, value in item.items() if member != "name"}
+            yield (name.strip(), rule) if isinstance(name, str) else ("fields", item)
+
+
+def _field_type(name: Any) -> str | None:
+    kind = _TYPE_NAMES.get(name, name) if isinstance(name, str) else None
+    return kind if kind in FIELD_TYPES else None
 
 
 _TYPE_NAMES = {
@@ -279,10 +300,10 @@ def _take_stated(draft: _Draft, name: str, member: str, value: Any) -> bool:
     """Take over one member of a column's rule. Return False if it can't be."""
     done = True
     if member == "type":
-        kind = _TYPE_NAMES.get(value, value) if isinstance(value, str) else None
-        done = kind in FIELD_TYPES
-        if done:
-            draft.types[name] = str(kind)
+        kind = _field_type(value)
+        done = kind is not None
+        if kind is not None:
+            draft.types[name] = kind
     elif member == "uppercase":
         if value is True:
             draft.uppercase.add(name)

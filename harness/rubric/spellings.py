@@ -25,6 +25,8 @@ MONTHS = [
     "December",
 ]
 
+_SIGNED = re.compile(r"([$€£¥₹]?)\s?(\d[\d.,]*)\s?([%‰°$€£¥₹]?)")  # an amount and its sign
+
 
 def spellings(value: str) -> Iterator[str]:
     """Yield a value and other common spellings of the same number or date; never another value."""
@@ -39,6 +41,11 @@ def spellings(value: str) -> Iterator[str]:
             written.append(f"{Decimal(whole):,f}{dot}{rest}")
         for one in written:
             yield from (one, f"{one}0") if dot else (one, f"{one}.0", f"{one}.00")  # a price of 61 is 61.00
+    if found := _SIGNED.fullmatch(text):
+        before, amount, after = found.groups()
+        yield from (f"{before}{amount}{after}", f"{before} {amount} {after}".strip())
+        if after == "%" and not before:
+            yield from (f"{amount} percent", f"{amount} per cent")
     if found := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):
         try:
             day = date.fromisoformat(text)

@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 
 from stillweb.harness.agents import Agent, identity_of, import_agent
 from stillweb.harness.agents.attempt import Attempt, Limits, Stop
-from stillweb.harness.agents.function import FunctionAgent
-from stillweb.harness.agents.module import COPIED
+from stillweb.harness.agents.function import COPIED, FunctionAgent
+from stillweb.harness.models.tape import Taking
 from stillweb.harness.runs.playing import play
 from stillweb.harness.task import Task
 from stillweb.harness.tools.contract import ToolResult, ToolSpec
@@ -200,6 +200,9 @@ class _Models:
 
         return ask
 
+    def begin(self, session: str) -> Taking:
+        return Taking()  # the run numbers the call when it is told of it
+
     async def rest(self, session: str) -> None:
         await self._connection.ask("rest")
 
@@ -243,6 +246,7 @@ async def _run(connection: _Connection) -> None:
         models=_Models(connection) if order["asks"] else None,
         environment=order["environment"],
         stop=Stop(**order["stop"]) if order["stop"] else None,
+        repeating=order["repeating"],
         workspace=Path.cwd(),
         fork=order["fork"],
         seconds=order["seconds"],

@@ -7,20 +7,19 @@ import json
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.agents import Agent
-from stillweb.harness.agents.attempt import Attempt, Ended, LimitReached, Stopped
+from stillweb.harness.agents.attempt import ENDPOINT_FAILED, Attempt, Ended, LimitReached, Stopped
 from stillweb.harness.agents.function import FunctionAgent
-from stillweb.harness.agents.module import ModuleAgent
 from stillweb.harness.models.tape import ModelError
-from stillweb.harness.runs.repeating import ENDPOINT_FAILED, Known
-from stillweb.harness.runs.workshop import Workshop
-from stillweb.harness.sandbox.running import ended_together
-from stillweb.harness.scoring import Score
-from stillweb.harness.scoring.judging import conclude, failed_scoring, take_over
 from stillweb.harness.trace import Trace
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+
+if TYPE_CHECKING:  # `play` runs in each agent's process, which has to start quickly
+    from stillweb.harness.runs.repeating import Known
+    from stillweb.harness.runs.workshop import Workshop
+    from stillweb.harness.scoring import Score
 
 IN_PROCESS = "a process of its own: the agent is a function in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
@@ -37,7 +36,7 @@ async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = l
 
     Raises only MissingCapability, when the machine lacks something.
     """
-    seconds = None if isinstance(agent, ModuleAgent) else attempt.seconds  # its own process keeps the time
+    seconds = None if getattr(agent, "keeps_time", False) else attempt.seconds
     cancelled, begun = _cancelled(), time.monotonic()
     try:
         async with asyncio.timeout(seconds) as timer:
@@ -121,6 +120,8 @@ def _over(attempt: Attempt) -> str:
 
 def as_before(attempt: Attempt, before: Trace) -> Played:
     """Copy the agent's part from an earlier trace if only the judge is asked again; return its result."""
+    from stillweb.harness.scoring.judging import take_over
+
     take_over(attempt.trace, before)
     answer = before.last("answer")
     assert answer is not None
@@ -131,6 +132,9 @@ async def score_attempt(
     shop: Workshop, attempt: Attempt, played: Played, tools: Any, known: Known | None
 ) -> Score:
     """Score an attempt in a thread (judges and sandboxes block), with the final page if there is one."""
+    from stillweb.harness.sandbox.running import ended_together
+    from stillweb.harness.scoring.judging import conclude, failed_scoring
+
     page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
     text, end, error = played
     aside: dict[str, Any] = {}

@@ -6,16 +6,17 @@ before and after is made anew and compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillweb.harness.agents.attempt import Stop
+from stillweb.harness.agents.attempt import ENDPOINT_FAILED, Stop, tool_key
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring.judging import scoring_failed
 
 Key = tuple[str, int]  # task id, attempt
-ENDPOINT_FAILED = "the model's endpoint did not answer"  # note that marks such an attempt in its trace
+_LIMITS = {"seconds", "steps", "calls", "tokens", "money"}  # ends by a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,11 @@ class Known:
             key, end, error = (trace.task_id, trace.attempt), answer["end"], str(answer.get("error") or "")
             if end == "unsolvable":
                 unsolvable[trace.task_id] = error
-            elif end == "seconds" or any(e.get("text") == ENDPOINT_FAILED for e in trace.of("evidence")):
+            elif end in _LIMITS or any(e.get("text") == ENDPOINT_FAILED for e in trace.of("evidence")):
                 steps = sum(event["purpose"] == "agent" for event in trace.of("model"))
-                stops[key] = Stop(steps, len(trace.of("tool_call")), end, error)
+                called = trace.of("tool_call")
+                tools = Counter(tool_key(event["tool"], event["arguments"]) for event in called)
+                stops[key] = Stop(steps, len(called), end, error, tools)
             score = trace.last("score")
             if score and scoring_failed(score):
                 unscored[key] = str(score["detail"]["problems"][0])
@@ -60,7 +63,7 @@ class Known:
         """Return a JSON object; inverse of `from_json`."""
         return {
             "unsolvable": dict(self.unsolvable),
-            "stops": [[*key, s.steps, s.calls, s.end, s.error] for key, s in self.stops.items()],
+            "stops": [[*key, s.steps, s.calls, s.end, s.error, s.tools] for key, s in self.stops.items()],
             "unscored": [[*key, reason] for key, reason in self.unscored.items()],
             "unjudged": [[*key, reasons] for key, reasons in self.unjudged.items()],
         }

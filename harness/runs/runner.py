@@ -336,6 +336,7 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
             requests=requests,
             on_change=display.changed if display else None,
             stop=known.stops.get((task.id, job.attempt)) if known else None,
+            repeating=known is not None,
             workspace=workspace,
             hidden=shop.files.hidden(shop.settings),
             allow_unconfined=shop.settings.allow_unconfined,

@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import rfc8785
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 SERVER = "urn:stillweb:mcp:"  # a metadata record of a server: its software, the command that started it
 # JSON-RPC codes of a miss, of a snapshot that can't be read, and of a method that the server does not have
 MISSED, INTERNAL, UNKNOWN = -32000, -32603, -32601
+_BRIDGED = "STILLWEB_MCP_BRIDGE"  # variable with the URL and the headers of a server that speaks HTTP
+BRIDGE_LEAVES = 30.0  # the same for a bridge, which may still wait for an answer
 LEAVE = 2.0  # seconds in which the server ends once its standard input is closed
 _INFO = "io.modelcontextprotocol/serverInfo"
 _JSON = (("Content-Type", "application/json"),)
@@ -199,21 +201,117 @@ def _token(message: dict[str, Any]) -> Any:
     return ((message.get("params") or {}).get("_meta") or {}).get("progressToken")
 
 
-def record(path: Path, command: Sequence[str], name: str = "") -> tuple[Recording, int]:
+def record_url(
+    path: Path, url: str, headers: Sequence[tuple[str, str]] = (), name: str = ""
+) -> tuple[Recording, int]:
+    """Record a server that speaks HTTP at `url` as `record` does, by way of a bridge to standard input and output.
+
+    `headers` are sent with every request, and not kept. Raises UsageError for what is no http(s) URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise UsageError(f"{url}: is no http(s) URL of an MCP server; give credentials by --header")
+    start = "from stillweb.harness.servers.mcp_tape import bridge; bridge()"
+    shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    # secrets in the URL's query and in headers: other users see the arguments of a process, but not its environment
+    settings = {_BRIDGED: json.dumps({"url": url, "headers": dict(headers)})}
+    return record(
+        path, [sys.executable, "-c", start], name, shown=[shown], settings=settings, leave=BRIDGE_LEAVES
+    )
+
+
+def bridge() -> None:
+    """Pass messages between standard input and output and the server at the URL in this process's environment."""
+    import anyio
+    import httpx
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared.message import SessionMessage
+    from mcp.types import JSONRPCMessage
+
+    told = json.loads(os.environ.pop(_BRIDGED))
+    failed: list[str] = []  # the SDK logs failures, and goes on
+
+    async def pump() -> None:
+        scope = anyio.CancelScope()
+
+        def fail(why: str) -> None:
+            failed.append(why)
+            scope.cancel()
+
+        class Watched(httpx.AsyncClient):
+            async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+                try:
+                    response = await super().send(request, **options)
+                except httpx.HTTPError as error:
+                    fail(str(error) or type(error).__name__)
+                    raise
+                if request.method == "POST" and response.status_code >= 400:
+                    fail(f"status {response.status_code}")
+                return response
+
+        async def answers(read: Any) -> None:
+            async for message in read:
+                if isinstance(message, Exception):
+                    fail(str(message))
+                    continue
+                sys.stdout.write(message.message.model_dump_json(by_alias=True, exclude_none=True) + "\n")
+                sys.stdout.flush()
+
+        timeout = httpx.Timeout(30, read=300)
+        with scope:
+            async with (
+                Watched(headers=told["headers"], follow_redirects=True, timeout=timeout) as http,
+                streamable_http_client(told["url"], http_client=http) as (read, write, _),
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(answers, read)
+                async for line in anyio.wrap_file(sys.stdin):
+                    await write.send(SessionMessage(JSONRPCMessage.model_validate_json(line)))
+                await anyio.sleep(LEAVE / 2)  # answers that are still on their way
+                group.cancel_scope.cancel()
+
+    try:
+        anyio.run(pump)
+    except* httpx.HTTPError as group:  # the SDK raises some of them, too
+        failed.append(str(group))
+    if failed:
+        where = told["url"].partition("?")[0]
+        sys.stderr.write(
+            f"stillweb: {where}: the MCP server can't be reached: {failed[0]}. Check URL and --header\n"
+        )
+        sys.stderr.flush()
+        os._exit(1)  # a thread may still wait for standard input
+
+
+def record(
+    path: Path,
+    command: Sequence[str],
+    name: str = "",
+    *,
+    shown: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+    leave: float = LEAVE,
+) -> tuple[Recording, int]:
     """Pass lines between standard input and output and the server `command`, and store its calls in a snapshot.
 
+    `shown` is what the snapshot tells of the command, by default the command; `settings` are variables for it.
     Return the recording and the server's exit code. Raises MissingCapability if the server can't be started.
     """
     from stillweb.proxy.record.redaction import ExchangeRedactor
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.secrets.keystore import state_dir
     from stillweb.snapshots.secrets.redact import Redactor
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(path) as writer:
+    with Writer.open(
+        path, provenance=provenance_now(f"MCP server {Path((shown or command)[0]).name}", {})
+    ) as writer:
         redactor = Redactor.for_snapshot(writer.path, state_dir(), keep=True)
-        recording = Recording(writer, ExchangeRedactor(redactor, writer.path), command, name)
+        recording = Recording(writer, ExchangeRedactor(redactor, writer.path), shown or command, name)
         try:
-            server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            server = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(settings or {})}
+            )
         except OSError as error:
             raise MissingCapability(f"{command[0]}: can't be started: {error.strerror}") from error
         assert server.stdin is not None
@@ -233,7 +331,7 @@ def record(path: Path, command: Sequence[str], name: str = "") -> tuple[Recordin
                 give(iter([line]))
             to_server.close()
             try:
-                server.wait(LEAVE)
+                server.wait(leave)
             except subprocess.TimeoutExpired:
                 server.terminate()
 

@@ -7,6 +7,9 @@ real addresses, for the gateway). See docs/tools.md.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from stillweb.harness.tools.contract import (
     Contract,
     ToolResult,
@@ -15,8 +18,10 @@ from stillweb.harness.tools.contract import (
     load,
     read_contract,
 )
-from stillweb.harness.tools.http_hosts import http_hosts
-from stillweb.harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
+
+if TYPE_CHECKING:
+    from stillweb.harness.tools.http_hosts import http_hosts
+    from stillweb.harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
 
 __all__ = [
     "MAKERS",
@@ -32,3 +37,13 @@ __all__ = [
     "load",
     "read_contract",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what reads snapshots when it is first used: agents' processes know contracts alone."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "http_hosts" if name == "http_hosts" else "toolset"
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

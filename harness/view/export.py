@@ -10,18 +10,21 @@ import base64
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from markupsafe import Markup
 
-from stillweb.harness.view.figures import figures_of
 from stillweb.harness.view.library import Linker
 from stillweb.harness.view.site import Site
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_text
+
+if TYPE_CHECKING:
+    from stillweb.proxy.check.check import CheckReport
 
 MOST_PICTURES = 40_000_000  # bytes of screenshots in one file
 MOST_ATTEMPTS = 400  # told in full in one file; its table has all
@@ -137,6 +140,8 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 
     Raise DamagedInput for a run that can't be read as a whole: its figures would be of a part.
     """
+    from stillweb.harness.view.figures import figures_of
+
     figures_of(run)
     return export_file([run], out or run / "report.html")
 
@@ -168,22 +173,67 @@ def _write_file(linker: _File, site: Site, out: Path, start: str, title: str) ->
             sections.append(
                 Markup(page.body.decode("utf-8"))
             )  # of a template, which escapes all that it is given
-        css, script = ((_STATIC / one).read_text(encoding="utf-8") for one in ("view.css", "view.js"))
-        policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; form-action 'none'; base-uri 'none'"
-        page = site.render(
-            "file.html",
-            title=title,
-            css=Markup(css),
-            script=Markup(script),
-            only=policy,
-            sections=sections,
+        whole, _ = _one_file(
+            site,
+            title,
+            sections,
             left_out=linker.left_out,
             untold=max(0, linker.attempts - MOST_ATTEMPTS),
         )
     finally:
         site.close()
-    write_text(out, page.body.decode("utf-8"))
+    write_text(out, whole)
     return out
+
+
+def _one_file(
+    site: Site, title: str, sections: Sequence[Markup], *, left_out: int = 0, untold: int = 0
+) -> tuple[str, str]:
+    """Return pages as one file of HTML, and the Content-Security-Policy that it needs."""
+    css, script = ((_STATIC / one).read_text(encoding="utf-8") for one in ("view.css", "view.js"))
+    policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; form-action 'none'; base-uri 'none'"
+    page = site.render(
+        "file.html",
+        title=title,
+        css=Markup(css),
+        script=Markup(script),
+        only=policy,
+        sections=sections,
+        left_out=left_out,
+        untold=untold,
+    )
+    return page.body.decode("utf-8"), policy
+
+
+def _alone(template: str, title: str, **names: Any) -> tuple[str, str]:
+    """Return one page, made from a template, as a file, and the policy that it needs."""
+    linker = _File(0)
+    site = Site([], [], linker=linker)
+    try:
+        linker.page = template.partition(".")[0]
+        body = site.render(template, title=title, **names).body.decode("utf-8")
+        return _one_file(site, title, [Markup(body)])  # of a template, which escapes all that it is given
+    finally:
+        site.close()
+
+
+def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
+    """Return the report of a check as one file without external links; `name` is what was checked."""
+
+    def picture(png: bytes) -> str:
+        media, data = small(png)
+        return f"data:{media};base64,{base64.b64encode(data).decode()}"
+
+    from stillweb.proxy.check.check import small
+
+    title = "Views replayed and compared"
+    return _alone("check.html", title, report=report, of=name, id=snapshot_id, picture=picture)[0]
+
+
+def status_page(status: Mapping[str, Any], misses: Sequence[Mapping[str, Any]]) -> tuple[bytes, str]:
+    """Return the page on a gateway's state and its last misses, and the policy that it needs."""
+    page, policy = _alone("status.html", "Stillweb replay", status=status, misses=misses)
+    return page.encode("utf-8", "replace"), policy
 
 
 def export_views(snapshots: Sequence[Path | str], out: Path) -> Path:

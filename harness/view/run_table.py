@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 FORMAT = "stillweb view rows 3"
 PAGE = 100  # rows shown at once
 FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
+MANY = 2000  # traces to be read that take longer than a page waits
 UNFINISHED, DAMAGED = "unfinished", "damaged"
 
 REMEMBERED = 32  # results kept of one version of the rows
@@ -379,7 +380,7 @@ class RunTable:
     def refresh(self, wait: float | None = 0.0, *, changed: bool = False) -> None:
         """Begin to read traces that are new or changed, and wait for them at most `wait` seconds, or to the end.
 
-        A listing is taken as current for a moment, unless a trace is known to have `changed`.
+        No page waits for `MANY` traces. A listing is taken as current for a moment, unless a trace is known to have `changed`.
         """
         with self._lock:
             busy = self._thread is not None and self._thread.is_alive()
@@ -388,7 +389,7 @@ class RunTable:
                 self._thread.start()
             thread = self._thread
         if thread is not None:
-            thread.join(wait)
+            thread.join(wait if wait is None or self.reading < MANY else 0)
 
     @property
     def rows(self) -> list[Row]:

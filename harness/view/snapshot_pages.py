@@ -81,6 +81,7 @@ class SnapshotPages:
             paths=paths,
             id=snapshot.id,
             profile=snapshot.profile,
+            provenance=snapshot.provenance,
             notes=[*snapshot.notes, *(f"{one}: an empty archive" for one in snapshot.empty_archives())],
             counts=counts,
             live=self._shelf.under_way(name),

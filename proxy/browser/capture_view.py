@@ -244,7 +244,7 @@ class Fetcher(Visitor):
     """A recorder of views: loads URLs in Chromium through a recorder and stores their views.
 
     `host` shares a running browser; without one, `fetch` starts and ends its own. Sessions are named by
-    `prefix` and a number; a later fetch into the same snapshot takes another prefix to have sessions of its
+    `prefix` and a number from `first` on; a later fetch into the same snapshot takes another prefix to have sessions of its
     own.
     """
 
@@ -258,8 +258,10 @@ class Fetcher(Visitor):
         patience: Patience | None = None,
         prefix: str = "view",
         launch: Mapping[str, Any] | None = None,
+        first: int = 1,
     ) -> None:
         super().__init__(recorder, writer, profile, host, patience, prefix, launch)
+        self._sessions = first - 1
         self._documents: set[str] = set()
 
     def fetch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import difflib
 import io
 import json
@@ -11,8 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,11 +28,8 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step, View
-from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-
     from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
@@ -409,28 +403,6 @@ def _recorded_unread(snapshot: Snapshot, one: Mapping[str, Any]) -> bool:
         return False
 
 
-@lru_cache(maxsize=512)
-def _picture(png: bytes) -> str:
-    media, data = small(png)
-    return f"data:{media};base64,{base64.b64encode(data).decode()}"
-
-
-def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
-    """Return the report as HTML without external links; `name` is what was checked."""
-    page = template("stillweb.proxy.check", "check.html").render(
-        name=name,
-        id=snapshot_id,
-        views=report.views,
-        warning=report.warning,
-        text=report.share("text"),
-        aria=report.share("aria"),
-        pixels=report.share("pixels"),
-        picture=_picture,
-    )
-    _picture.cache_clear()
-    return page
-
-
 TOLERANCE = 8  # of 255 in any channel: smaller differences are invisible rounding of blends
 
 
@@ -487,12 +459,3 @@ def small(png: bytes) -> tuple[str, bytes]:
     out = io.BytesIO()
     Image.open(io.BytesIO(png)).convert("RGB").save(out, "WEBP", quality=80, method=2)
     return "image/webp", out.getvalue()
-
-
-def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
-    """Return a template of a package, in which a missing name is an error, with the filter `counted`."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"counted": counted, **filters}
-    return environment.from_string(files(package).joinpath(name).read_text(encoding="utf-8"))

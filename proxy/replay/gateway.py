@@ -25,7 +25,7 @@ from stillweb.proxy.net.proxied import Proxied
 from stillweb.proxy.replay.answering import CACHE_BYTES, Answerer, Live
 from stillweb.proxy.replay.connection import Entrance
 from stillweb.proxy.replay.hosting import VirtualHost
-from stillweb.proxy.replay.hub import GatewayStats, Hub, sweep
+from stillweb.proxy.replay.hub import Drawing, GatewayStats, Hub, sweep
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.misses import Missed
 from stillweb.snapshots.errors import MissingCapability, UsageError
@@ -48,7 +48,7 @@ class Gateway(Proxied):
     `cache_bytes` bounds the captures kept in memory. `faults` disturb answers on purpose, and `timing`
     (none, recorded, xN) sends them at the recorded pace (docs/drills.md). With `live`, what is missed is asked through that;
     `on_miss` is called, on the event loop, for each miss that matters. Without `own_pages` the gateway hides its status and
-    ledger, which tell of all sessions and of this machine.
+    ledger, which tell of all sessions and of this machine. The status is JSON; `draw` makes a page of it for browsers.
 
     Raises MissingCapability (port in use, ledger not writable) and UsageError.
     """
@@ -67,6 +67,7 @@ class Gateway(Proxied):
         challenge: bool | None = None,
         cache_bytes: int = CACHE_BYTES,
         own_pages: bool = True,
+        draw: Drawing | None = None,
         faults: Faults | None = None,
         timing: str = "none",
         live: Live | None = None,
@@ -90,7 +91,7 @@ class Gateway(Proxied):
             on_miss=on_miss,
         )
         self._hub = Hub(snapshot, self.ledger, self.authority, answerer, challenge=bool(challenge))
-        self._hub.own_pages = own_pages
+        self._hub.own_pages, self._hub.draw = own_pages, draw
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import pickle
 import sqlite3
 import time
-from base64 import b64encode
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import OWN_HOST
 from stillweb.proxy.net.ca import CACHED_CONTEXTS, Authority, normal_host
-from stillweb.proxy.net.own_pages import NOTHING, refused
+from stillweb.proxy.net.own_pages import refused
 from stillweb.proxy.replay.answering import Answerer
-from stillweb.proxy.replay.ledger import Ledger
+from stillweb.proxy.replay.ledger import Entry, Ledger
 from stillweb.proxy.replay.memento import page
 from stillweb.proxy.replay.replies import Line, Reply, failure, own_reply
 from stillweb.snapshots.capture import Response
@@ -56,7 +53,10 @@ class GatewayStats:
     expected_wrong: float
 
 
-LAST_FAILURES = 5
+LAST_FAILURES, LAST_MISSES = 5, 20
+
+# draws the status and the last misses as HTML, with the page's Content-Security-Policy
+Drawing = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], tuple[bytes, str]]
 
 
 class Hub:
@@ -79,6 +79,7 @@ class Hub:
         self.answerer = answerer
         self.challenge = challenge
         self.own_pages = True
+        self.draw: Drawing | None = None
         self.connections: set[Open] = set()
         self.malformed = 0
         self.failures = answerer.failures
@@ -233,14 +234,6 @@ def broken_host(host: str, error: Exception) -> Response:
     return Response(500, "Internal Server Error", fields, text.encode("utf-8", "replace"))
 
 
-LAST_MISSES = 20
-_STYLE = (
-    "body{font:16px/1.5 system-ui;margin:2rem;max-width:60rem}th{text-align:left;padding-right:2rem;"
-    "vertical-align:top}td,code{overflow-wrap:anywhere}"
-)
-_POLICY = f"{NOTHING}; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'"
-
-
 def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
     """Return `/` (status), `/ledger` (JSONL), `/misses` (JSONL), `/ca.pem` or a page of Memento. They get no ledger lines.
 
@@ -255,8 +248,9 @@ def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
         )
     if path == "/":
         status = hub.status()
-        if _wants_html(request.header("accept") or ""):
-            return _page(request, 200, "text/html; charset=utf-8", _html(status, hub).encode())
+        if hub.draw is not None and _wants_html(request.header("accept") or ""):
+            body, policy = hub.draw(status, _last_misses(hub))
+            return own_reply(request, 200, "text/html; charset=utf-8", body, policy=policy)
         return _page(request, 200, "application/json", (json.dumps(status, indent=1) + "\n").encode())
     if path.startswith(("/timemap/link/", "/timegate/", "/memento/")):
         return page(hub.snapshot, request)
@@ -276,30 +270,17 @@ def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
 
 
 def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
-    policy = _POLICY if media.startswith("text/html") else NOTHING
-    return own_reply(request, status, media, body, *more, policy=policy)
+    return own_reply(request, status, media, body, *more)
+
+
+def _last_misses(hub: Hub) -> list[Entry]:
+    """Return the last misses; none if the ledger can't be read, which the status says."""
+    try:
+        return hub.ledger.misses()[-LAST_MISSES:]
+    except StillwebError:
+        return []
 
 
 def _wants_html(accept: str) -> bool:
     where = accept.find("text/html")
     return where >= 0 and not 0 <= accept.find("application/json") < where
-
-
-def _html(status: dict[str, Any], hub: Hub) -> str:
-    rows = "".join(
-        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(json.dumps(value) if not isinstance(value, str) else value)}</td></tr>"
-        for name, value in status.items()
-    )
-    try:
-        misses = "".join(
-            f"<li>{html.escape(entry['method'])} <code>{html.escape(entry['url'])}</code></li>"
-            for entry in hub.ledger.misses()[-LAST_MISSES:]
-        )
-    except StillwebError as error:
-        misses = f"<li>{html.escape(str(error))}</li>"
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Stillweb</title>"
-        f"<style>{_STYLE}</style><h1>Stillweb replay</h1>"
-        f"<table>{rows}</table><h2>Last misses</h2><ul>{misses or '<li>none</li>'}</ul>"
-        "<p><a href=/ledger>ledger</a> · <a href=/misses>misses</a> · <a href=/ca.pem>certificate</a></p></html>"
-    )

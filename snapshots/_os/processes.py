@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, Self, TypeVar, cast
 
 from stillweb.snapshots.errors import MissingCapability
 
@@ -96,6 +96,7 @@ class Pool:
     """A pool of up to `workers` workers, started on demand and replaced when they die. A context manager."""
 
     def __init__(self, workers: int) -> None:
+        self.size = workers
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._all: list[Worker] = []
@@ -141,7 +142,7 @@ class Pool:
         for worker in workers:
             worker.close()
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.conditions import Peek, Place
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.events import IDS, Event, History
 from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
 from stillweb.snapshots.evidence.model import PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
@@ -94,14 +94,14 @@ def _times(times: int, of: int, answers: int) -> str:
 
 
 def _event(event: Event) -> str:
-    """Return an event as its method, path and values."""
+    """Return an event as its method, path and values; numbers of the host say nothing of it."""
     method, address = event.type.split(" ")[:2]
+    host, slash, path = address.partition("/")
     shown = " ".join(f"{name}={value}" for name, value in event.parameters if not name.startswith("#"))
-    numbers = [value for name, value in event.parameters if name.startswith("#")]
-    path = urlsplit(f"//{address}").path or "/"
+    numbers = [value for name, value in event.parameters if name.startswith("#")][len(IDS.findall(host)) :]
     if numbers:
         shown = f"({', '.join(numbers)}) {shown}".strip()
-    return f"{method} {path} {shown[:LONG]}".strip()
+    return f"{method} {slash or '/'}{path} {shown[:LONG]}".strip()
 
 
 def _type(t: str) -> str:

@@ -148,6 +148,9 @@ class Model:
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._silent: dict[int, float] = {}
         self._usual: Set[str] | None = None
+        self._part_chances: dict[
+            int, dict[str, float | None]
+        ] = {}  # by request, of the parts that were recorded
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )
@@ -608,10 +611,20 @@ class Model:
 
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
-        chance = self.chance(part, part, target.event)
-        said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
-        echo = any(words & self._shown(capture) - self._usual_words() for capture, words in said.items())
-        return _moved(chance, priors.HEARD) if echo else chance
+        chances = self._part_chances.get(target.event.key)
+        if chances is None:
+            recorded = {part for o in target.observations for part in o.parts}
+            chances = self._part_chances[target.event.key] = dict.fromkeys(recorded)
+        if part not in chances:  # no answer can repeat it, and clients may send any number of them
+            return self.chance(part, part, target.event)
+        found = chances[part]
+        if found is None:
+            found = self.chance(part, part, target.event)
+            said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
+            if any(words & self._shown(capture) - self._usual_words() for capture, words in said.items()):
+                found = _moved(found, priors.HEARD)
+            chances[part] = found
+        return found
 
     def _usual_words(self) -> Set[str]:
         """Return the words that several requests' answers show, such as `html` and `en`: no echo of what was sent."""

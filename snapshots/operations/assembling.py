@@ -27,7 +27,7 @@ from stillweb.snapshots.warc import members, warc
 from stillweb.snapshots.warc.appending import AppendFile
 from stillweb.snapshots.warc.container import Container, open_directory
 from stillweb.snapshots.warc.scan import Damage, scan
-from stillweb.snapshots.writer import OURS, Writer
+from stillweb.snapshots.writer import OURS, ROTATE, Writer
 
 Range = tuple[int, int]  # offset and length of a record, of stored bytes
 
@@ -35,11 +35,13 @@ Range = tuple[int, int]  # offset and length of a record, of stored bytes
 class Assembly:
     """The archive files of a new snapshot at `out`: a directory, or a sealed file if it ends in `.wacz`.
 
+    `source` is the snapshot from which `copy` takes records.
+
     Raises UsageError if `out` exists, or while another process writes it. Without `finish` nothing is left at
     `out`.
     """
 
-    def __init__(self, out: str | os.PathLike[str], source: Container) -> None:
+    def __init__(self, out: str | os.PathLike[str], source: Container | None = None) -> None:
         self.out = local(out)
         if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
             raise UsageError(f"{self.out}: exists; name another one")
@@ -55,7 +57,7 @@ class Assembly:
                     shutil.rmtree(one)
                 elif one != archive:
                     one.unlink()
-        self._source = source
+        self._archives = source.archives if source is not None else {}
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +71,7 @@ class Assembly:
 
     def copy(self, name: str, records: Iterable[Range]) -> None:
         """Copy records of one of the source's archive files, in their order there."""
-        place = self._source.archives[name]
+        place = self._archives[name]
         out = AppendFile(self._path(name))
         try:
             for offset, length in sorted(set(records)):
@@ -83,7 +85,7 @@ class Assembly:
 
     def copy_all(self, name: str, without: Iterable[Range] = ()) -> None:
         """Copy one of the source's archive files, except the records in `without`."""
-        place = self._source.archives[name]
+        place = self._archives[name]
         out = AppendFile(self._path(name, as_is=True))
         try:
             at = 0
@@ -102,6 +104,18 @@ class Assembly:
             out.append(*records)
         finally:
             out.end()
+
+    def join(self, files: Iterable[Path]) -> None:
+        """Append whole archive files, in this order, to files in the writer's numbering."""
+        number = 0
+        for file in files:
+            out = AppendFile(self._path(f"data-{number:05d}.warc.gz"))
+            try:
+                with file.open("rb") as source:
+                    out.append(source)
+                number += out.size >= ROTATE
+            finally:
+                out.end()
 
     def _path(self, name: str, *, as_is: bool = False) -> Path:
         if name.startswith("data-") and not OURS.fullmatch(name):

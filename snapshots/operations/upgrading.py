@@ -25,7 +25,7 @@ from stillweb.snapshots.operations.assembling import Assembly, Range, introducti
 from stillweb.snapshots.operations.diff import counts, unified
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.software import software_name
-from stillweb.snapshots.text.freezing import NO_TEXT, Job, extract_all, jobs
+from stillweb.snapshots.text.freezing import NO_TEXT, Job, Workers, extract_all, jobs
 from stillweb.snapshots.text.text import FrozenText
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.container import Container
@@ -86,11 +86,18 @@ def _maker(text: FrozenText | None) -> str:
 
 
 def changes(
-    snapshot: Snapshot, *, workers: int | None = None, progress: Progress | None = None
+    snapshot: Snapshot,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    pool: Callable[[], Workers] | None = None,
 ) -> Iterator[TextUpgrade]:
-    """Yield the texts that would differ in any way if they were frozen now, by address."""
+    """Yield the texts that would differ in any way if they were frozen now, by address.
+
+    `pool` makes the workers, in place of processes of this machine.
+    """
     todo = jobs(snapshot)
-    for done, (job, after) in enumerate(extract_all(snapshot, todo, workers=workers), 1):
+    for done, (job, after) in enumerate(extract_all(snapshot, todo, workers=workers, pool=pool), 1):
         found = _compared(job, snapshot.text(job.address), after)
         if found is not None:
             yield found

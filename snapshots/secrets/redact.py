@@ -72,13 +72,15 @@ class Redactor:
         self._sought = Sought()
 
     @classmethod
-    def for_snapshot(cls, snapshot: Path, state: Path, *, keep: bool = False) -> Redactor:
+    def for_snapshot(
+        cls, snapshot: Path, state: Path, *, keep: bool = False, key: bytes | None = None
+    ) -> Redactor:
         """Return the redactor of an open snapshot directory; `state` is the user's state directory.
 
-        With `keep=True` it starts with the secrets in the snapshot's `keystore.Learned`, and stores new ones there.
+        `key` is that of the pseudonyms where it is known, so that `state` is not read. With `keep=True` it starts with the secrets in the snapshot's `keystore.Learned`, and stores new ones there.
         Raises DamagedInput and OSError like `salt_of` and `snapshot_key`.
         """
-        redactor = cls(snapshot_key(salt_of(snapshot), state))
+        redactor = cls(key or snapshot_key(salt_of(snapshot), state))
         if keep:
             learned = Learned(snapshot, redactor._key)
             for secret in learned.read()[0]:

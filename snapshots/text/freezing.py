@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 from stillweb.snapshots._os.processes import Pool, Worker, WorkerDied
 from stillweb.snapshots.capture import Capture, Response
@@ -28,6 +28,7 @@ CHUNK_BYTES = 1 << 20  # bytes of jobs sent to a worker together
 CHUNK_JOBS = 8  # jobs sent to a worker together, at most
 AHEAD = 3  # chunks waiting for each worker
 NO_TEXT = "none"  # `extractor` of a text that could not be extracted
+T = TypeVar("T")
 UNTOLD = ("", "application/octet-stream", "binary/octet-stream", "application/download", "unk")
 
 
@@ -39,6 +40,18 @@ class Source(Protocol):
     def views(self) -> list[View]: ...
     def resource(self, kind: str, address: str) -> bytes | None: ...
     def text(self, address: str) -> FrozenText | None: ...
+
+
+class Workers(Protocol):
+    """Workers that functions are called in, as `stillweb.snapshots._os.processes.Pool`. A context manager."""
+
+    size: int
+
+    def submit(self, function: Callable[[Any], T], argument: Any) -> Future[T]:
+        """Return the future of `function(argument)`; WorkerDied if the worker ended before it answered."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Sink(Protocol):
@@ -144,17 +157,18 @@ def freeze(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     again: bool = False,
+    pool: Callable[[], Workers] | None = None,
 ) -> FreezeReport:
     """Extract every text of `source` and write it to `sink` as a conversion record.
 
-    `workers` defaults to the number of cores; 1 works in this process. Texts that are already frozen are kept, unless
-    `again` is True.
+    `workers` defaults to the number of cores; 1 works in this process. `pool` makes other workers than processes of
+    this machine. Texts that are already frozen are kept, unless `again` is True.
     """
     todo = jobs(source)
     if not again:
         todo = [job for job in todo if source.text(job.address) is None]
     report = FreezeReport()
-    for done, (job, text) in enumerate(extract_all(source, todo, workers=workers), 1):
+    for done, (job, text) in enumerate(extract_all(source, todo, workers=workers, pool=pool), 1):
         if text is not None:
             sink.conversion(
                 text.address,
@@ -181,20 +195,27 @@ Sent = tuple[str, Capture | None, Response | None, str, dict[str, Any]]
 
 
 def extract_all(
-    source: Source, todo: list[Job], *, workers: int | None = None
+    source: Source,
+    todo: list[Job],
+    *,
+    workers: int | None = None,
+    pool: Callable[[], Workers] | None = None,
 ) -> Iterator[tuple[Job, FrozenText | None]]:
-    """Yield each job with its text, in the given order; None if the bytes are neither HTML nor PDF."""
+    """Yield each job with its text, in the given order; None if the bytes are neither HTML nor PDF.
+
+    `pool` makes the workers, in place of so many processes of this machine.
+    """
     workers = workers or os.cpu_count() or 1
-    if workers == 1 or len(todo) < IN_PROCESS:
+    if pool is None and (workers == 1 or len(todo) < IN_PROCESS):
         for job in todo:
             yield job, work(_load(source, job))
         return
     waiting: deque[tuple[list[Job], list[Sent], Future[list[FrozenText | None]]]] = deque()
-    with Pool(workers) as pool:
-        for batch, sent in _chunks(source, todo, workers):
-            if len(waiting) >= workers * AHEAD:
+    with pool() if pool is not None else Pool(workers) as hands:
+        for batch, sent in _chunks(source, todo, hands.size):
+            if len(waiting) >= hands.size * AHEAD:
                 yield from _finished(*waiting.popleft())
-            waiting.append((batch, sent, pool.submit(work_all, sent)))
+            waiting.append((batch, sent, hands.submit(work_all, sent)))
         while waiting:
             yield from _finished(*waiting.popleft())
 

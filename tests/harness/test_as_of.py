@@ -18,7 +18,7 @@ from stillweb.snapshots.dates import read_at
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.operations.mutate import mutate
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.view import View
+from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.support.command_line import stillweb as command
 
@@ -197,3 +197,61 @@ def test_lookups_name_the_mutation(dated: Path, tmp_path: Path) -> None:
     with stillweb.open(dated, tmp_path / "m") as changed:
         assert changed.lookup(URL).verdict == "mutated:m"
         assert changed.lookup("https://news.test/heron").verdict == "exact"
+
+
+LATER = "bittern"
+
+
+@pytest.mark.slow
+def test_no_word_of_later_captures_leaks(tmp_path: Path) -> None:
+    """Misses, their nearest captures, views, recorded and frozen searches, Memento and the command line tell nothing."""
+    early, late = datetime(2026, 1, 10, 12, tzinfo=UTC), datetime(2026, 6, 20, 12, tzinfo=UTC)
+    page = f"<title>{LATER}</title><h1>{LATER}</h1><p>{FILLER}".encode()
+    found = json.dumps({"organic": [{"title": LATER, "link": f"{URL}{LATER}", "snippet": LATER}]}).encode()
+    told: list[tuple[datetime, str, str, bytes, str, bytes]] = [
+        (early, "GET", URL, b"", "text/html", f"<title>News</title><p>heron {FILLER}".encode()),
+        (late, "GET", URL, b"", "text/html", page),
+        (late, "GET", f"{URL}{LATER}", b"", "text/html", page),
+        (late, "GET", f"{URL}search?q={LATER}", b"", "text/html", page),
+        (late, "GET", f"https://{LATER}.test/", b"", "text/html", page),
+        (late, "POST", "https://google.serper.dev/search", b'{"q":"birds"}', "application/json", found),
+    ]
+    steps = ({"click": {"text": LATER}},)
+    addresses = [URL, view_address(URL, steps)]
+    with Writer.open(tmp_path / "s") as writer:
+        for number, (started, method, url, asked, media, body) in enumerate(told):
+            head = (("Content-Type", media), ("ETag", f'"{LATER}"' if started is late else '"heron"'))
+            request = Request(method, url, (("Content-Type", "application/json"),) if asked else (), asked)
+            session = f"s{started.month}"
+            writer.exchange(
+                Exchange(request, 200, "OK", head, body, started, session, 2 * number + 1, 2 * number + 2)
+            )
+        for address, taken in zip(addresses, ((), steps), strict=True):
+            view = View(address, URL, URL, LATER, taken, timestamp="2026-06-20T12:00:00Z")
+            writer.view(view, dict.fromkeys(("dom", "view", "aria", "text"), LATER.encode()))
+    stillweb.seal(tmp_path / "s", tmp_path / "s.wacz")
+    base, seen = "http://stillweb.local", []
+    with stillweb.open(tmp_path / "s.wacz", at="2026-03") as snapshot:
+        seen += [repr(snapshot.resource(k, a)) for k in ("dom", "view", "aria", "text") for a in addresses]
+        seen += [repr(snapshot.lookup(URL + path)) for path in ("nope", LATER[:-1], "search?q=x")]
+        seen += [repr(text) for text in snapshot.texts()]
+        session = Toolset(snapshot, ("fetch", "search")).session("s")
+        calls = [("fetch", {"url": address}) for address in (URL, URL + "nope", addresses[1])]
+        calls += [("google_search", {"q": q, "gl": "us", "hl": "en"}) for q in ("birds", "News")]
+        seen += [asyncio.run(session.call(tool, given)).text for tool, given in calls]
+        with stillweb.replay(snapshot) as web, httpx.Client(**web.httpx()) as client:
+            pages = [URL, f"{URL}nope", f"{URL}search?q=x", base + "/", f"{base}/misses", f"{base}/ledger"]
+            pages += [
+                f"{base}/timemap/link/{URL}",
+                f"{base}/timegate/{URL}",
+                f"{base}/memento/20260620120000000/{URL}",
+            ]
+            for url in pages:
+                answer = client.get(url, headers={"Accept-Datetime": "Tue, 01 Dec 2026 12:00:00 GMT"})
+                seen += [answer.text, repr(answer.headers)]
+            seen += [json.dumps(entry) for entry in web.ledger]
+    for words in (["lookup", f"{URL}nope"], ["fetch", f"{URL}nope"], ["search", "News"]):
+        done = command(words[0], tmp_path / "s.wacz", words[1], "--at", "2026-03")
+        seen += [done.out, done.err]
+    assert any("heron" in one for one in seen)
+    assert not [one for one in seen if LATER in one.lower().replace(f"{URL}{LATER[:-1]}", "")]

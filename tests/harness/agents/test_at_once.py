@@ -195,6 +195,15 @@ def test_where_a_limit_struck_a_repetition_ends(tmp_path: Path, limits: Limits, 
 
 
 @pytest.mark.slow
+def test_where_a_limit_of_tool_calls_struck_a_repetition_ends(tmp_path: Path) -> None:
+    """Which lane makes the last call that the limit lets pass is the clock's doing, and no tape holds it."""
+    names = ["SubAgents", "Tools"]
+    files = run(tmp_path / "run", names, after(shuffling(3)), limits=Limits(calls=2))
+    assert {(trace_of(files, name).last("answer") or {})["end"] for name in names} == {"calls"}
+    assert certify(files.path, times=1).differences == ()
+
+
+@pytest.mark.slow
 def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

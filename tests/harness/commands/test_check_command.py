@@ -14,8 +14,9 @@ from PIL import Image
 
 import stillweb.proxy.check.check
 from stillweb.harness.commands.check import command
+from stillweb.harness.view.export import check_page
 from stillweb.proxy.browser.browser import complete
-from stillweb.proxy.check.check import CheckReport, ViewCheck, check_page
+from stillweb.proxy.check.check import CheckReport, ViewCheck
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import stillweb
 from stillweb.harness.cli import COMMANDS, cli, main
+from stillweb.harness.commands.options import SnapshotType
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
 from stillweb.snapshots.remote import BLOCK, RemotePlace, drop_old_blocks, open_store
@@ -78,6 +80,75 @@ def test_a_command_says_of_a_remote_snapshot_what_it_says_of_the_file(
     assert here[1]
     assert there == (here[0], here[1].replace(str(sealed), REMOTE))
     assert not Path("s3:").exists()
+
+
+# commands that read a snapshot, and the test here that gives them an address; the others are in `READS`
+ELSEWHERE = {
+    "certify", "check", "cut", "diff", "drift", "mcp", "mcp-replay", "mutate", "prompts build", "refresh", "replay",
+    "run", "view",
+}  # fmt: skip
+READS = {"ls", "verify", "lookup", "fetch", "text", "search", "coverage"}
+# commands that write into an open snapshot, or send one: the argument is of this machine
+LOCAL = {"index", "seal"}
+
+
+def test_every_command_that_names_a_snapshot_takes_an_address() -> None:
+    """A new command with an argument or option for snapshots must take an address, or be named in LOCAL."""
+    found: dict[str, bool] = {}
+    for name in sorted(COMMANDS):
+        group = cli.get_command(None, name)  # type: ignore[arg-type]
+        assert group is not None
+        for inner in [group, *getattr(group, "commands", {}).values()]:
+            words = name if inner is group else f"{name} {inner.name}"
+            for one in inner.params:
+                if isinstance(one.type, SnapshotType) or (one.name or "").startswith("snapshot"):
+                    # `fetch` and `lookup` split their words themselves, by `split_address`
+                    found[words] = isinstance(one.type, SnapshotType) or words in ("fetch", "lookup")
+    assert {words for words, takes in found.items() if not takes} == LOCAL
+    assert found.keys() - LOCAL == READS | ELSEWHERE
+
+
+@pytest.mark.parametrize("scheme", ["s3", "http"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", REMOTE],
+        ["drift", REMOTE, REMOTE, "--tasks", "tasks.jsonl"],
+        ["mutate", REMOTE, "-o", "layer", "--url", PAGE, "--css", "p", "--text", "Bye"],
+        ["prompts", "build", REMOTE, "--tasks", "rows.jsonl", "-o", "prompts"],
+        ["refresh", REMOTE, "-o", "now", "--ignore-robots"],
+        ["mcp-replay", REMOTE],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_opens_a_remote_snapshot(
+    sealed: Path,
+    s3: Any,
+    endpoint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    scheme: str,
+    words: list[str],
+) -> None:
+    """It ends as with the file of this machine, and says nothing of a missing file or package."""
+    monkeypatch.chdir(tmp_path)
+    s3.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
+    s3.put_object_acl(Bucket=BUCKET, Key="site.wacz", ACL="public-read")
+    address = REMOTE if scheme == "s3" else f"{endpoint}/{BUCKET}/site.wacz"
+    task = {"id": "a", "question": f"What does {PAGE} say?", "answer": "Hello", "urls": [PAGE]}
+    Path("tasks.jsonl").write_text(json.dumps(task) + "\n")
+    row = {"query": "What?", "answer": "Hello", "url": PAGE}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    codes = []
+    for place in (str(sealed), address):
+        for made in ("layer", "now"):
+            shutil.rmtree(made, ignore_errors=True)
+        with pytest.raises(SystemExit) as ended:
+            main([place if word == REMOTE else word for word in words])
+        codes.append((ended.value.code, capsys.readouterr().err.replace(place, "SNAP")))
+    assert codes[0] == codes[1]
+    assert not any("Usage:" in told for _, told in codes)  # the words were right
 
 
 def test_two_places_of_a_snapshot_are_the_same(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:

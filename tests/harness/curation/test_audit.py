@@ -64,6 +64,24 @@ def test_numbers_of_any_length_are_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1000000", "some 10⁶ cells"),
+        ("1500000", "some 1.5 × 10^6 cells"),
+        ("1999", "built in 1999² by hand"),
+        ("50%", "of 50 % or"),
+        ("50 %", "of 50% or"),
+        ("50%", "of 50 percent or"),
+        ("$40", "for $ 40 each"),
+        ("€ 1,200", "for €1,200 each"),
+    ],
+)
+def test_powers_signs_and_raised_digits_are_read(value: str, text: str) -> None:
+    assert TextIndex([("a", text)]).find(value) == "a"
+    assert TextIndex([("a", text)]).find("106") is None
+
+
+@pytest.mark.parametrize(
     ("text", "there"),
     [
         ("12", True),

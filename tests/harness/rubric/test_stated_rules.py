@@ -89,12 +89,33 @@ def test_a_header_that_only_the_oracle_and_the_format_name_is_one(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"fields": [{"name": "depth_m", "type": "float"}]},
+        {"fields": {"depth_m": "float"}},
+        {
+            "columns": [{"name": "site"}, {"name": "depth_m", "type": "number"}, "temp_C", "ids"],
+            "fields": None,
+        },
+    ],
+)
+def test_types_of_columns_are_read_in_any_form(change: dict[str, Any], tmp_path: Path) -> None:
+    rubric = compile_rubric(load(tmp_path, rubric=RUBRIC | change))
+    assert rubric.fields["depth_m"].type == "decimal"
+    assert rubric.unread == (f"precision: {RUBRIC['precision']}",)
+
+
+@pytest.mark.parametrize(
     ("change", "unread"),
     [
         ({"row_key": ["site", "nothing"]}, "row_key: ['site', 'nothing']"),
         ({"fields": {"nowhere": {"type": "string"}}}, 'nowhere: {"type": "string"}'),
         ({"fields": {"site": {"type": "colour"}}}, 'site: type: "colour"'),
         ({"fields": {"site": {"tolerance": 0.1}}}, "site: tolerance: 0.1"),
+        ({"fields": [{"name": "site", "tolerance": 0.1}]}, "site: tolerance: 0.1"),
+        ({"fields": [{"type": "string"}]}, 'fields: {"type": "string"}'),
+        ({"fields": "all text"}, 'fields: "all text"'),
+        ({"ordered": "yes"}, 'ordered: "yes"'),
         ({"fields": {"temp_C": {"units": {"K": {"add": 273}}}}}, 'temp_C: units: {"K": {"add": 273}}'),
     ],
 )

@@ -59,6 +59,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         done, _ = wait([r.future for r in references], timeout, return_when=when)
         return [r for r in references if r.future in done], [r for r in references if r.future not in done]
 
+    module.exceptions = types.SimpleNamespace(RayError=type("RayError", (Exception,), {}))
     module.is_initialized = lambda: False
     module.init = lambda **options: module.started.append(options)
     module.shutdown = lambda: pool.shutdown()

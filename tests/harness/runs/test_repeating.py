@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stillweb.harness.agents.attempt import Limits
+from stillweb.harness.agents.attempt import Limits, tool_key
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.runs.display import SilentDisplay
@@ -58,7 +58,9 @@ def test_an_attempt_that_the_clock_ended_ends_there_again(tmp_path: Path) -> Non
         tmp_path, ["a"], script=script, limits=Limits(seconds=3.0), tool_options={"wait": 600, "free": 1}
     )
     assert ended(files, "a") == "seconds"
-    assert Known.of_run(files).stops == {("a", 1): Stop(0, 1, "seconds", "the limit of 3 seconds is used up")}
+    fetched = {tool_key("fetch", {"url": PAGE}): 1}
+    stop = Stop(0, 1, "seconds", "the limit of 3 seconds is used up", fetched)
+    assert Known.of_run(files).stops == {("a", 1): stop}
     assert certify(files.path, times=1).holds
     assert Known.from_json(Known.of_run(files).to_json()) == Known.of_run(files)
 

@@ -20,6 +20,7 @@ from stillweb.harness.servers import guarded
 from stillweb.harness.servers.guarded import Guarded, configured, listening
 from stillweb.harness.servers.mcp import PATH, make_app
 from stillweb.harness.tools import Toolset
+from stillweb.harness.view.export import status_page
 from stillweb.harness.view.server import ViewServer
 from stillweb.harness.view.site import Site
 from stillweb.proxy.replay.gateway import Gateway
@@ -80,7 +81,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
 
 @contextlib.contextmanager
 def gateway(frozen: Snapshot, folder: Path) -> Iterator[Server]:
-    with Gateway(frozen) as it:
+    with Gateway(frozen, draw=status_page) as it:
         yield Server(it.port, b"GET / HTTP/1.1\r\nAccept: text/html\r\n")
 
 

@@ -122,6 +122,31 @@ def test_a_client_hears_what_it_heard_while_recording(
 
 
 @pytest.mark.slow
+def test_a_server_that_speaks_http_is_recorded(recorded: tuple[Path, list[Any]], tmp_path: Path) -> None:
+    path, said = recorded
+    secret = "Authorization: Bearer synthetic" + "-0123456789"
+    with over_http(path) as url:
+        words = ("mcp-record", "-o", str(tmp_path / "site"), "--url", url, "--header", secret)
+        assert talk(words, whole) == said
+    assert talk(("mcp-replay", str(tmp_path / "site")), whole) == said
+    written = b"".join(file.read_bytes() for file in (tmp_path / "site").rglob("*.json"))
+    assert secret[-10:].encode() not in written
+
+
+def test_an_http_server_that_is_not_there_is_an_error_in_a_line(tmp_path: Path) -> None:
+    words = ["mcp-record", "-o", str(tmp_path / "site"), "--url", "http://127.0.0.1:9/mcp"]
+    hello = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",' + (
+        '"capabilities":{},"clientInfo":{"name":"a","version":"1"}}}\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "stillweb", *words], input=hello, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "http://127.0.0.1:9/mcp: the MCP server can't be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
 def test_what_the_client_never_listed_is_on_the_tape(tmp_path: Path) -> None:
     talk(("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER), lambda c: c.call_tool("show"))
 

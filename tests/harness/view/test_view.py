@@ -6,16 +6,20 @@ import http.client
 import json
 import re
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import httpx
 import pytest
 import yaml
 from lxml import html
 
+import stillweb as sw
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.review.reviews import COMPOSITION
@@ -368,6 +372,22 @@ def test_two_snapshots_are_compared_and_touched_tasks_named(tmp_path: Path) -> N
         assert text.count("/shot/") >= 2
 
 
+def test_the_state_of_a_gateway_is_drawn_by_these_pages(tmp_path: Path) -> None:
+    with sw.replay(make_snapshot(tmp_path / "birds")) as web, httpx.Client(**web.httpx()) as client:
+        client.get("https://birds.test/<script>alert(1)</script>")
+        told = client.get("http://stillweb.local/", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert client.get("http://stillweb.local/").json()["misses"] == 1
+    policy = told.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    page = html.fromstring(told.text)
+    assert page.findtext(".//h1") == "Stillweb replay"
+    assert page.findtext(".//ul/li").startswith("GET")
+    assert "<script>alert" not in told.text
+    (css,) = page.findall(".//style")
+    assert b64encode(sha256(css.text.encode()).digest()).decode() in policy
+
+
 PAGES = [
     "/",
     "/compare",
@@ -386,8 +406,11 @@ PAGES = [
     "/snapshot/birds/texts?q=weighed",
     "/snapshot/birds/misses",
     "/snapshot/birds/failures",
+    "/snapshots/birds/birds",
+    "/nowhere",
     "VIEW",
     "CAPTURE",
+    "TEXT",
 ]
 
 
@@ -397,10 +420,12 @@ def addressed(url: str, path: str) -> str:
         found = re.search(r"/snapshot/birds/view/\w+", get(f"{url}/snapshot/birds")[1])
     elif path == "CAPTURE":
         found = re.search(r"/snapshot/birds/capture/[^\"]+", get(f"{url}/snapshot/birds/captures?q=2012")[1])
+    elif path == "TEXT":
+        found = re.search(r"/snapshot/birds/text\?[^\"]+", get(f"{url}/snapshot/birds/texts?q=weighed")[1])
     else:
         return url + path
     assert found
-    return url + found[0]
+    return url + found[0].replace("&amp;", "&")
 
 
 def violations(page: Any) -> Any:

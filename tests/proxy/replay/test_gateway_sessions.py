@@ -125,7 +125,6 @@ def test_a_gateway_for_agents_shows_no_pages_of_its_own(gateway: Gateway) -> Non
 def test_own_pages(gateway: Gateway) -> None:
     with client(gateway, "reader") as c:
         status = c.get("http://stillweb.local/").json()
-        page = c.get("http://stillweb.local/", headers={"Accept": "text/html"}).text
         assert c.get("https://stillweb.local/ca.pem").content == gateway.ca_path.read_bytes()
         lines = c.get("http://stillweb.local/ledger").text.splitlines()
         assert c.get("http://stillweb.local/other").status_code == 404
@@ -133,7 +132,6 @@ def test_own_pages(gateway: Gateway) -> None:
         assert c.head("http://stillweb.local/").content == b""
         misses = c.get("http://stillweb.local/misses").text.splitlines()
     assert status["snapshot"] == gateway.snapshot.id
-    assert page.startswith("<!doctype html>")
     assert all(json.loads(line)["session"] for line in lines)
     assert all(json.loads(line)["verdict"] == "miss" for line in misses)
     assert (

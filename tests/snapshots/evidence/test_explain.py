@@ -35,6 +35,14 @@ def test_grounds_name_the_event_that_decides() -> None:
     assert told[1] == "recorded after POST /filter year=2021; decides (0.99)"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "[::1]:8000", "a1.test", "a.test"])
+def test_grounds_name_the_numbers_of_a_path_and_not_of_its_host(host: str) -> None:
+    shelf, choose = f"http://{host}/shelf/7", post(f"http://{host}/shelf/7/filter", "year=2020")
+    walk = over((get(shelf), FILTERED[0][1]), (choose, FILTERED[1][1]), (get(shelf), FILTERED[2][1]))
+    told = grounds(walk, get(shelf), choose, get(shelf))
+    assert any(line.startswith("recorded after POST /shelf/0/filter (7) year=2020") for line in told)
+
+
 def test_grounds_name_what_has_not_happened_or_otherwise() -> None:
     matcher_of_filters = over(*FILTERED)
     other = grounds(matcher_of_filters, LIST, IN_2020, post(f"{A}/filter", "year=1999"), LIST)

@@ -252,7 +252,7 @@ class Player:
     """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
     `turn` is the number of sockets that the session opened at this address before. `ambiguous` is set once
-    the conversations that still fit differ in what the server says. `written` returns the writes (event
+    the conversations that still fit differ in what the server says, or a message was not recorded here. `written` returns the writes (event
     numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
     after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
     without `given`, a message with other ids than the recorded ones is a different message. `named` collects
@@ -317,6 +317,9 @@ class Player:
             )  # with another secret or id the server may have said something else
             fits = doubtful
         if not fits:
+            self.ambiguous = (
+                True  # the real server would have heard it, and may say something else from here on
+            )
             return None
         # server messages that came by time before this message
         late = [self._turn(one, whole=True)[self._told :] for one in fits]

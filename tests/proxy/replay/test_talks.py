@@ -63,7 +63,15 @@ def test_a_word_does_not_overtake_what_the_server_said() -> None:
     one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
     assert one.client("http://h/", "b") is None
     assert [one.client("http://h/", "a"), one.client("http://h/", "b")] == [["1"], ["2"]]
-    assert not one.ambiguous
+    assert one.ambiguous  # the real server had heard "b" before
+
+
+def test_an_answer_after_a_message_that_was_not_recorded_is_unsure() -> None:
+    """The real server counts what it was told, as a basket does, though replay could not answer it."""
+    one = answering((True, "take a kettle"), (False, "1 in the basket"))
+    assert one.client("http://h/", "take a pot") is None
+    assert one.client("http://h/", "take a kettle") == ["1 in the basket"]
+    assert one.ambiguous
 
 
 def test_without_rules_the_order_is_as_recorded() -> None:

@@ -80,10 +80,15 @@ class Recording:
     ) -> FetchResult:
         """Load `url` in Chromium, do the `steps`, and record every exchange and a view of each state.
 
-        `pdfs` fetches linked PDFs too. The result's `ok` is False, with `error`, where the page could not be
-        recorded as it should be. Raises MissingCapability without a browser.
+        Steps are those of a steps file (docs/views.md), in short forms, too: `{"click": "Show"}`. `pdfs` fetches
+        linked PDFs too. The result's `ok` is False, with `error`, where the page could not be recorded as it should
+        be. Raises UsageError for a wrong step, MissingCapability without a browser.
         """
-        return self._fetcher.fetch([url], steps, pdfs)[0]
+        from stillweb.proxy.browser.steps import Flow, canonical
+
+        plain = [step for step in steps if not isinstance(step, Flow)]
+        given = canonical(plain) if plain else [step for step in steps if isinstance(step, Flow)]
+        return self._fetcher.fetch([url], given, pdfs)[0]
 
     def run(self, command: Sequence[str], *, session: str = "default") -> int:
         """Run a program, record whatever it fetches, and return its exit code.

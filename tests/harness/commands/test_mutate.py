@@ -411,7 +411,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     url = f"http://127.0.0.1:{server.server_address[1]}/"
     try:
         with stillweb.record(path / "s") as recording:
-            assert recording.visit(url, steps=[{"click": {"text": "More"}}]).ok
+            assert recording.visit(url, steps=[{"click": "More"}]).ok
     finally:
         server.shutdown()
         thread.join()

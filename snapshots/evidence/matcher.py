@@ -67,7 +67,6 @@ LIGHT = 300  # captures, or KB of their requests, from which on it takes time to
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
-TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
 STILL = 0.9999  # that a file stays as it is
@@ -532,9 +531,12 @@ class Matcher:
             return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
 
         wanted = request.derived(("left", known), lambda one: left(one, False))
-        own = [c for c in group.captures if c.method == request.method][:TWINS]
         # a capture's remainder is kept: to parse large recorded bodies at each miss took 200 ms
-        return [c for c in own if group.remainder(c, known, lambda one: left(one, True)) == wanted]
+        return [
+            c
+            for c in group.alike(request.method)
+            if group.remainder(c, known, lambda one: left(one, True)) == wanted
+        ]
 
     def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
         """Return True if all values were shown in answers that were served."""
@@ -552,11 +554,12 @@ class Matcher:
         Those in header fields of others count where they are `minded`.
         """
         known = session.secrets
-        if known is None and mask(request) is request:
+        group = self.group(request.url)
+        fields = group.secret_fields(request.method) if b"=" in (request.body or b"") else set()
+        if known is None and mask(request) is request and not fields:
             return request
         names: dict[str, int] = {}
-        group = self.group(request.url)
-        for capture in found or self.twins(request):
+        for capture in found or self.twins(request) or (group.alike(request.method) if fields else ()):
             counts = minded or guarded(capture)
             stored = self.snapshot.read_request(capture) if counts else group.request(capture)
             for name in pseudonyms_in(stored, headers=counts):
@@ -565,7 +568,7 @@ class Matcher:
             if not names:
                 return request
             known = session.secrets = Recogniser()
-        known.know(names)
+        known.know(names, fields)
         return known.request(request)
 
     def around(self, start: str) -> Iterator[Capture]:

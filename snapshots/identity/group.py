@@ -9,8 +9,10 @@ from collections.abc import Callable, Hashable, Iterable
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.recognising import secret_fields
 from stillweb.snapshots.request import Request
 
+TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 _MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
 _FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
 
@@ -36,6 +38,7 @@ class Group:
             self.by_key[capture.key].append(capture)
         self._requests: dict[tuple[str, int], Request] = {}
         self._remainders: dict[Hashable, str] = {}
+        self._secret_fields: dict[str, set[str]] = {}
 
     def request(self, capture: Capture) -> Request:
         """Return the request of a capture of this path; a GET without body needs no reading."""
@@ -45,6 +48,18 @@ class Group:
             if capture.method not in ("GET", "HEAD") or request_key(found).canonical != capture.key:
                 found = self._read_request(capture)  # it has a body, or a field that replaces its method
             self._requests[capture.place] = found
+        return found
+
+    def alike(self, method: str) -> list[Capture]:
+        """Return the captures with a method, as many as are looked through for one that differs in secrets alone."""
+        return [c for c in self.captures if c.method == method][:TWINS]
+
+    def secret_fields(self, method: str) -> set[str]:
+        """Return the names of the form fields whose recorded values are pseudonyms, computed once for a method."""
+        found = self._secret_fields.get(method)
+        if found is None:
+            found = set().union(*(secret_fields(self.request(capture)) for capture in self.alike(method)))
+            self._secret_fields[method] = found
         return found
 
     def remainder(self, capture: Capture, known: Hashable, compute: Callable[[Request], str]) -> str:

@@ -7,7 +7,7 @@ No key is needed for it, only what the pseudonyms themselves prove (`stillweb.sn
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
@@ -17,7 +17,7 @@ from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
-from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, says_nothing_of_secrets
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, basic_password
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
@@ -36,16 +36,21 @@ class Recogniser(Redactor):
         self._near: dict[str, int] = {}  # the pseudonyms that count now, and the layers they are in
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"names": self._names, "known": self._known, "near": self._near}
+        return {"names": self._names, "known": self._known, "near": self._near, "fields": self._fields}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Recogniser.__init__(self)
         self._known, self._near = state["known"], state["near"]
+        self._fields = state["fields"]
         for secret, name in state["names"].items():
             self.remember(secret, name)
 
-    def know(self, pseudonyms: Mapping[str, int]) -> None:
-        """Learn the pseudonyms that secrets of the next request may prove to be, with their layers."""
+    def know(self, pseudonyms: Mapping[str, int], fields: Iterable[str] = ()) -> None:
+        """Learn the pseudonyms that secrets of the next request may prove to be, with their layers.
+
+        `fields` names the form fields that hold a secret, beside those whose names say so.
+        """
+        self._fields.update(fields)
         self._near = dict(pseudonyms)
         for name in pseudonyms:
             if (found := keystore.split(name)) is not None:
@@ -90,6 +95,21 @@ def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
     return {name for name in found if keystore.split(name) is not None}
 
 
+def secret_fields(stored: Request) -> set[str]:
+    """Return the names of the form fields of a stored request that hold a pseudonym, and whose names don't say so.
+
+    The page's form called them passwords (`<input type=password name=p>`).
+    """
+    if PREFIX.encode() not in (stored.body or b""):
+        return set()
+    values = named_values(parse(stored))
+    return {
+        name
+        for place, name, value in values
+        if place in ("form", "part") and PSEUDONYM_TEXT.fullmatch(value) and says_nothing_of_secrets(name)
+    }
+
+
 def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
     """Return the names under which a recognised request has another secret than a stored one, and whether one is typed.
 
@@ -103,7 +123,7 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
     if users[0] and users[1] and users[0][0] != users[1][0] and keystore.split(users[1][0]):
         return ["password of the URL", *(p.partition(":")[2] for p in found)], True
     plain = [place.partition(":")[2] for place in found]
-    return plain, any(_TYPED.search(name) for name in plain)
+    return plain, any(_TYPED.search(name) or says_nothing_of_secrets(name) for name in plain)
 
 
 def _lasting(credentials: str) -> bool:

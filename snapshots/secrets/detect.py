@@ -153,6 +153,11 @@ def _strength(name: str) -> int:
     return 2 if _strong.search(words) else int(_weak.search(words) is not None)
 
 
+def says_nothing_of_secrets(name: str) -> bool:
+    """Return True if a name says neither that its values may be secrets nor that they are none."""
+    return not _strength(name) and not _never.search(plain(name))
+
+
 def secret_field(name: str, value: str) -> bool:
     """Return True if a query, form or JSON member of this name, sent by a client, holds a secret.
 
@@ -637,6 +642,7 @@ def _prefixed(data: bytes, at: int, after: int) -> Named | None:
 
 
 _HIDDEN = Literals((b"hidden", b"HIDDEN"))
+_PASSWORD_TYPE = Literals((b"password", b"PASSWORD", b"Password"))
 MOST_BEFORE = 4096  # bytes of a field's tag before its "hidden", at most
 _INPUT = re.compile(rb"<[iI](?:nput|NPUT)\b(?:[^>\"']|\"[^\"]*\"|'[^']*'){1,4096}>")
 _ATTRIBUTE = re.compile(rb"([a-zA-Z]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
@@ -647,16 +653,28 @@ def held_by_forms(page: bytes) -> Iterator[str]:
 
     The client sends them later, but by then the page would be stored with the secrets.
     """
+    for said in _inputs(page, _HIDDEN):
+        name, value = said.get(b"name", ""), said.get(b"value", "")
+        if said.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
+            yield value
+
+
+def password_fields(page: bytes) -> Iterator[str]:
+    """Yield the names of a page's password fields (`<input type=password name=p>`)."""
+    for said in _inputs(page, _PASSWORD_TYPE):
+        if said.get(b"type", "").lower() == "password" and said.get(b"name"):
+            yield said[b"name"]
+
+
+def _inputs(page: bytes, holding: Literals) -> Iterator[dict[bytes, str]]:
+    """Yield the attributes of each input element that holds one of some strings."""
     done = 0
-    for _, at in _HIDDEN.places(page):
+    for _, at in holding.places(page):
         tag = _INPUT.match(page, max(done, page.rfind(b"<", max(done, at - MOST_BEFORE), at)))
         if tag is None or tag.end() < at:
             continue
         done = tag.end()
-        said = {m[1].lower(): _attribute(m) for m in _ATTRIBUTE.finditer(tag[0])}
-        name, value = said.get(b"name", ""), said.get(b"value", "")
-        if said.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
-            yield value
+        yield {m[1].lower(): _attribute(m) for m in _ATTRIBUTE.finditer(tag[0])}
 
 
 def _attribute(found: re.Match[bytes]) -> str:

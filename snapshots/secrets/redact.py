@@ -70,6 +70,7 @@ class Redactor:
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._sought = Sought()
+        self._fields: set[str] = set()  # of forms that hold a password, whatever their name
 
     @classmethod
     def for_snapshot(
@@ -276,6 +277,7 @@ class Redactor:
         """Replace the named secrets in an answer's body, and learn those in forms and of well-known formats."""
         for value in detect.held_by_forms(body):
             self.found("hidden field", value)
+        self._fields.update(detect.password_fields(body))
         if opened := detect.OPENED.match(body):
             self.found("member sid", opened[1].decode())
         return self._learn_text(body, sent=False)
@@ -358,7 +360,7 @@ class Redactor:
 
     def _named(self, match: re.Match[str], decode: Callable[[str], str], kind: str) -> str:
         name, value = match[1], match[2]
-        if detect.secret_field(name, value):
+        if self._secret(name, value, form=kind == "field"):
             return f"{name}={self.found(f'{kind} {name}', decode(value))}"
         if "%" not in value or not _PACKED.search(value):
             return match[0]
@@ -371,13 +373,18 @@ class Redactor:
             )
         return match[0] if changed == plain else f"{name}={quote(changed, safe='')}"
 
+    def _secret(self, name: str, value: str, *, form: bool) -> bool:
+        if form and unquote_plus(name) in self._fields and PREFIX not in value:
+            return True
+        return detect.secret_field(name, value)
+
     def _part(self, part: bytes) -> bytes:
         head, blank, content = part.partition(b"\r\n\r\n")
         named = _PART_NAME.search(head)
         if named is None or not 0 < len(content) <= 4096:
             return part
         name, value = named[1].decode("utf-8", "replace"), content.decode("utf-8", "replace")
-        if not detect.secret_field(name, value):
+        if not self._secret(name, value, form=True):
             return part
         return head + blank + self.found(f"field {name}", value).encode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,11 @@ from urllib.parse import urlencode, urlsplit
 import httpx
 import pytest
 
+import stillweb
 from stillweb.proxy import Authority, Gateway, Recorder
 from stillweb.snapshots import Request, Snapshot, Writer, seal
 from stillweb.snapshots.secrets.redact import Redactor
+from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.making import exchange
 from tests.support.stateful_site import HOST, Site, serve
 from tests.support.waiting import HANG
@@ -178,3 +181,40 @@ def test_the_pseudonym_of_a_password_in_a_url_stands_for_its_credentials(
     ):
         assert found in client.get(url, headers=dict(basic("ann", name))).text
         assert "the desk of" not in client.get(url, headers=dict(basic("ann", "hydrant-9"))).text
+
+
+@pytest.mark.parametrize("kind", ["form", "parts"])
+def test_a_password_is_known_by_the_type_of_its_field(kind: str, tmp_path: Path) -> None:
+    """A page's form names its password `p`: it is replaced, found again, and another one is a miss."""
+    page = b"<form method=post><input name=u><input class=wide type='password' name='p'></form>"
+
+    def site(asked: Asked) -> Answer:
+        html = [("Content-Type", "text/html")]
+        if asked.method == "GET":
+            return Answer(headers=html, body=page)
+        return Answer(headers=html, body=b"welcome" if b"tea-4711-pot" in asked.body else b"wrong password")
+
+    def log_in(client: httpx.Client, password: str) -> httpx.Response:
+        fields = {"u": "ada", "p": password}
+        if kind == "form":
+            return client.post(url, data=fields)
+        return client.post(url, files={name: (None, value) for name, value in fields.items()})
+
+    with Origin(site) as origin, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
+        url = f"{origin.url}/login"
+        with httpx.Client(proxy=recorder.proxy_url("default"), trust_env=False) as client:
+            client.get(url)
+            assert log_in(client, "guess-1").text == "wrong password"
+            assert log_in(client, "tea-4711-pot").text == "welcome"
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "s" / "archive").iterdir())
+    assert b"tea-4711-pot" not in gzip.decompress(stored)
+    with stillweb.replay(tmp_path / "s") as web, httpx.Client(**web.httpx()) as client:
+        client.get(url)
+        assert log_in(client, "guess-1").text == "wrong password"
+        right = log_in(client, "tea-4711-pot")
+        assert right.text == "welcome"
+        assert right.headers["stillweb-verdict"] in ("exact", "canonical")
+        assert right.headers["stillweb-confidence"] == "1.00"
+        other = log_in(client, "tea-9999-pot")
+        assert other.headers["stillweb-verdict"] == "miss"
+        assert "9999" not in other.text

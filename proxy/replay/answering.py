@@ -652,7 +652,7 @@ class Answerer:
         if why:
             entry["why"] = why
         entry["nearest"] = near
-        entry |= body_entry(request)
+        entry |= body_entry(request if lookup is None else lookup.request)  # with its passwords recognised
         if self._live is not None and not opens_socket(request):
             return self._ask(self._live, request, line, lookup, entry)
         self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))

@@ -91,12 +91,12 @@ def command(
                 recorder, writer, busy, flows, entries,
                 profile=profile, pause=pause, obey_robots=not ignore_robots, progress=advance,
             )  # fmt: skip
-        for url in refreshed.forbidden:
-            say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")
-        for url, reason in refreshed.failed:
-            say(reason if reason.startswith((url, "not recorded: ")) else f"{url}: {reason}")
-        say_failures(recorder.failures)
-        say(f"{out}: {recorder.stats.line()}")
+    for url in refreshed.forbidden:
+        say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")
+    for url, reason in refreshed.failed:
+        say(reason if reason.startswith((url, "not recorded: ")) else f"{url}: {reason}")
+    say_failures(recorder.failures)
+    say(f"{out}: {recorder.stats.line()}")
     if others:
         say(
             f"{counted(others, 'request')} with other methods than GET repeated only where a view's steps make them"

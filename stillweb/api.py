@@ -86,8 +86,8 @@ class Recording:
         """
         from stillweb.proxy.browser.steps import Flow, canonical
 
-        plain = [step for step in steps if not isinstance(step, Flow)]
-        given = canonical(plain) if plain else [step for step in steps if isinstance(step, Flow)]
+        flows = [step for step in steps if isinstance(step, Flow)]
+        given = flows if len(flows) == len(steps) else canonical(steps)
         return self._fetcher.fetch([url], given, pdfs)[0]
 
     def run(self, command: Sequence[str], *, session: str = "default") -> int:

@@ -39,7 +39,7 @@ RECORDS_OF_JOB = 1 << 32  # distance between the first serial numbers of two job
 
 @dataclass(frozen=True, slots=True)
 class RecordJob:
-    """One URL to record, with its steps, into a part in `folder`. `key` is that of all parts' pseudonyms."""
+    """Recording of a URL with its steps into a part in `folder`. `key` makes the pseudonyms of all parts."""
 
     number: int
     folder: Path

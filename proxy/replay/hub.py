@@ -240,10 +240,10 @@ def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
     Only requests for `names`, for addresses and for localhost are answered.
     """
     if why := refused(request.header("host"), request.header("origin"), names):
-        return _page(request, 403, "text/plain; charset=utf-8", f"stillweb: {why}.\n".encode())
+        return own_reply(request, 403, "text/plain; charset=utf-8", f"stillweb: {why}.\n".encode())
     path = "/" + request.url.partition("://")[2].partition("/")[2].partition("?")[0]
     if request.method not in ("GET", "HEAD"):
-        return _page(
+        return own_reply(
             request, 405, "text/plain", b"stillweb: only GET is answered here\n", ("Allow", "GET, HEAD")
         )
     if path == "/":
@@ -251,26 +251,22 @@ def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
         if hub.draw is not None and _wants_html(request.header("accept") or ""):
             body, policy = hub.draw(status, _last_misses(hub))
             return own_reply(request, 200, "text/html; charset=utf-8", body, policy=policy)
-        return _page(request, 200, "application/json", (json.dumps(status, indent=1) + "\n").encode())
+        return own_reply(request, 200, "application/json", (json.dumps(status, indent=1) + "\n").encode())
     if path.startswith(("/timemap/link/", "/timegate/", "/memento/")):
         return page(hub.snapshot, request)
     if path == "/ca.pem":
         name = ("Content-Disposition", 'attachment; filename="stillweb-ca.pem"')
-        return _page(request, 200, "application/x-pem-file", hub.authority.certificate_pem, name)
+        return own_reply(request, 200, "application/x-pem-file", hub.authority.certificate_pem, name)
     try:
         if path == "/ledger":
-            return _page(request, 200, "application/x-ndjson", hub.ledger.text())
+            return own_reply(request, 200, "application/x-ndjson", hub.ledger.text())
         if path == "/misses":
             lines = [json.dumps(entry, separators=(",", ":")) + "\n" for entry in hub.ledger.misses()]
-            return _page(request, 200, "application/x-ndjson", "".join(lines).encode())
+            return own_reply(request, 200, "application/x-ndjson", "".join(lines).encode())
     except StillwebError as error:
-        return _page(request, 500, "text/plain; charset=utf-8", f"stillweb: {error}\n".encode())
+        return own_reply(request, 500, "text/plain; charset=utf-8", f"stillweb: {error}\n".encode())
     text = b"stillweb: here are / (status), /ledger, /misses, /ca.pem, /timegate/URL and /timemap/link/URL\n"
-    return _page(request, 404, "text/plain; charset=utf-8", text)
-
-
-def _page(request: Request, status: int, media: str, body: bytes, *more: tuple[str, str]) -> Reply:
-    return own_reply(request, status, media, body, *more)
+    return own_reply(request, 404, "text/plain; charset=utf-8", text)
 
 
 def _last_misses(hub: Hub) -> list[Entry]:

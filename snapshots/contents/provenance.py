@@ -21,7 +21,7 @@ KEY = "recordings"  # member of the settings
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """One recording: the software, when it began, the kind of machine, and the settings that were chosen.
+    """Origin of a recording: the software, when it began, the kind of machine, and the chosen settings.
 
     `origin` says what asked for the pages: "browser", "program NAME", "ledger". No secret, path or host name of the
     machine is in it.

@@ -44,6 +44,20 @@ NEW = {
 
 
 @contextmanager
+def serving(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
+    """Serve on a thread; yield the port."""
+    server = ThreadingHTTPServer((host, port), handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
 def site(pages: dict[str, str], port: int = 0) -> Iterator[int]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -57,15 +71,8 @@ def site(pages: dict[str, str], port: int = 0) -> Iterator[int]:
         def log_message(self, format: str, *args: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler, port=port) as found:
+        yield found
 
 
 @pytest.mark.slow
@@ -163,14 +170,8 @@ def busy() -> Iterator[BusySite]:
         def log_message(self, format: str, *args: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.2", 0), Handler)
-    site.port = server.server_address[1]
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield site
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Handler, "127.0.0.2") as site.port:
+        yield site
 
 
 @pytest.mark.slow

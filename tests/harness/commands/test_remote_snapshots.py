@@ -131,7 +131,7 @@ def test_a_command_opens_a_remote_snapshot(
     scheme: str,
     words: list[str],
 ) -> None:
-    """It ends as with the file of this machine, and says nothing of a missing file or package."""
+    """The command ends as with the file of this machine, and says nothing of a missing file or package."""
     monkeypatch.chdir(tmp_path)
     s3.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
     s3.put_object_acl(Bucket=BUCKET, Key="site.wacz", ACL="public-read")

@@ -55,7 +55,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def held(path: Path) -> list[tuple[str, ...]]:
-    """What a snapshot holds, save for moments."""
+    """Return the captures and views of a snapshot, without their moments."""
     with Snapshot.open(path) as snapshot:
         found = [(c.url, str(c.status), c.digest, c.session) for c in snapshot.captures()]
         return sorted([*found, *(("view", view.address) for view in snapshot.views())])

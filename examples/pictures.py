@@ -1,6 +1,6 @@
 """The pictures of the documentation, taken anew in Chromium: of the demo, and of three agents on its snapshot.
 
-stillweb demo -o /tmp/demo
+stillweb demo -o /tmp/demo     (a folder without your name in it: its path is drawn)
 python -m examples.pictures /tmp/demo docs/pictures
 
 The three agents are functions, without a model. Each makes 200 attempts (50 penguins of the demo's open data, four

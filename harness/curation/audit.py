@@ -15,12 +15,13 @@ from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.harness.rubric.normalise import as_decimal, decimal_text
 from stillweb.harness.rubric.sidecar import Rubric
-from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, fold, normalise_text, written_out
+from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, normalise_text, written_out
 from stillweb.harness.rubric.spellings import MONTHS, spellings
 from stillweb.harness.rubric.tables import parse_reference
 from stillweb.harness.scoring import TEXTUAL, Context
 from stillweb.harness.scoring.table import rubric_of
 from stillweb.harness.task import Task
+from stillweb.snapshots.text.search import folded
 
 Level = Literal["error", "warning", "note"]
 
@@ -60,11 +61,11 @@ _WORD = re.compile(rf"{IN_WORD}+|[{UNSPACED}]")  # a single character in scripts
 
 
 class TextIndex:
-    """Index of values in texts: whole words, case and width folded, numbers and dates in other spellings."""
+    """Index of values in texts: whole words, case, width and accents folded, numbers and dates in other spellings."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         """Build the index from (address, text) pairs."""
-        self._texts = [(address, fold(" ".join(written_out(text).split()))) for address, text in texts]
+        self._texts = [(address, _loose(written_out(text))) for address, text in texts]
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
         for number, (_, text) in enumerate(self._texts):
             for word in set(_WORD.findall(text)):
@@ -73,7 +74,7 @@ class TextIndex:
     def find(self, value: str) -> str | None:
         """Return the address of the first text that has the value in any of its spellings, or None."""
         for spelling in spellings(value):
-            wanted = " ".join(fold(normalise_text(spelling)).split())
+            wanted = _loose(normalise_text(spelling))
             words = _WORD.findall(wanted)
             if not words:
                 continue
@@ -110,6 +111,14 @@ class TextIndex:
                     if digits > max(-exponent, 0) and abs(number) in rounded:
                         return address
         return None
+
+
+_WITH_UNIT = re.compile(r"(?<![^\W_])(\d[\d.,]*)(?=[^\W\d_]{2})")  # 12a may be a name, 12kg is none
+
+
+def _loose(text: str) -> str:
+    """Return the text without case, width and accents, with single blanks, and one before a unit: 5kg is 5 kg."""
+    return _WITH_UNIT.sub(r"\1 ", folded(" ".join(text.split())))
 
 
 def audit(

@@ -22,11 +22,11 @@ _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻−", "012345678
 _EXPONENT = r"[-+−]?\d{1,2}"
 _POWER = re.compile(
     r"(?<![\w.,^])(?P<math>\$)?(?:(?P<factor>[+-]?\d{1,40}(?:\.\d{1,40})?)\s*(?:[×x·⋅*]|\\times|\\cdot)\s*)?10"
-    rf"(?:(?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{{1,2}})|<sup>(?P<html>{_EXPONENT})</sup>"
-    rf"|\s?(?:\^|\*\*)\s?(?:\{{(?P<tex>{_EXPONENT})\}}|(?P<text>{_EXPONENT})))(?(math)\$)(?![\w^⁰¹²³⁴⁵⁶⁷⁸⁹])",
+    rf"(?:\s?(?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{{1,2}})|<sup>(?P<html>{_EXPONENT})</sup>"
+    rf"|\s?(?:\^|\*\*)\s?(?:\{{(?P<tex>{_EXPONENT})\}}|(?P<text>{_EXPONENT})))(?(math)\$)(?![\w^⁰¹²³⁴⁵⁶⁷⁸⁹]|[.,]\d)",
     re.A,
 )
-_RAISED = re.compile(r"(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_RAISED = re.compile(r"(?<=[0-9])(\s?)([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+)")
 
 LONGEST = 4000  # characters of a cell in which marks are paired, which takes quadratic time
 
@@ -53,7 +53,7 @@ def _power(found: re.Match[str]) -> str:
 def written_out(text: str) -> str:
     """Return the text with its powers of ten written out, and other raised digits behind a `^`."""
     text = _POWER.sub(_power, text)
-    return _RAISED.sub(lambda found: f"^{found[0].translate(_SUPERSCRIPTS)}", text)
+    return _RAISED.sub(lambda found: f"{found[1]}^{found[2].translate(_SUPERSCRIPTS)}", text)
 
 
 def _clean_once(text: str) -> str:

@@ -25,7 +25,8 @@ MONTHS = [
     "December",
 ]
 
-_SIGNED = re.compile(r"([$€£¥₹]?)\s?(\d[\d.,]*)\s?([%‰°$€£¥₹]?)")  # an amount and its sign
+# an amount and its sign or unit: $5, 5%, 20 °C, 5kg, 60 km/h
+_SIGNED = re.compile(r"([$€£¥₹]?)\s?(\d[\d.,]*)\s?((?:[%‰°$€£¥₹][^\W\d_]?|[^\W\d_]+(?:/[^\W\d_]+)?)?)")
 
 
 def spellings(value: str) -> Iterator[str]:
@@ -43,7 +44,9 @@ def spellings(value: str) -> Iterator[str]:
             yield from (one, f"{one}0") if dot else (one, f"{one}.0", f"{one}.00")  # a price of 61 is 61.00
     if found := _SIGNED.fullmatch(text):
         before, amount, after = found.groups()
-        yield from (f"{before}{amount}{after}", f"{before} {amount} {after}".strip())
+        amounts = spellings(amount) if before or after else [amount]
+        for one in amounts:
+            yield from (f"{before}{one}{after}", f"{before} {one} {after}".strip())
         if after == "%" and not before:
             yield from (f"{amount} percent", f"{amount} per cent")
     if found := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +25,7 @@ LEVELS: tuple[Level, ...] = ("raw", "canonical", "forgiven")
 _RULE_CELL = re.compile(r":?-{1,}:?")
 _FENCE = re.compile(r"(`{3,}|~{3,})[^\n`]*\n")
 _FENCE_LINE = re.compile(r"[ \t]*(`{3,}|~{3,})[^`]*")
+_UNIT = re.compile(r"(?<=.)(?:\([^()]*\)|\[[^\[\]]*\])\Z")
 _UNESCAPED_PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -166,15 +168,23 @@ def _without_header(
     return Table(tuple(kept), form, header is not None)
 
 
-def _is_header(row: tuple[str, ...], rubric: Rubric) -> bool:
-    """Return True if a row names the columns, in any order."""
-    return sorted(map(name_form, row)) == sorted(map(name_form, rubric.columns))
+def _is_header(row: Sequence[str], rubric: Rubric) -> bool:
+    """Return True if a row names the columns, in any order, with or without their units: `V (m)` names V."""
+    names, wanted = _names(row, rubric)
+    return sorted(names) == sorted(wanted)
+
+
+def _names(row: Sequence[str], rubric: Rubric) -> tuple[list[str], list[str]]:
+    """Return the names in a row and those of the columns, without units unless they are the same with them."""
+    names, wanted = [name_form(name) for name in row], [name_form(name) for name in rubric.columns]
+    if sorted(names) == sorted(wanted):
+        return names, wanted
+    return [_UNIT.sub("", name) for name in names], [_UNIT.sub("", name) for name in wanted]
 
 
 def _order(header: tuple[str, ...], rubric: Rubric) -> list[int] | None:
     """Return each column's position in the header, or None if the header is in order or has other names."""
-    names = [name_form(name) for name in header]
-    wanted = [name_form(name) for name in rubric.columns]
+    names, wanted = _names(header, rubric)
     if names == wanted or sorted(names) != sorted(wanted) or len(set(names)) != len(names):
         return None
     return [names.index(name) for name in wanted]

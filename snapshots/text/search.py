@@ -51,10 +51,11 @@ _IS_CJK = re.compile(rf"[{_CJK}]")
 _ELISION = re.compile(
     r"\A(?:[cdjlmnst]|qu|(?:jus|lors|puis|quoi)qu|(?:d[ae]|a|co|ne|su|que)ll|un|quest|(?:de|a)gl)'(?=..)"
 )
-_ACCENTS = re.compile(rf"(?<=[{_LATIN}])[\u0300-\u036f]+")
+_GREEK = r"\u03b1-\u03c9"
+_ACCENTS = re.compile(rf"(?<=[{_LATIN}{_GREEK}])[\u0300-\u036f]+|(?<=[аеиоуыэюя])[\u0300\u0301]|(?<=е)\u0308")
 _PLAIN = str.maketrans(
     {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l"}
-    | {"ŧ": "t", "ŋ": "n", "’": "'", "‘": "'", "ʼ": "'", "ʻ": "'", "\u00ad": ""}
+    | {"ŧ": "t", "ŋ": "n", "’": "'", "‘": "'", "ʼ": "'", "ʻ": "'", "ς": "σ", "\u00ad": ""}
 )
 _NOT_ASCII = re.compile(r".?[^\x00-\x7f]+", re.DOTALL)
 _MARKUP_LINK = re.compile(r"(?<=\])\((?:[^()\s]|\([^()\s]*\))*\)")
@@ -96,11 +97,14 @@ def tokens(text: str) -> Iterator[str]:
     """Yield the index tokens of a text: folded, without elisions and plural s, Chinese cut into words and parts."""
     if text.isascii():
         return map(stem, _ASCII_TOKEN.findall(text.lower()))
-    return _wide_tokens(_folded(text))
+    return _wide_tokens(folded(text))
 
 
-def _folded(text: str) -> str:
-    """Return the text in NFKC and lower case, Latin letters without accents and ligatures, apostrophes as `'`."""
+def folded(text: str) -> str:
+    """Return the text in NFKC and lower case, Latin and Greek letters without accents and ligatures, apostrophes as `'`.
+
+    Of Cyrillic letters, marks of stress go, and ё is е.
+    """
     if text.isascii():
         return text.lower()
     apart = unicodedata.normalize("NFKD", text).lower()
@@ -122,8 +126,11 @@ def _wide_tokens(text: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1 << 17)
 def stem(word: str) -> str:
-    """Strip elisions, English plurals and possessives only: "penguins" finds "penguin", "l'art" finds "art"."""
-    word = _ELISION.sub("", word.removesuffix("'s"), count=1) if "'" in word else word
+    """Strip elisions, apostrophes, English plurals and possessives only.
+
+    "penguins" finds "penguin", "l'art" finds "art", "Hawai'i" finds "Hawaii".
+    """
+    word = _ELISION.sub("", word.removesuffix("'s"), count=1).replace("'", "") if "'" in word else word
     if len(word) <= 3 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -396,15 +403,15 @@ def _folded_in_place(shown: str) -> tuple[str, Callable[[int], int]]:
     ours, theirs = [0], [0]  # offsets in the folded text and in `shown`, from where both run alike
     length = end = 0
     for run in _NOT_ASCII.finditer(shown):
-        folded = _folded(run[0])
+        low = folded(run[0])
         between = shown[end : run.start()].lower()
-        pieces += (between, folded)
+        pieces += (between, low)
         length += len(between)
         end = run.end()
-        if len(folded) != len(run[0]):
-            ours += (length, length + len(folded))
+        if len(low) != len(run[0]):
+            ours += (length, length + len(low))
             theirs += (run.start(), end)
-        length += len(folded)
+        length += len(low)
     pieces.append(shown[end:].lower())
 
     def origin(at: int) -> int:
@@ -420,6 +427,8 @@ def snippet(shown: str, words: Iterable[str], size: int = SNIPPET) -> str:
     places: list[tuple[int, str]] = []
     for word in dict.fromkeys(words):
         at = low.find(word)
+        if at < 0 and word.isalpha() and (written := re.search("'?".join(word), low)):
+            at, word = written.start(), written[0]  # O'Brien, whose token is obrien
         for _ in range(8):
             if at < 0:
                 break

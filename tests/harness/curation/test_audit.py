@@ -74,9 +74,17 @@ def test_numbers_of_any_length_are_looked_for() -> None:
         ("50%", "of 50 percent or"),
         ("$40", "for $ 40 each"),
         ("€ 1,200", "for €1,200 each"),
+        ("5kg", "of 5 kg each"),
+        ("5 kg", "of 5kg each"),
+        ("5", "of 5kg each"),
+        ("20 °C", "at 20°C there"),
+        ("5000 km/h", "at 5,000km/h there"),
+        ("Zürich", "to Zurich by"),
+        ("Lodz", "to Łódź by"),
+        ("l'œuvre", "of l’oeuvre by"),
     ],
 )
-def test_powers_signs_and_raised_digits_are_read(value: str, text: str) -> None:
+def test_numbers_units_and_accents_are_found_in_other_spellings(value: str, text: str) -> None:
     assert TextIndex([("a", text)]).find(value) == "a"
     assert TextIndex([("a", text)]).find("106") is None
 
@@ -90,6 +98,7 @@ def test_powers_signs_and_raised_digits_are_read(value: str, text: str) -> None:
         ("12.5", False),
         ("1,012", False),
         ("12a", False),
+        ("v12kg", False),
         ("12.", True),
     ],
 )

@@ -18,12 +18,14 @@ FORMS = {
     "pipe": "1|a, b|c\n2|d|e",
     "pipe with spaces and bars": "| 1 | a, b | c |\n| 2 | d | e |",
     "pipe with header": "ID|Site_Name|X\n1|a, b|c\n2|d|e",
+    "header with units": "ID|Site_Name [en]|X (m)\n1|a, b|c\n2|d|e",
     "markdown": "| id | site name | x |\n|---|:--:|--:|\n| 1 | a, b | c |\n| 2 | d | e |",
     "markdown, other names": "| no | where | what |\n|---|---|---|\n| 1 | a, b | c |\n| 2 | d | e |",
     "fenced": "```text\n1|a, b|c\n2|d|e\n```",
     "tsv": "1\ta, b\tc\n2\td\te",
     "tsv with header": "id\tsite name\tx\r\n1\ta, b\tc\r\n2\td\te\r\n",
     "csv with header": 'id,site name,x\n1,"a, b",c\n2,d,e',
+    "csv, header with units": 'id,site name,x (m)\n1,"a, b",c\n2,d,e',
     "csv, prose around": 'Here is the table:\nid,site name,x\n1,"a, b",c\n2,d,e\nThat is all.',
     "prose around": "Here is the table:\n1|a, b|c\n2|d|e\nThat is all.",
 }
@@ -111,6 +113,13 @@ def test_columns_move_only_when_forgiven() -> None:
     moved = parse_table(text, RUBRIC, "forgiven")
     assert moved is not None
     assert moved.rows == (("1", "a", "c"),)
+
+
+def test_columns_that_differ_by_their_unit_alone_keep_it() -> None:
+    depth = Rubric(columns=("id", "depth (m)", "depth (ft)"), row_key=("id",))
+    moved = parse_table("depth (ft)|id|depth (m)\n6|1|2", depth, "forgiven")
+    assert moved is not None
+    assert moved.rows == (("1", "2", "6"),)
 
 
 def test_one_column_and_other_separators() -> None:

@@ -76,7 +76,10 @@ def test_queries(index: SearchIndex, query: str, addresses: list[str]) -> None:
         ("nell’arte all'alba", ["arte", "l'alba"]),
         ("Zürich, an der Seestraße", ["Zurich", "Zürich", "seestrasse"]),
         ("São Paulo, Łódź, Smørrebrød, İzmir, Đà Nẵng", ["Sao", "Lodz", "smorrebrod", "izmir", '"da nang"']),
-        ("Conan O’Brien of D’Arcy’s quay", ["O'Brien", "O’Brien", "D'Arcy", "arcy"]),
+        ("Conan O’Brien of D’Arcy’s quay", ["O'Brien", "O’Brien", "OBrien", "D'Arcy", "arcy"]),
+        ("Hawaiʻi and Oʻahu", ["Hawaii", "Hawai'i", "oahu"]),
+        ("Η Αθήνα του Ὀδυσσέως", ["αθηνα", "ΑΘΗΝΑ", "οδυσσεως"]),
+        ("Росси́я, чёрный", ["Россия", "черный"]),
         ("พิพิธภัณฑ์เปิดทุกวัน", ["พิพิธภัณฑ์", '"เปิด"']),
         ("हिन्दी में लिखा", ["हिन्दी"]),
         ("ﬁsh", ["fish"]),
@@ -95,6 +98,13 @@ def test_letters_of_other_scripts_keep_their_marks() -> None:
     index = SearchIndex([FrozenText("https://a.test/", "йод")])
     assert found(index, "йод")
     assert not found(index, "иод")
+
+
+def test_a_snippet_shows_a_word_with_its_apostrophe() -> None:
+    text = "word " * 200 + "the captain Conan O’Brien sails"
+    index = SearchIndex([FrozenText("https://a.test/", text)])
+    for query in ("O'Brien", "obrien"):
+        assert "O’Brien" in index.search(query)[0].snippet
 
 
 def test_a_snippet_stands_around_the_word_as_the_page_writes_it() -> None:

@@ -59,6 +59,29 @@ WAYS: dict[str, Packet] = {
     "data channel to loopback": ("udp", "127.0.0.1", 4024),
     "data channel by name": ("dns", "peer.example", 53),
     "multicast DNS": ("udp", "224.0.0.251", 5353),
+    "style sheet": ("tcp", "198.51.100.21", 80),
+    "style import": ("tcp", "198.51.100.22", 80),
+    "font": ("tcp", "198.51.100.23", 80),
+    "module": ("tcp", "198.51.100.26", 80),
+    "module preload": ("tcp", "198.51.100.27", 80),
+    "speculated page": ("tcp", "198.51.100.28", 443),
+    "prerendered page": ("tcp", "198.51.100.29", 80),
+    "policy report": ("tcp", "198.51.100.30", 80),
+    "service worker": ("tcp", "198.51.100.33", 80),
+    "PDF": ("tcp", "198.51.100.35", 80),
+    "object": ("tcp", "198.51.100.36", 80),
+    "text track": ("tcp", "198.51.100.37", 80),
+    "background": ("tcp", "198.51.100.41", 80),
+    "preconnect by a field": ("tcp", "198.51.100.43", 8043),
+    "late fetch": ("tcp", "198.51.100.45", 443),
+    "shared worker": ("tcp", "198.51.100.46", 80),
+    "opaque frame": ("tcp", "198.51.100.49", 80),
+    "form": ("tcp", "198.51.100.50", 80),
+    "worklet": ("tcp", "198.51.100.54", 80),
+    "identity provider": ("tcp", "198.51.100.56", 443),
+    "payment": ("tcp", "198.51.100.57", 443),
+    "web socket stream": ("tcp", "198.51.100.61", 80),
+    "screens of the neighbours": ("udp", "239.255.255.250", 1900),
     "the browser's own": ("dns", "update.googleapis.com", 53),
 }
 
@@ -68,6 +91,15 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>Ways out</title>
 <link rel="preload" as="image" href="http://198.51.100.3/">
 <img src="http://198.51.100.5/"><img src="http://image.example/"><iframe src="http://198.51.100.6/"></iframe>
 <video src="http://198.51.100.7/v.mp4" preload="auto"></video><a id="ping" href="#here" ping="http://198.51.100.8/">a</a>
+<link rel="stylesheet" href="http://198.51.100.21/"><link rel="modulepreload" href="http://198.51.100.27/">
+<style>@import "http://198.51.100.22/"; @font-face { font-family: f; src: url("http://198.51.100.23/") }
+body { font-family: f; background: url("http://198.51.100.41/") }</style>x
+<script type="module" src="http://198.51.100.26/"></script>
+<script type="speculationrules">{"prefetch": [{"urls": ["https://198.51.100.28/"], "eagerness": "immediate"}]}</script>
+<script type="speculationrules">{"prerender": [{"urls": ["/prerendered"], "eagerness": "immediate"}]}</script>
+<embed src="http://198.51.100.35/a.pdf" type="application/pdf"><object data="http://198.51.100.36/"></object>
+<video src="data:video/mp4,x" crossorigin="anonymous"><track default src="http://198.51.100.37/"></video>
+<iframe sandbox="allow-scripts allow-forms" srcdoc="<img src='http://198.51.100.49/'><form action='http://198.51.100.50/'></form><script>document.forms[0].submit()</script>"></iframe>
 <script>
 window.failed = [];
 function attempt(action) {
@@ -81,6 +113,15 @@ attempt(() => { new WebSocket("ws://198.51.100.11/") });
 attempt(() => { new EventSource("http://198.51.100.12/") });
 attempt(() => { new Worker(URL.createObjectURL(new Blob(["fetch('http://198.51.100.14/', {mode: 'no-cors'})"]))) });
 for (const host of ["198.51.100.13", "transport.example"]) attempt(() => new WebTransport(`https://${host}/`).ready);
+attempt(() => navigator.serviceWorker.register("/worker.js"));
+attempt(() => fetchLater("https://198.51.100.45/", {activateAfter: 0}));
+attempt(() => { new SharedWorker("/shared.js") });
+attempt(() => CSS.paintWorklet.addModule("http://198.51.100.54/"));
+attempt(() => navigator.credentials.get({identity: {providers: [{configURL: "https://198.51.100.56/", clientId: "x"}]}}));
+attempt(() => new PaymentRequest([{supportedMethods: "https://198.51.100.57/"}], {total: {label: "x", amount: {currency: "EUR", value: "1"}}}).canMakePayment());
+attempt(() => new WebSocketStream("ws://198.51.100.61/").opened);
+attempt(() => new PresentationRequest(["https://a.example/"]).getAvailability());
+attempt(() => document.createElement("video").remote.watchAvailability(() => {}));
 const peers = ["udp 9 198.51.100.20 4020 typ host", "tcp 9 198.51.100.21 4021 typ host tcptype passive",
   "udp 9 2001:db8::20 4023 typ host", "udp 9 127.0.0.1 4024 typ host", "udp 9 peer.example 4025 typ host",
   "udp 9 8a1bf7a3-0000-4000-8000-000000000001.local 4026 typ host"];
@@ -100,6 +141,15 @@ attempt(async () => {
 });
 setTimeout(() => fetch("/done"), 4000);
 </script>"""
+FILES = {
+    "/worker.js": ("text/javascript", "fetch('http://198.51.100.33/', {mode: 'no-cors'})"),
+    "/shared.js": ("text/javascript", "fetch('http://198.51.100.46/', {mode: 'no-cors'})"),
+    "/prerendered": ("text/html", "<img src='http://198.51.100.29/'>"),
+}
+FIELDS = (
+    ("Content-Security-Policy-Report-Only", "script-src 'none'; report-uri http://198.51.100.30/"),
+    ("Link", "<http://198.51.100.43:8043>; rel=preconnect"),
+)
 SECONDS = (
     3.0  # between the last attempt and the last look; the browsers that are held are shown to send in it
 )
@@ -206,9 +256,12 @@ def _page() -> Iterator[tuple[int, threading.Event]]:
         def do_GET(self) -> None:
             if self.path == "/done":
                 done.set()
-            content = PAGE.encode()
+            media, content = FILES.get(self.path, ("text/html", PAGE)) if self.path else ("", "")
+            content = content.encode()
             self.send_response(200)
-            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Type", media)
+            for name, value in FIELDS:
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -260,7 +313,9 @@ async def _ours(kind: str, less: Sequence[str], state: Path) -> None:
     with _page() as (port, _):
         url = f"http://127.0.0.1:{port}/"
         site = Site(state / "snapshot")
-        site.add(url, PAGE.encode())
+        site.add(url, PAGE.encode(), headers=(("Content-Type", "text/html"), *FIELDS))
+        for path, (media, content) in FILES.items():
+            site.add(url + path[1:], content.encode(), headers=(("Content-Type", media),))
         with (
             site.open() as snapshot,
             Gateway(snapshot, authority=authority) as gateway,
@@ -278,7 +333,8 @@ async def _ours(kind: str, less: Sequence[str], state: Path) -> None:
                     while not await page.evaluate("window.tried === true"):
                         await asyncio.sleep(0.1)
                 await asyncio.sleep(SECONDS)
-                assert await page.evaluate("failed") == []
+                failed = await page.evaluate("failed")
+                assert failed == [], failed
                 listening = _listening() - {port, gateway.port, recorder.place[1]}
                 assert not listening, f"the browser listens on {listening}"
 

@@ -254,7 +254,7 @@ class Snapshot:
         for layer in self._layers:
             container = layer.container
             others = not (container.own or container.doubted)
-            pages = listed_views(container) if others or fits(container) else []
+            pages = listed_views(container, layer.known.notes) if others or fits(container) else []
             if not pages:
                 pages = list(self._recorded_views(layer))
             found |= {v.address: v for v in pages if seen(timestamp_of(v.timestamp), self.at)}
@@ -516,6 +516,11 @@ class Hit:
     def response(self) -> Response | None:
         """The recorded response, read on first use: status, headers, body. None without a capture."""
         return None if self.capture is None else self._snapshot.read(self.capture)
+
+    @property
+    def grounds(self) -> list[str]:
+        """Why the confidence is what it is, in words; empty for a miss."""
+        return self._lookup.grounds() if self._lookup.grounds is not None and self.capture else []
 
     @property
     def nearest(self) -> list[Near]:

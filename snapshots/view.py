@@ -6,9 +6,12 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-Step = dict[str, Any]  # one key names the action, its value the arguments: {"select": {"label": "Year", …}}
+import msgspec
+
+# one key names the action, its value the arguments: {"select": {"label": "Year", …}}
+Step = Annotated[dict[str, dict[str, Any]], msgspec.Meta(min_length=1, max_length=1)]
 
 RESOURCES = {  # kind of resource record -> its media type
     "view": "image/png",

@@ -33,6 +33,7 @@ from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
+from stillweb.snapshots.shapes import must_be_well_formed
 from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
@@ -111,8 +112,11 @@ class Settings:
         ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
         try:
             ready["limits"] = Limits(**value.get("limits", {}))
+            must_be_well_formed(*ready["snapshots"])
         except TypeError as error:
             raise DamagedInput(f"{where}: limits: {error}") from error
+        except ValueError as error:
+            raise DamagedInput(f"{where}: setting 'snapshots': {error}") from error
         return cls(**ready)
 
     # Left out of the hash: neither the places of files nor the use of a tape changes a score.

@@ -269,7 +269,7 @@ class FrozenPages:
         )
         capture = self._shelf.capture_of(name, url, digest) if digest else None
         if capture is None:
-            capture = snapshot.lookup(Asked("GET", url)).capture
+            capture = self._shelf.lookup(name, Asked("GET", url)).capture
         if capture is None:
             return None
         response = snapshot.read(capture)

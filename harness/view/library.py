@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 P = TypeVar("P", Path, Path | str)
 PATIENT = 0.12  # seconds that a page waits for a result that is worked out in a thread
+# Controls, which a browser drops, and marks that reverse the order of the text after them
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MOST_TITLE = 200  # characters of a title
+REMEMBERED = 64  # results that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class Library:
         self.shelf = Shelf(named(self.snapshots))
         self._of_run: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="stillweb-view")
-        self._results: dict[Any, Future[Any]] = {}
+        self._results: dict[Any, Future[Any]] = {}  # the longest unasked first
         self._lock = threading.Lock()
         self.browsing = threading.Lock()  # one browser at a time
         for name, table in self.tables.items():
@@ -133,11 +137,10 @@ class Library:
     def soon(self, key: Any, work: Callable[[], Any]) -> Any:
         """Return the result of `work`, or None while it is not there. Raise its error."""
         with self._lock:
-            if key not in self._results:
-                if len(self._results) > 64:
-                    self._results.clear()
-                self._results[key] = self._pool.submit(work)
-            found = self._results[key]
+            found = self._results.pop(key, None) or self._pool.submit(work)
+            if len(self._results) >= REMEMBERED:
+                del self._results[next(iter(self._results))]
+            self._results[key] = found
         try:
             return found.result(None if self.linker.static else PATIENT)
         except NotYet:
@@ -158,10 +161,10 @@ class Library:
         paths = snapshots_now(table.path, settings.snapshots)
         return self.shelf.put(paths, settings.at) if paths else ""
 
-    def render(self, template: str, **names: Any) -> Page:
+    def render(self, template: str, title: str, **names: Any) -> Page:
         """Return a page from a template."""
-        text = self._environment.get_template(template).render(site=self, **names)
-        return Page(text.encode("utf-8", "replace"))
+        text = self._environment.get_template(template).render(site=self, title=short(title), **names)
+        return Page(_UNSEEN.sub(_seen, text).encode("utf-8", "replace"))
 
     @cached_property
     def _environment(self) -> Environment:
@@ -172,7 +175,14 @@ class Library:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters |= {"number": number, "counted": counted, "marked": marked, "when": when}
+        environment.filters |= {
+            "number": number,
+            "counted": counted,
+            "marked": marked,
+            "when": when,
+            "short": short,
+            "titled": titled,
+        }
         linker = self.linker
         environment.globals |= {
             "link": lambda path, anchor="": linker.link(path, anchor),
@@ -238,6 +248,22 @@ def readable(path: Path) -> tuple[Trace | None, str]:
             else f"{path.name}: the trace ends without a score"
         )
     return trace, why
+
+
+def _seen(unseen: re.Match[str]) -> str:
+    """Return a visible sign for a control character of recorded text."""
+    code = ord(unseen[0])
+    return chr(0x2400 + code) if code < 32 else f"⟨U+{code:04X}⟩"
+
+
+def short(text: str) -> str:
+    """Return the beginning of a text for a heading or a line of a list."""
+    return text if len(text) <= MOST_TITLE else f"{text[:MOST_TITLE]}…"
+
+
+def titled(page: Any) -> str:
+    """Return the title of a view, a text or a change for display; its address if it has none."""
+    return short(str(page.title or page.address))
 
 
 def number(value: float | None, digits: int = 3) -> str:

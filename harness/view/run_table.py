@@ -144,6 +144,7 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
         TypeError,
         ValueError,
         AttributeError,
+        RecursionError,
         OSError,
         StillwebError,
     ) as error:

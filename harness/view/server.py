@@ -18,7 +18,7 @@ from starlette.routing import Route
 from stillweb.harness.servers.guarded import Guarded, configured, listening
 from stillweb.harness.view.frozen_page import FrozenPages
 from stillweb.harness.view.library import Page
-from stillweb.harness.view.site import Site
+from stillweb.harness.view.site import UNREADABLE, Site
 from stillweb.proxy.net.own_pages import page_fields, same_token
 from stillweb.snapshots.errors import StillwebError, UsageError
 
@@ -79,6 +79,8 @@ class ViewServer:
     def _sent(self, page: Page) -> Response:
         fields = dict(page_fields(self._policy))
         fields["Content-Type"] = page.media
+        if page.status >= 400:  # a part of a page that asks for itself again gives way to what is wrong
+            fields |= {"HX-Retarget": "#main", "HX-Reselect": "#main", "HX-Reswap": "outerHTML"}
         return Response(page.body, page.status, fields)
 
     def _get(self, request: Request) -> Response:
@@ -124,9 +126,9 @@ class ViewServer:
                     add_review(path, Review.from_mapping(form), of=form.get("trace", ""))
             except (UsageError, ValueError) as error:
                 page = self._site.run_pages.attempt(run, attempt, query, problem=str(error), filled=form)
-                return self._sent(Page(page.body, page.media, 422))
+                return self._sent(Page(page.body, page.media, UNREADABLE))
         except (StillwebError, OSError) as error:
-            return PlainTextResponse(f"Not saved: {error}\n", 500)
+            return PlainTextResponse(f"Not saved: {error}\n", UNREADABLE)
         table.refresh(1.0, changed=True)
         asked = "".join(f"&{quote(name)}={quote(value)}" for name, value in query.items() if name != "saved")
         return RedirectResponse(

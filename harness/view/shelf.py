@@ -18,11 +18,13 @@ from stillweb.snapshots.remote import is_remote
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
-    from stillweb.snapshots.snapshot import Snapshot
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Hit, Snapshot
 
 
 FRESH = 1.0  # seconds for which a snapshot's folder is taken as unchanged
 UNDER_WAY = 20.0  # seconds after its last change in which a recording is taken as under way
+LEARNT = 20_000  # captures of a snapshot whose evidence lookups keep: 2 KB each
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,17 @@ class Shelf:
         snapshot = self.get(name)
         found = snapshot.candidates(one.urlkey) if snapshot and one else ()
         return next((c for c in found if c.place == (file, offset)), None)
+
+    def lookup(self, name: str, request: Request) -> Hit:
+        """Look a request up for a new session. The first of a large site takes seconds, in which the site is learnt.
+
+        What is learnt of sites is kept of the last ones only: all that are looked at would fill the memory.
+        """
+        snapshot = self.get(name)
+        assert snapshot is not None
+        hit = snapshot.lookup(request)
+        snapshot.matcher().forget(LEARNT)
+        return hit
 
     def capture_of(self, name: str, url: str, digest: str) -> Capture | None:
         """Return the first capture of a URL whose payload has this digest, or None."""

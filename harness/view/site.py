@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 PART = "([^/]+)"  # pattern of one part of a path
+UNREADABLE = 422  # status of a page that can't be made from its run or snapshot
 
 
 class Site(Library):
@@ -41,21 +42,21 @@ class Site(Library):
         except NotFound as error:
             return self._failed(404, error)
         except (StillwebError, OSError) as error:
-            return self._failed(500, error)
+            return self._failed(UNREADABLE, error)
 
     def replay(self, snapshot: str, view: str) -> Page:
         """Replay a view in a browser, and return the page on it."""
         try:
             return self._snapshot_pages.replay(snapshot, view)
         except (StillwebError, OSError) as error:
-            return self._failed(404 if isinstance(error, NotFound) else 500, error)
+            return self._failed(404 if isinstance(error, NotFound) else UNREADABLE, error)
 
     def make_step_page(self, name: str, attempt: str, step: str) -> Page:
         """Make the page at a step of an attempt again, keep it, and return the page on it."""
         try:
             return self.run_pages.make_page(name, attempt, step)
         except (StillwebError, OSError) as error:
-            return self._failed(404 if isinstance(error, NotFound) else 500, error)
+            return self._failed(404 if isinstance(error, NotFound) else UNREADABLE, error)
 
     def _routes(self, path: str) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
         """Return the routes that `path` may fit. Pages on other things are imported when one is first asked for."""

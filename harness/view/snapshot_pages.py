@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from stillweb.harness.view.library import Library, NotFound, Page
+from stillweb.harness.view.library import Library, NotFound, Page, titled
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.http import charsets, encodings
-from stillweb.snapshots.request import SAFE_METHODS
+from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
-    from stillweb.harness.view.shelf import Listed
+    from stillweb.harness.view.shelf import Listed, Shelf
+    from stillweb.snapshots.evidence.lookup import Near
     from stillweb.snapshots.request import Headers
     from stillweb.snapshots.text.text import FrozenText
     from stillweb.snapshots.view import View
@@ -30,6 +31,7 @@ GALLERY = 60  # views on one page
 MOST_BODY = 200_000  # characters of a body that are shown
 MOST_TEXT = 400_000  # characters of a text whose words are compared
 MOST_MISSES = 500
+T = TypeVar("T")
 _PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"RIFF", "image/webp"))
 
 
@@ -70,6 +72,11 @@ class SnapshotPages:
     def overview(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
         views = snapshot.views()
+        provenance, why = [], []
+        try:
+            provenance = snapshot.provenance
+        except StillwebError as error:
+            why.append(str(error))
         key = ("counts", name, self._shelf.version(name))
         paths = self._shelf.paths(name)
         self._site.prepare("snapshot.html")
@@ -81,8 +88,8 @@ class SnapshotPages:
             paths=paths,
             id=snapshot.id,
             profile=snapshot.profile,
-            provenance=snapshot.provenance,
-            notes=[*snapshot.notes, *(f"{one}: an empty archive" for one in snapshot.empty_archives())],
+            provenance=provenance,
+            notes=[*why, *snapshot.notes, *(f"{one}: an empty archive" for one in snapshot.empty_archives())],
             counts=counts,
             live=self._shelf.under_way(name),
             views=views,
@@ -99,9 +106,9 @@ class SnapshotPages:
         )
         return found
 
-    def _waiting(self, name: str, title: str) -> Page:
-        """Return a page that asks for itself again, since the captures are being read."""
-        return self._render("waiting.html", name, title)
+    def _waiting(self, name: str, title: str, what: str = "captures") -> Page:
+        """Return a page that asks for itself again, since `what` it shows is being read."""
+        return self._render("waiting.html", name, title, what=what)
 
     def views(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
@@ -140,16 +147,28 @@ class SnapshotPages:
         from stillweb.proxy.browser.steps import to_yaml
         from stillweb.proxy.explore.graph_layout import fields
 
-        frozen = self._text_of(snapshot, view)
-        seen = snapshot.resource("text", view.address)
+        problems: list[str] = []
+
+        def read(work: Callable[[], T]) -> T | None:
+            try:
+                return work()
+            except (StillwebError, OSError) as error:  # the page shows the rest
+                problems.append(str(error))
+                return None
+
+        picture, dom, seen = (
+            read(partial(snapshot.resource, kind, view.address)) for kind in ("view", "dom", "text")
+        )
+        frozen = read(partial(self._text_of, snapshot, view))
         visible = seen.decode("utf-8", "replace") if seen else ""
         return self._render(
             "view.html",
             name,
-            view.title or view.address,
+            titled(view),
             view=view,
-            picture=snapshot.resource("view", view.address) is not None,
-            frame=self._site.frame_of_view(name, view.id) if snapshot.resource("dom", view.address) else "",
+            problems=problems,
+            picture=picture is not None,
+            frame=self._site.frame_of_view(name, view.id) if dom else "",
             text=frozen,
             words=word_changes(visible, frozen.markdown) if frozen and visible else [],
             visible=visible,
@@ -171,7 +190,7 @@ class SnapshotPages:
         with self._site.browsing:
             done = replay_view(snapshot, view)
         picture = snapshot.resource("view", view.address) is not None
-        title = f"{view.title or view.address}, replayed"
+        title = f"{titled(view)}, replayed"
         return self._render("replayed.html", name, title, view=view, done=done, picture=picture)
 
     def _loaded(self, name: str, one: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,6 +252,7 @@ class SnapshotPages:
             raise NotFound(f"{file} at {offset}: no capture of {name}")
         problems: list[str] = []
         request = response = hit = None
+        waiting = False
         sent = body = ""
         try:
             if capture.request_offset >= 0:
@@ -244,7 +264,10 @@ class SnapshotPages:
         except (StillwebError, OSError) as error:
             problems.append(str(error))
         try:
-            hit = snapshot.lookup(request) if request else snapshot.lookup(capture.url)
+            key = ("lookup", name, self._shelf.version(name), capture.place)
+            asked = request or Request("GET", capture.url)
+            hit = self._site.soon(key, lambda: _served(self._shelf, name, asked))
+            waiting = hit is None
         except (StillwebError, OSError) as error:
             problems.append(f"the lookup failed: {error}")
         text = None
@@ -263,17 +286,8 @@ class SnapshotPages:
             sent=sent,
             body=body,
             hit=hit,
-            own=hit is not None and hit.capture is not None and hit.capture.place == capture.place,
-            answers=next(
-                (
-                    c.path
-                    for c in self._shelf.listed(name, hit.capture.url)
-                    if (c.file, c.offset) == hit.capture.place
-                ),
-                "",
-            )
-            if hit is not None and hit.capture is not None
-            else "",
+            waiting=waiting,
+            here=query,
             others=[c for c in self._shelf.listed(name, capture.url) if (c.file, c.offset) != capture.place][
                 :50
             ],
@@ -285,7 +299,6 @@ class SnapshotPages:
         )
 
     def texts(self, name: str, query: Mapping[str, str]) -> Page:
-        from stillweb.snapshots.searching import index_of
         from stillweb.snapshots.text.search import parse_query
 
         snapshot = self._open(name)
@@ -295,11 +308,9 @@ class SnapshotPages:
         if text and not parse_query(text).finds:
             why = f"{text!r} names no word to look for"
         elif text:
-            with self._lock:
-                version = self._shelf.version(name)
-                if self._indexes.get(name, (None, None))[0] != version:
-                    self._indexes[name] = version, index_of(snapshot)
-                index = self._indexes[name][1]
+            index = self._site.soon(("texts", name, self._shelf.version(name)), partial(self._index, name))
+            if index is None:
+                return self._waiting(name, f"Texts of {name}", "texts")
             hits = index.search(text, 50)
         return self._render(
             "texts.html",
@@ -310,6 +321,16 @@ class SnapshotPages:
             why=why,
             count=snapshot.count_texts(),
         )
+
+    def _index(self, name: str) -> Any:
+        """Return the index of a snapshot's texts, which is made once for each state of the snapshot."""
+        from stillweb.snapshots.searching import index_of
+
+        with self._lock:
+            version = self._shelf.version(name)
+            if self._indexes.get(name, (None, None))[0] != version:
+                self._indexes[name] = version, index_of(self._open(name))
+            return self._indexes[name][1]
 
     def text(self, name: str, query: Mapping[str, str]) -> Page:
         snapshot = self._open(name)
@@ -364,6 +385,34 @@ class SnapshotPages:
 
         snapshot = self._open(name)
         return self._render("map.html", name, f"Map of {name}", trees=trees(snapshot), card=CARD)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Answer that a new session would get, and what decides it. `path` is the address of its capture, "" for none."""
+
+    verdict: str
+    confidence: float | None
+    ambiguous: bool
+    path: str
+    place: tuple[str, int] | None
+    grounds: list[str]
+    nearest: list[Near]
+
+
+def _served(shelf: Shelf, name: str, request: Request) -> Served:
+    hit = shelf.lookup(name, request)
+    found = hit.capture
+    listed = shelf.listed(name, found.url) if found else []
+    return Served(
+        hit.verdict,
+        hit.confidence,
+        hit.ambiguous,
+        next((one.path for one in listed if found and (one.file, one.offset) == found.place), ""),
+        found.place if found else None,
+        hit.grounds,
+        [] if found else hit.nearest,
+    )
 
 
 @dataclass(frozen=True, slots=True)

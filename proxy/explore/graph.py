@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from stillweb.snapshots.shapes import shaped
 from stillweb.snapshots.view import Step
 
 
@@ -55,16 +56,9 @@ class Graph:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Graph:
-        """Return the graph in a JSON object; inverse of `to_json`."""
-        graph = cls(value["url"])
-        graph.views = [Node(**one) for one in value["views"]]
-        graph.edges = [Edge(**one) for one in value["edges"]]
-        for name in ("left", "failed", "walls"):
-            setattr(graph, name, [(one[0], one[1]) for one in value[name]])
-        graph.robots, graph.done, graph.ended = list(value["robots"]), list(value["done"]), value["ended"]
-        graph.noise = list(value.get("noise", ()))
-        return graph
+    def from_json(cls, value: Any) -> Graph:
+        """Return the graph in a JSON object; inverse of `to_json`. Raises ValueError if it describes none."""
+        return shaped(value, cls)
 
 
 def graph_uri(url: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.browser.uploads import names_of
 from stillweb.proxy.explore.graph import Graph, graph_uri
+from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Tree:
     width: float
     height: float
     graph: Graph | None
+    problem: str  # why `graph` can't be read; "" if it can
 
 
 def trees(snapshot: Snapshot) -> list[Tree]:
@@ -89,10 +91,19 @@ def trees(snapshot: Snapshot) -> list[Tree]:
     found = []
     told: set[str] = set()  # pages whose graph is shown already: it is shown with the page's first tree
     for root in roots:
-        raw = None if root.view.url in told else snapshot.metadata(graph_uri(root.view.url))
+        graph, problem = (None, "") if root.view.url in told else _graph(snapshot, root.view.url)
         told.add(root.view.url)
-        found.append(_tree(root, Graph.from_json(raw) if isinstance(raw, dict) else None))
+        found.append(_tree(root, graph, problem))
     return found
+
+
+def _graph(snapshot: Snapshot, url: str) -> tuple[Graph | None, str]:
+    """Return the result of a page's exploration, None if there was none; and why it can't be read, "" if it can."""
+    try:
+        raw = snapshot.metadata(graph_uri(url))
+        return (None if raw is None else Graph.from_json(raw)), ""
+    except (DamagedInput, ValueError) as error:
+        return None, f"what its exploration found can't be read: {error}"
 
 
 def _beyond(view: View, parent: View | None) -> tuple[Step, ...]:
@@ -114,7 +125,7 @@ def _leads_back(view: View, views: dict[str, View]) -> bool:
     return False
 
 
-def _tree(root: Card, graph: Graph | None) -> Tree:
+def _tree(root: Card, graph: Graph | None, problem: str) -> Tree:
     order = _place(root)
     by_address = {card.view.address: card for card in order}
     lines = [_line(card, child) for card in order for child in card.children]
@@ -131,7 +142,7 @@ def _tree(root: Card, graph: Graph | None) -> Tree:
     ]
     width = max(card.x for card in order) + CARD[0] + MARGIN
     height = max(card.y for card in order) + CARD[1] + MARGIN
-    return Tree(root, order, lines, arcs, width, height, graph)
+    return Tree(root, order, lines, arcs, width, height, graph, problem)
 
 
 def _place(root: Card) -> list[Card]:
@@ -210,7 +221,7 @@ def brief(step: Step) -> tuple[str, str]:
         what = what.rpartition(" > ")[2]  # the end of a CSS path says more than its beginning
     if action in ("select", "fill"):
         value = given.get("option", given.get("value", ""))
-        what = f"{what} = {', '.join(value) if isinstance(value, list) else value}"
+        what = f"{what} = {', '.join(map(str, value)) if isinstance(value, list) else value}"
     elif action == "upload":
         what = f"{what} = {', '.join(names_of(given))}"
     return action.replace("_", " "), what

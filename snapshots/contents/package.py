@@ -26,7 +26,7 @@ from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.build import stamp_for
 from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.kept import Hashes
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.notes import Damaged, note
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.shapes import must_be_well_formed, shaped, well_formed
 from stillweb.snapshots.view import View
@@ -67,6 +67,7 @@ def view_from_json(value: Mapping[str, Any]) -> View:
     if not isinstance(value, Mapping):
         raise ValueError(f"a view is no object, but a {type(value).__name__}")
     view = shaped(dict(value), View)
+    shaped((view.state or {}).get("fields", []), list[dict[str, Any]])
     must_be_well_formed(json.dumps(value, ensure_ascii=False))
     return view
 
@@ -113,13 +114,16 @@ def page_time(text: str) -> str:
     return iso_date(text) if text.isdigit() else text or EPOCH
 
 
-def pages_of(lines: Iterable[bytes]) -> Iterator[View]:
-    """Yield the views in a pages.jsonl of any tool, skipping lines that are no pages."""
-    for line in lines:
+def pages_of(lines: Iterable[bytes], notes: list[str]) -> Iterator[View]:
+    """Yield the views in a pages.jsonl of any tool, skipping lines that are no pages. Notes tell of our views that can't be read."""
+    for number, line in enumerate(lines, 1):
         try:
             page = json.loads(line)
             if "stillweb" in page:
-                yield view_from_json(page["stillweb"])
+                try:
+                    yield view_from_json(page["stillweb"])
+                except ValueError as error:
+                    note(notes, f"{PAGES}: line {number}: a view that can't be read: {error}")
             elif isinstance(page.get("url"), str):
                 when = timestamp_of(str(page.get("ts", "")))
                 url, title = well_formed(page["url"]), well_formed(str(page.get("title") or ""))
@@ -134,11 +138,11 @@ def page_lists(container: Container) -> list[str]:
     return sorted(names, key=lambda name: (name != PAGES, name))
 
 
-def listed_views(container: Container) -> list[View]:
-    """Return the views in the page lists, except in a list of a Stillweb snapshot with a wrong hash."""
+def listed_views(container: Container, notes: list[str]) -> list[View]:
+    """Return the views in the page lists, except in a list of a Stillweb snapshot with a wrong hash. Adds to `notes`."""
     faulty = _with_another_hash(container) if container.own else ()
     lists = [container.members[name] for name in page_lists(container) if name not in faulty]
-    return list(islice((view for place in lists for view in pages_of(page_lines(place))), MOST_PAGES))
+    return list(islice((view for place in lists for view in pages_of(page_lines(place), notes)), MOST_PAGES))
 
 
 def page_lines(place: Place) -> Iterator[bytes]:

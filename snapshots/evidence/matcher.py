@@ -164,6 +164,15 @@ class Matcher:
                     found = self._sites[site] = SiteEvidence(self, site)
         return found
 
+    def forget(self, most: int) -> None:
+        """Drop the evidence of sites, the first learnt first, until that of the others is of at most `most` captures.
+
+        The last is kept. Evidence that was dropped is learnt again when it is asked for.
+        """
+        with self.lock:
+            while len(self._sites) > 1 and sum(one.size for one in list(self._sites.values())) > most:
+                del self._sites[next(iter(self._sites))]
+
     def learnt(self, site: str) -> bool:
         """Return True if a request to a site need not wait for seconds while the site's model is learnt."""
         found = self._sites.get(site)

@@ -110,6 +110,7 @@ class SiteEvidence:
             for c in store.prefix(site_prefix(site))
             if site_of(c.url) == site and not c.truncated.startswith("!")
         ]
+        self.size = len(found)  # captures that it was read from
         found.sort(
             key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
         )

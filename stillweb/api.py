@@ -12,7 +12,7 @@ import ssl
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,12 +37,19 @@ if TYPE_CHECKING:
     from stillweb.harness.task import Task
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
     from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
+    from stillweb.proxy.browser.options import BrowserOptions
     from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.explore.explorer import Explorer
+    from stillweb.proxy.explore.explorer import Limits as ExploreLimits
+    from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.record.live import LiveRequests
-    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder, RecorderStats
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
+    from stillweb.snapshots.contents.provenance import Provenance
+    from stillweb.snapshots.operations.late import Late
+    from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.view import Step
     from stillweb.snapshots.writer import Writer
 
@@ -66,9 +73,13 @@ def open(*paths: StrPath, at: str = "") -> Snapshot:
 class Recording:
     """A snapshot being recorded. Made by `record`."""
 
-    def __init__(self, writer: Writer, recorder: Recorder) -> None:
+    def __init__(self, writer: Writer, recorder: Recorder, browser: BrowserOptions | None) -> None:
         self.writer = writer
         self.recorder = recorder
+        self.late: list[
+            Late
+        ] = []  # records with a secret that was learned too late, known when `record` is left
+        self._given = browser
 
     @property
     def failures(self) -> list[tuple[str, str]]:
@@ -90,68 +101,155 @@ class Recording:
         given = flows if len(flows) == len(steps) else canonical(steps)
         return self._fetcher.fetch([url], given, pdfs)[0]
 
-    def run(self, command: Sequence[str], *, session: str = "default") -> int:
+    def visit_all(
+        self,
+        urls: Iterable[str],
+        flows: Sequence[Flow] = (),
+        *,
+        pdfs: bool = False,
+        parallel: int | None = None,
+        progress: Callable[[str, str], None] | None = None,
+    ) -> list[FetchResult]:
+        """Record many pages as `visit` does, several at once; return a result for each, in their order.
+
+        Flows without a URL are done on each of `urls`. `parallel` None is two pages for each core. `progress` is
+        called with a URL and an event.
+        """
+        return self._fetcher.fetch(urls, flows, pdfs, progress, parallel)
+
+    def explorer(self, limits: ExploreLimits | None = None, choices: Choices | None = None) -> Explorer:
+        """Return an explorer, whose `explore(url)` operates a page and records the views that it finds."""
+        from stillweb.proxy.explore.explorer import Explorer
+
+        return Explorer(
+            self.recorder,
+            self.writer,
+            self.profile,
+            limits=limits,
+            choices=choices,
+            launch=self._browser.host,
+        )
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        session: str = "default",
+        no_proxy: Sequence[str] = (),
+        isolate: bool = False,
+    ) -> int:
         """Run a program, record whatever it fetches, and return its exit code.
 
         The program gets the proxy and the certificate by its environment variables. Programs of one `session`
-        count as one client that goes on. Raises UsageError if the program can't be started.
+        count as one client that goes on. It asks the hosts of `no_proxy` itself; `isolate` leaves it no other way
+        past the recorder. Raises UsageError if the program can't be started.
         """
         from stillweb.proxy.record.recorder import record_command
 
-        return record_command(command, self.recorder, session)
+        return record_command(command, self.recorder, session, no_proxy, isolate)
+
+    @cached_property
+    def _browser(self) -> BrowserOptions:
+        from stillweb.proxy.browser.options import BrowserOptions
+
+        return self._given or BrowserOptions()
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The browser's profile, which the snapshot keeps. Raises UsageError if the snapshot has another."""
+        found = self._browser.profile(self.writer.profile, self.writer.path)
+        if self.recorder.redactor is not None:
+            found = self._browser.kept(found, self.recorder.redactor)
+        if found != self.writer.profile:
+            self.writer.adopt(found)
+        return found
 
     @cached_property
     def _fetcher(self) -> Fetcher:
-        from stillweb.proxy.browser.browser import complete
         from stillweb.proxy.browser.capture_view import Fetcher
-        from stillweb.snapshots.profile import Profile
 
-        if self.writer.profile is None:
-            self.writer.adopt(complete(Profile()))
-        return Fetcher(self.recorder, self.writer, self.writer.profile)
+        return Fetcher(self.recorder, self.writer, self.profile, launch=self._browser.host)
 
 
 @contextmanager
 def record(
     out: StrPath,
     *,
+    browser: Mapping[str, Any] | BrowserOptions | None = None,
     ca_file: StrPath | None = None,
     insecure: bool = False,
     private: bool = True,
     resolve: Mapping[str, tuple[str, int]] | None = None,
+    upstream: str | None = None,
+    client_cert: StrPath | None = None,
+    port: int = 0,
+    on_status: Callable[[RecorderStats], None] | None = None,
+    provenance: Provenance | None = None,
 ) -> Iterator[Recording]:
     """Record into the snapshot directory `out`, which is made, or continued if it is one.
 
-    `ca_file` is a PEM file of authorities to trust besides the usual ones; `insecure` accepts any certificate.
-    Unless `private`, addresses that are not public are refused. `resolve` maps a host to the (address, port) to
-    connect to. Secrets are replaced by pseudonyms. On leaving, everything is on disk; GateFailed is raised if a
-    secret was learned too late to replace it.
+    `browser` is written as at the head of a steps file: `{"locale": "de-DE", "viewport": "390x844"}`. `ca_file` is a
+    PEM file of authorities to trust besides the usual ones; `insecure` accepts any certificate. Unless `private`,
+    addresses that are not public are refused. `resolve` maps a host to the (address, port) to connect to. `upstream`
+    is the URL of the proxy by which the web is reached, by default that of HTTP_PROXY and its kin; `client_cert` a
+    PEM file for origins that ask for one. `provenance` says what records, if it is another program than this call.
+
+    Secrets are replaced by pseudonyms. On leaving, everything is on disk; GateFailed is raised if a secret was
+    learned too late to replace it. Raises UsageError for wrong options, MissingCapability if `port` is in use.
     """
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.contents.provenance import provenance_now
-    from stillweb.snapshots.errors import GateFailed
+    from stillweb.snapshots.errors import GateFailed, StillwebError
     from stillweb.snapshots.operations import late
     from stillweb.snapshots.writer import Writer
 
-    provenance = provenance_now("stillweb.record", {"insecure": insecure, "private": private})
-    with Writer.open(out, provenance=provenance) as writer:
+    options = profile = None
+    if browser is not None:  # a program is recorded without loading the browser's library
+        from stillweb.proxy.browser.options import BrowserOptions, browser_options
+
+        options = browser if isinstance(browser, BrowserOptions) else browser_options(browser, "browser")
+        profile = options.profile(_profile_in(Path(out)), Path(out))
+    told = provenance or provenance_now("stillweb.record", {"insecure": insecure, "private": private})
+    with Writer.open(out, profile=profile, provenance=told) as writer:
         recorder = Recorder(
             writer,
+            port=port,
             upstream_ca=Path(ca_file) if ca_file is not None else None,
             insecure=insecure,
             private=private,
             resolve=resolve,
+            upstream=upstream,
+            client_cert=Path(client_cert) if client_cert is not None else None,
+            on_status=on_status,
         )
+        recording = Recording(writer, recorder, options)
+
+        def look() -> None:
+            if recorder.redactor is not None:
+                recording.late = late.look_through(writer.path, recorder.redactor)
+
         try:
             with recorder:
-                yield Recording(writer, recorder)
-        finally:
-            found = late.look_through(writer.path, recorder.redactor) if recorder.redactor else []
-    if found:
+                yield recording
+        except BaseException:
+            # The first error is raised, such as a full disk; `seal` refuses what nobody has looked through.
+            with suppress(OSError, StillwebError):
+                look()
+            raise
+        look()
+    if recording.late:
         raise GateFailed(
-            f"{out}: {len(found)} records hold secrets that were learned too late to replace. "
+            f"{out}: {len(recording.late)} records hold secrets that were learned too late to replace. "
             f"Don't publish it unless the account is disposable; see {writer.path / late.FILE}"
         )
+
+
+def _profile_in(path: Path) -> Profile | None:
+    """Return the profile of the snapshot that is continued, None for a new one."""
+    if not (path / "datapackage.json").exists():
+        return None
+    with Snapshot.open(path) as snapshot:
+        return snapshot.profile
 
 
 # --- replay

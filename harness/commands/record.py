@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,10 +18,11 @@ from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_w
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
 from stillweb.snapshots.contents.failures import failed_line
-from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.errors import GateFailed
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from stillweb.api import Recording
     from stillweb.harness.task import Task
     from stillweb.proxy.browser.options import BrowserOptions
     from stillweb.proxy.browser.steps import Flow
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.contents.provenance import Provenance
-    from stillweb.snapshots.profile import Profile
-    from stillweb.snapshots.secrets.redact import Redactor
-    from stillweb.snapshots.writer import Place, Writer
+    from stillweb.snapshots.operations.late import Late
+    from stillweb.snapshots.writer import Place
 
 MOST_LATE = 10  # records with late secrets named in the output
 
@@ -227,11 +226,11 @@ def command(
     stillweb record -o more --misses ledger.jsonl        what a replay lacked, as a layer
     stillweb record --urls urls.txt -o site --engine ray each URL by a worker of a cluster
     """
+    from stillweb.api import record
     from stillweb.proxy.net.client_env import direct_hosts
-    from stillweb.proxy.record.recorder import Recorder, record_command, tune_process
+    from stillweb.proxy.record.recorder import tune_process
     from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.identity.sites import host_of
-    from stillweb.snapshots.writer import Writer
 
     tune_process()
     program = program_of(ctx)
@@ -273,14 +272,7 @@ def command(
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
         choices = Choices(values=read_lines(values) if values else [], links=links)
-    profile: Profile | None = None
-    options = None
-    launch: Mapping[str, Any] = {}
-    if not (program or misses):
-        options = _options(steps, task_set or (), given)
-        launch = options.host
-        if engine == "local":
-            profile = options.profile(_continued(out), out)
+    options = None if program or misses else _options(steps, task_set or (), given)
     origin = f"program {Path(program[0]).name}" if program else "ledger" if misses else "browser"
     provenance = provenance_now(origin, _chosen(ctx))
     if engine == "ray":
@@ -297,85 +289,80 @@ def command(
         )  # fmt: skip
         return max(code, 1) if task_set and task_set.problems else code
     again = (out / "archive").is_dir()
-    with Writer.open(out, profile=profile, provenance=provenance) as writer:
-        since = writer.place
-        for repair in writer.repairs:
-            say(f"repaired: {repair}")
-        with status_line() as show:
-            recorder = Recorder(
-                writer,
-                port=port,
-                resolve=places,
-                upstream_ca=ca_file,
+    recording: Recording | None = None
+    try:
+        with (
+            status_line() as show,
+            record(
+                out,
+                browser=options,
+                ca_file=ca_file,
                 insecure=insecure,
                 private=private,
+                resolve=places,
                 upstream=upstream,
                 client_cert=client_cert,
+                port=port,
                 on_status=lambda stats: show(stats.line()),
-            )
-            if options is not None and profile is not None and recorder.redactor is not None:
-                profile = options.kept(profile, recorder.redactor)
-                if profile != writer.profile:
-                    writer.adopt(profile)
-            with _looked_through(out, recorder), recorder:
-                if program:
-                    code = record_command(program, recorder, session, past, isolate)
-                elif entries is not None:
-                    code = _record_misses(recorder, entries)
-                elif limits is not None and choices is not None:
-                    code = explore_all(
-                        recorder,
-                        writer,
-                        profile,
-                        launch,
-                        wanted,
-                        limits,
-                        choices,
-                        pdfs,
-                        show,
-                    )
-                else:
-                    code = _browse(
-                        recorder,
-                        writer,
-                        profile,
-                        launch,
-                        wanted,
-                        flows,
-                        pdfs,
-                        parallel,
-                        show,
-                    )
-        if not misses:  # `record_misses` has printed them
-            say_failures(recorder.failures)
-        if program:  # a browser cancels requests that its page no longer needs
-            for url, count in Counter(recorder.given_up).items():
-                say(f"given up by the client: {url}{f' ({count} times)' if count > 1 else ''}")
-        if recorder.errands:
-            hosts = sorted({host_of(url) for url, _ in recorder.errands})
-            say(
-                f"not recorded, and not missing: what the browser asked for of its own accord ({', '.join(hosts)})"
-            )
-        if program and not (writer.captures or recorder.stats.requests):
-            say(
-                f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
-                "trust our certificate "
-                '(see docs/clients.md, "What a client must be told"; --isolate leaves no way past)'
-            )
-            code = max(code, 1)
-        if program and drove(out, recorder.captures_of(session)):
-            say(
-                "a library told the browser that it drives what to do through the proxy: that is recorded, with all that was "
-                f"typed, and no replay can start a browser so. Record it anew, and {ADVICE}"
-            )
-        if _late(out, recorder.redactor) or (task_set and task_set.problems):
-            code = max(code, 1)
-        for line in advice(reason for _, reason in recorder.failures):
-            say(line)
-        if recorder.unanswered:
-            say(f"{out}: {failed_line(recorder.unanswered)}")
-        say(f"{out}: {recorder.stats.line()}")
-    if again and writer.captures:
+                provenance=provenance,
+            ) as recording,
+        ):
+            since = recording.writer.place
+            for repair in recording.writer.repairs:
+                say(f"repaired: {repair}")
+            if program:
+                code = recording.run(program, session=session, no_proxy=past, isolate=isolate)
+            elif entries is not None:
+                code = _record_misses(recording.recorder, entries)
+            elif limits is not None and choices is not None:
+                code = _explore(recording, wanted, limits, choices, pdfs, show)
+            else:
+                results = recording.visit_all(
+                    wanted,
+                    flows,
+                    pdfs=pdfs,
+                    parallel=parallel,
+                    progress=lambda url, event: show(f"{event}: {url}"),
+                )
+                _show_rows([result.row() for result in results])
+                code = 1 if any(not result.ok for result in results) else 0
+    except GateFailed:
+        if recording is None or not recording.late:
+            raise
+    finally:
+        if recording is not None:
+            _say_late(out, recording.late)
+    recorder = recording.recorder
+    if not misses:  # `record_misses` has printed them
+        say_failures(recorder.failures)
+    if program:  # a browser cancels requests that its page no longer needs
+        for url, count in Counter(recorder.given_up).items():
+            say(f"given up by the client: {url}{f' ({count} times)' if count > 1 else ''}")
+    if recorder.errands:
+        hosts = sorted({host_of(url) for url, _ in recorder.errands})
+        say(
+            f"not recorded, and not missing: what the browser asked for of its own accord ({', '.join(hosts)})"
+        )
+    if program and not (recording.writer.captures or recorder.stats.requests):
+        say(
+            f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
+            "trust our certificate "
+            '(see docs/clients.md, "What a client must be told"; --isolate leaves no way past)'
+        )
+        code = max(code, 1)
+    if program and drove(out, recorder.captures_of(session)):
+        say(
+            "a library told the browser that it drives what to do through the proxy: that is recorded, with all that was "
+            f"typed, and no replay can start a browser so. Record it anew, and {ADVICE}"
+        )
+    if recording.late or (task_set and task_set.problems):
+        code = max(code, 1)
+    for line in advice(reason for _, reason in recorder.failures):
+        say(line)
+    if recorder.unanswered:
+        say(f"{out}: {failed_line(recorder.unanswered)}")
+    say(f"{out}: {recorder.stats.line()}")
+    if again and recording.writer.captures:
         _say_changed(out, since)
     return code
 
@@ -412,26 +399,10 @@ def _say_changed(out: Path, since: Place) -> None:
         )
 
 
-@contextmanager
-def _looked_through(out: Path, recorder: Recorder) -> Iterator[None]:
-    """Look for late secrets also after an interrupted recording, because it may be sealed, too."""
-    try:
-        yield
-    except BaseException:
-        try:
-            _late(out, recorder.redactor)
-        except (OSError, StillwebError) as error:  # e.g. a full disk; the first error is raised anyway
-            say(f"{out}: not looked through for secrets that became known late: {error}")
-        raise
-
-
-def _late(out: Path, redactor: Redactor | None) -> int:
-    """Print the records with a secret that was learned after they were written; note them for `seal`; count them."""
+def _say_late(out: Path, found: Sequence[Late]) -> None:
+    """Print the records with a secret that was learned after they were written."""
     from stillweb.snapshots.operations import late
 
-    if redactor is None:
-        return 0
-    found = late.look_through(out, redactor)
     for one in found[:MOST_LATE]:
         say(str(one))
     if len(found) > MOST_LATE:
@@ -440,7 +411,6 @@ def _late(out: Path, redactor: Redactor | None) -> int:
         say(
             f"{out}: not to be given away, unless the secrets are of an account made for it: see {out / late.FILE}"
         )
-    return len(found)
 
 
 def _wanted(urls: Sequence[str], url_file: Path | None, tasks: Iterable[Task]) -> list[str]:
@@ -487,16 +457,6 @@ def _chosen(ctx: click.Context) -> dict[str, str | int | float | bool]:
     return given
 
 
-def _continued(out: Path) -> Profile | None:
-    """Return the profile of the snapshot that is continued, None for a new one."""
-    from stillweb.snapshots import Snapshot
-
-    if not (out / "datapackage.json").exists():
-        return None
-    with Snapshot.open(out) as snapshot:
-        return snapshot.profile
-
-
 def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -> BrowserOptions:
     """Return the browser options: of the command line, else of the steps file, else the tasks' language."""
     from stillweb.proxy.browser.options import BrowserOptions, browser_options, is_locale
@@ -511,25 +471,6 @@ def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -
     return found.under(browser_options(given, "record"))
 
 
-def _browse(
-    recorder: Recorder,
-    writer: Writer,
-    profile: Profile | None,
-    launch: Mapping[str, Any],
-    urls: list[str],
-    flows: list[Flow],
-    pdfs: bool,
-    parallel: int | None,
-    show: Callable[[str], None],
-) -> int:
-    from stillweb.proxy.browser.capture_view import Fetcher
-
-    fetcher = Fetcher(recorder, writer, profile, launch=launch)
-    results = fetcher.fetch(urls, flows, pdfs, lambda url, event: show(f"{event}: {url}"), parallel)
-    _show_rows([result.row() for result in results])
-    return 1 if any(not result.ok for result in results) else 0
-
-
 def _browse_on_cluster(
     urls: list[str],
     flows: list[Flow],
@@ -542,6 +483,7 @@ def _browse_on_cluster(
 ) -> int:
     """Record each URL by a worker of a Ray cluster, and print what came of it; return the exit code."""
     from stillweb.proxy.browser.jobs import record_on_cluster
+    from stillweb.snapshots.operations import late
     from stillweb.snapshots.secrets.keystore import state_dir
     from stillweb.snapshots.secrets.redact import Redactor
 
@@ -554,13 +496,14 @@ def _browse_on_cluster(
     failures = [failure for result in results for failure in result.failures]
     _show_rows([result.row for result in results])
     say_failures(failures)
-    late = _late(out, Redactor.for_snapshot(out, state_dir(), keep=True))
+    found = late.look_through(out, Redactor.for_snapshot(out, state_dir(), keep=True))
+    _say_late(out, found)
     for line in advice(reason for _, reason in failures):
         say(line)
     if unanswered := sum(result.unanswered for result in results):
         say(f"{out}: {failed_line(unanswered)}")
     say(f"{out}: {sum(result.captures for result in results)} captured by {counted(len(results), 'job')}")
-    return 1 if late or any(result.row["result"] != "captured" for result in results) else 0
+    return 1 if found or any(result.row["result"] != "captured" for result in results) else 0
 
 
 def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -616,11 +559,8 @@ def advice(reasons: Iterable[str]) -> list[str]:
 MOST_FILES = 5  # linked files named that were not fetched
 
 
-def explore_all(
-    recorder: Recorder,
-    writer: Writer,
-    profile: Profile | None,
-    launch: Mapping[str, Any],
+def _explore(
+    recording: Recording,
     urls: list[str],
     limits: Limits,
     choices: Choices,
@@ -628,10 +568,9 @@ def explore_all(
     show: Callable[[str], None],
 ) -> int:
     """Explore each URL; with `pdfs` fetch linked PDFs. Return 1 if a URL has no view or a PDF failed, else 0."""
-    from stillweb.proxy.explore.explorer import Explorer
     from stillweb.proxy.explore.moves import FILE
 
-    explorer = Explorer(recorder, writer, profile, limits=limits, choices=choices, launch=launch)
+    explorer = recording.explorer(limits, choices)
     failed = 0
     documents: dict[str, None] = {}
     for url in urls:
@@ -652,35 +591,19 @@ def explore_all(
         if files:
             say(
                 f"{url}: {counted(len(files), 'linked file')} not fetched ({', '.join(files[:MOST_FILES])}"
-                f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {writer.path} URL …' adds them"
+                f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {recording.writer.path} URL …' adds them"
             )
         failed += not graph.views
-    failed += _fetch(recorder, writer, explorer.profile, launch, list(documents), show)
+    if documents:
+        results = recording.visit_all(documents, progress=lambda url, event: show(f"{event}: {url}"))
+        for result in results:
+            if not result.ok:
+                say(f"not fetched: {result.error}")
+        fetched = sum(result.ok for result in results)
+        say(f"{fetched} of {counted(len(documents), 'linked PDF')} fetched")
+        failed += len(documents) - fetched
     return 1 if failed else 0
 
 
 def _is_pdf(address: str) -> bool:
     return urlsplit(address).path.lower().endswith(".pdf")
-
-
-def _fetch(
-    recorder: Recorder,
-    writer: Writer,
-    profile: Profile,
-    launch: Mapping[str, Any],
-    urls: list[str],
-    show: Callable[[str], None],
-) -> int:
-    """Fetch linked PDFs and print how many; return the number that failed."""
-    if not urls:
-        return 0
-    from stillweb.proxy.browser.capture_view import Fetcher
-
-    fetcher = Fetcher(recorder, writer, profile, prefix="pdf", launch=launch)
-    results = fetcher.fetch(urls, progress=lambda url, event: show(f"{event}: {url}"))
-    for result in results:
-        if not result.ok:
-            say(f"not fetched: {result.error}")
-    fetched = sum(result.ok for result in results)
-    say(f"{fetched} of {counted(len(urls), 'linked PDF')} fetched")
-    return len(urls) - fetched

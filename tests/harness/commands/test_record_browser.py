@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from stillweb.api import record
 from stillweb.proxy.browser.browser import find_browser, profile_of
 from stillweb.proxy.browser.options import browser_options
 from stillweb.snapshots import Snapshot
@@ -103,6 +104,26 @@ def test_the_clock_is_the_moment_of_the_recording(site: str, tmp_path: Path) -> 
         profile = profile_of(snapshot)
     assert begun <= shown <= datetime.now(UTC)
     assert datetime.fromisoformat(profile.clock) == shown  # where replays begin, too
+
+
+@pytest.mark.slow
+def test_the_python_interface_records_with_the_browser_that_was_asked_for(site: str, tmp_path: Path) -> None:
+    begun = datetime.now(UTC) - timedelta(seconds=1)
+    with record(tmp_path / "s", browser={"locale": "de-DE", "viewport": "390x844"}) as recording:
+        results = recording.visit_all([site])
+    assert [result.ok for result in results] == [True]
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        clock, locale, _, width, *_ = text_of(snapshot).split("\n")[-1].split(" | ")
+    assert (locale, width) == ("de-DE", "390")
+    assert begun <= datetime.fromisoformat(clock) <= datetime.now(UTC)
+    with (
+        pytest.raises(UsageError, match="was recorded with locale 'de-DE', not 'fr-FR'"),
+        record(tmp_path / "s", browser={"locale": "fr-FR"}),
+    ):
+        pass
+    with pytest.raises(UsageError, match="browser: unknown browser option 'lang'"), record(tmp_path / "t", browser={"lang": "de"}):  # fmt: skip
+        pass
+    assert not (tmp_path / "t").exists()
 
 
 def test_pages_of_a_foreign_archive_begin_at_its_first_capture(tmp_path: Path) -> None:

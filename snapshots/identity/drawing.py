@@ -1,7 +1,7 @@
 """Ids that a client draws for what it makes (the cells of a notebook, JupyterLab's sessions): others in each replay.
 
 A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
-client made, or was answered with 201 Created: so a thing was made, and an id of it is new. One that any answer named before, or
+client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT that was answered so may be such an id. One that any answer named before, or
 that a request asked for, was chosen, and names something else. From then on the session says its own ids where the recorded one said others, and is told them.
 """
 
@@ -51,17 +51,18 @@ class Drawing:
     def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
         """Return a request with recorded ids in place of the session's own, and the ids that are new."""
         known = as_recorded(request, session.drawn) if session.drawn else request
-        new = self._apart(known, session) if known.body and known.method in ("POST", "PUT") else NONE
+        new = self._apart(known, session) if known.method in ("POST", "PUT") else NONE
         return as_recorded(known, new) if new else known, new
 
     def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
         """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
-        if request.body[:1] not in (b"{", b"[") or not ids_in(request.body):
+        # a PUT makes the thing that its address names (RFC 9110, 9.3.4)
+        placed = request.method == "PUT" and bool(ids_in(request.url))
+        if not placed and not ids_in(request.body):
             return NONE
         ids, served = session.drawn, list(session.served)
         places = {capture.place for capture in served}
-        group = self._group(request.url)
-        left = (c for c in group.captures if c.method == request.method and _made(c))
+        left = (c for c in self._like(request, placed) if c.method == request.method and _made(c, placed))
         for capture in sorted(left, key=lambda c: (c.begin, c.timestamp, c.place)):
             if capture.place in places:  # it was made already
                 continue
@@ -70,14 +71,22 @@ class Drawing:
                 return (
                     value in ids
                     or value in ids.values()
-                    or _says(request, value)
+                    or _says(request, value, placed)
                     or any(plain(value) in self._names(one) for one in served)
                     or any(plain(value) in self._names(one) for one in self._before(capture))
                 )
 
-            if found := drawn_apart(group.request(capture).body, request.body, given):
+            stored = self._group(capture.url).request(capture)
+            if found := drawn_apart(_told(stored, placed), _told(request, placed), given):
                 return found
         return NONE
+
+    def _like(self, request: Request, placed: bool) -> Iterable[Capture]:
+        """Return the captures of a request's path; where its address names what it makes, those of addresses that differ in ids alone."""
+        if not placed:
+            return self._group(request.url).captures
+        shape = DRAWN.sub("", request.url)
+        return (c for c in self._prefix(site_prefix(site_of(request.url))) if DRAWN.sub("", c.url) == shape)
 
     def _before(self, capture: Capture) -> Iterator[Capture]:
         """Yield the captures of the recorded session at its site before `capture`, but for plain files."""
@@ -104,11 +113,18 @@ def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
     return replace(request, url=url, body=body)
 
 
-def _made(capture: Capture) -> bool:
-    return capture.status == CREATED or (capture.method == "PUT" and 200 <= capture.status < 300)
+def _made(capture: Capture, placed: bool) -> bool:
+    return capture.status == CREATED or (
+        not placed and capture.method == "PUT" and 200 <= capture.status < 300
+    )
 
 
-def _says(request: Request, value: str) -> bool:
+def _told(request: Request, placed: bool) -> bytes:
+    """Return the bytes of a request in which drawn ids may stand."""
+    return request.url.encode("utf-8", "surrogatepass") + b"\n" + request.body if placed else request.body
+
+
+def _says(request: Request, value: str, placed: bool) -> bool:
     """Return True if the address of a request, or its Referer, names an id."""
     wanted = plain(value)
-    return wanted in named(request.url) or wanted in named(request.header("referer") or "")
+    return (not placed and wanted in named(request.url)) or wanted in named(request.header("referer") or "")

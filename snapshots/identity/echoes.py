@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stillweb.snapshots.http.bodies import JSON
 from stillweb.snapshots.identity.keys import Parsed, parse
-from stillweb.snapshots.identity.rules import Field, Rule, named_pairs
+from stillweb.snapshots.identity.rules import Field, Rule, as_json, named_pairs
 from stillweb.snapshots.identity.soap import message_id
 from stillweb.snapshots.request import Request
 
@@ -48,8 +48,9 @@ def _drawn(rule: Rule, parsed: Parsed) -> Iterator[tuple[str, Any]]:
             yield "RelatesTo", drawn
         return
     yield from sorted(named_pairs(parsed, [f for f in rule.blank if f.place == "query"]))
-    if parsed.body.kind == JSON:
-        yield from _members(parsed.body.value, [f for f in rule.blank if f.place == "json"])
+    body = as_json(parsed.body)
+    if body.kind == JSON:
+        yield from _members(body.value, [f for f in rule.blank if f.place == "json"])
 
 
 def _members(value: Any, fields: list[Field]) -> Iterator[tuple[str, Any]]:
@@ -94,7 +95,7 @@ def _in_text(text: str, recorded: str, own: str) -> str:
 
 
 def _in_json(text: str, found: list[Echo]) -> str:
-    """Replace members of a JSON object, or of the objects in a list, whose name and value are a recorded echo's."""
+    """Replace members whose name and value are a recorded echo's; an `id` only in the outermost object, or those of a list."""
     out: list[str] = []
     nested: list[str] = []  # the open brackets
     end = 0
@@ -106,10 +107,12 @@ def _in_json(text: str, found: list[Echo]) -> str:
             nested.append(token)
         elif token in "]}" and nested:
             nested.pop()
-        elif before == ":" and nested in (["{"], ["[", "{"]):
+        elif before == ":" and token not in "{[":
             name = _read(before_last)
             value = _read(token)
             for echo in found:
+                if echo.name == "id" and nested not in (["{"], ["[", "{"]):
+                    continue  # of something that the answer names
                 if echo.name == name and type(echo.recorded) is type(value) and echo.recorded == value:
                     out += [text[end : match.start()], json.dumps(echo.own)]
                     end = match.end()

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
+from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, Body, Pair, Part, typed_body
 from stillweb.snapshots.identity.flags import without_whom
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
 from stillweb.snapshots.identity.model_calls import with_numbered_calls, without_sender
@@ -157,12 +157,24 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
         url = _edit_path(parsed.url, *by_place["path"])
         if url != parsed.url:
             changes["url"] = url
-    place = {FORM: "form", JSON: "json", MULTIPART: "part"}.get(parsed.body.kind)
+    body = as_json(parsed.body) if "json" in by_place else parsed.body
+    place = {FORM: "form", JSON: "json", MULTIPART: "part"}.get(body.kind)
     if place in by_place:
-        value = _EDITORS[parsed.body.kind](parsed.body.value, *by_place[place])
-        if value != parsed.body.value:
-            changes["body"] = Body(parsed.body.kind, value, parsed.body.label)
+        value = _EDITORS[body.kind](body.value, *by_place[place])
+        if value != body.value:
+            changes["body"] = Body(body.kind, value, body.label)
     return replace(parsed, **changes) if changes else parsed
+
+
+def as_json(body: Body) -> Body:
+    """Return a body that is JSON under another media type (text/plain, application/json-rpc) as JSON; any other as it is."""
+    if body.kind != BYTES or body.value[:1] not in (b"{", b"[") or body.label not in _JSON_LABELS:
+        return body
+    found = typed_body(body.value, "application/json")
+    return Body(JSON, found.value, body.label) if found.kind == JSON else body
+
+
+_JSON_LABELS = {"", "application/json-rpc", "application/jsonrequest", "application/x-www-form-urlencoded"}
 
 
 def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str:
@@ -237,6 +249,8 @@ def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -
 
 def _edit_parts(parts: tuple[Part, ...], drop: list[Field], blank: list[Field]) -> tuple[Part, ...]:
     out = []
+    names = [part.name for part in parts]
+    drop, blank = _found(drop, names), _found(blank, names)
     for part in parts:
         told = _judge(part.name, _text(part.content), drop, blank)
         if told != "drop":

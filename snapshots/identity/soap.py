@@ -9,38 +9,54 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from stillweb.snapshots.http.bodies import BYTES, Body
+from stillweb.snapshots.http.bodies import BYTES, MULTIPART, Body, Part
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.spelling import BLANK
 
 _ENVELOPE = re.compile(rb"<(?:[\w.-]+:)?Envelope\b")
 _HEADER = re.compile(rb"<((?:[\w.-]+:)?)Header\b[^>]*>.*?</\1Header\s*>", re.S)
 _MESSAGE = re.compile(rb"<((?:[\w.-]+:)?MessageID)\b[^>]*>([^<]*)</\1\s*>")
-_DRAWN = re.compile(
-    rb"(<((?:[\w.-]+:)?(?:MessageID|Nonce|Created|Expires|DigestValue|SignatureValue))\b[^>]*>)[^<]*(?=</\2\s*>)"
+_CALL = (
+    rb"(?i:(?:Request|Correlation|Activity|Transaction|Message|Trace)_?ID)"  # of the call itself, for a log
 )
+_DRAWN = re.compile(
+    rb"(<((?:[\w.-]+:)?(?:%b|Nonce|Created|Expires|DigestValue|SignatureValue))\b[^>]*>)[^<]*(?=</\2\s*>)"
+    % _CALL
+)
+_ATTRIBUTE = re.compile(rb"(?<=\s)(%b=)([\"'])[\w:-]*\2" % _CALL)
 _DIGEST = re.compile(rb"(<((?:[\w.-]+:)?Password)\b[^>]*#PasswordDigest[^>]*>)[^<]*(?=</\2\s*>)")
 # ids of elements that a signature refers to
-_ID = re.compile(rb"(?<=\s)((?:[\w.-]+:)?Id|URI)=([\"'])(?:#|(?=[A-Z]))[\w.-]*\d[\w.-]*\2")
+_ID = re.compile(rb"(?<=\s)((?:[\w.-]+:)?Id|URI)=([\"'])(?:#|(?=[A-Z]|_|uuid-))[\w.-]*\d[\w.-]*\2")
 _MARK = BLANK.encode()
 
 
 def without_message_ids(parsed: Parsed) -> Parsed:
     """Return a SOAP request with marks for its drawn values, or `parsed` itself for another request."""
     body = parsed.body
-    if body.kind != BYTES or _ENVELOPE.search(body.value, 0, 4096) is None:
-        return parsed
-    value = _HEADER.sub(
-        lambda match: _DIGEST.sub(rb"\1" + _MARK, _DRAWN.sub(rb"\1" + _MARK, match[0])), body.value
-    )
-    if b"Security" in value:
-        value = _ID.sub(rb"\1=" + _MARK, value)
+    if body.kind == MULTIPART:  # the envelope and its attachments (MTOM)
+        parts = tuple(Part(part.headers, _without_ids(part.content)) for part in body.value)
+        return parsed if parts == body.value else replace(parsed, body=Body(MULTIPART, parts, body.label))
+    value = _without_ids(body.value) if body.kind == BYTES else body.value
     return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
+
+
+def _without_ids(text: bytes) -> bytes:
+    if _ENVELOPE.search(text, 0, 4096) is None:
+        return text
+    text = _HEADER.sub(_without_drawn, text)
+    return _ID.sub(rb"\1=" + _MARK, text) if b"Security" in text else text
+
+
+def _without_drawn(header: re.Match[bytes]) -> bytes:
+    text = _DRAWN.sub(rb"\1" + _MARK, header[0])
+    return _ATTRIBUTE.sub(rb"\1" + _MARK, _DIGEST.sub(rb"\1" + _MARK, text))
 
 
 def message_id(parsed: Parsed) -> str | None:
     """Return the MessageID of a SOAP request, or None."""
-    if parsed.body.kind != BYTES or _ENVELOPE.search(parsed.body.value, 0, 4096) is None:
-        return None
-    found = _MESSAGE.search(parsed.body.value)
-    return found[2].decode("utf-8", "replace").strip() if found else None
+    body = parsed.body
+    parts = [part.content for part in body.value] if body.kind == MULTIPART else [body.value]
+    for text in parts if body.kind in (BYTES, MULTIPART) else ():
+        if _ENVELOPE.search(text, 0, 4096) and (found := _MESSAGE.search(text)):
+            return found[2].decode("utf-8", "replace").strip()
+    return None

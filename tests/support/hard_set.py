@@ -219,6 +219,28 @@ def call_with_an_id(draw: random.Random) -> Made:
     return one, two
 
 
+def mutation_with_an_id(draw: random.Random) -> Made:
+    bodies = [
+        {"query": "mutation", "variables": {"input": {"n": 1, "clientMutationId": draw.getrandbits(40)}}}
+        for _ in range(2)
+    ]
+    one, two = (
+        with_body(draw, json.dumps(b).encode(), JSON, "http://a.test/graphql", "POST") for b in bodies
+    )
+    return one, two
+
+
+def address_signed_in_a_way_of_its_own(draw: random.Random) -> Made:
+    one, two = (
+        Request(
+            "GET",
+            f"http://a.test/k?until=x&expires={draw.randrange(17 * 10**8, 19 * 10**8)}&sign={draw.getrandbits(90):032x}",
+        )
+        for _ in range(2)
+    )
+    return one, two
+
+
 def message_with_an_id(draw: random.Random) -> Made:
     texts = [
         f"<e:Envelope><e:Header><MessageID>{draw.getrandbits(60)}</MessageID></e:Header><e:Body/></e:Envelope>"
@@ -493,8 +515,8 @@ JOIN: list[Kind] = [
     form_in_another_order, multipart_with_another_boundary, cache_buster, poll_again, clock, campaign, session_in_path,
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
-    number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, message_with_an_id,
-    address_signed_anew, conversation_with_drawn_call_ids,
+    number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,
+    message_with_an_id, address_signed_anew, address_signed_in_a_way_of_its_own, conversation_with_drawn_call_ids,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,

@@ -168,3 +168,35 @@ def test_a_soap_answer_relates_to_the_message_that_was_sent(tmp_path: Path) -> N
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         found = c.post(f"{HOST}/svc", content=message(second), headers={"Content-Type": "text/xml"})
         assert found.text == f"<a:RelatesTo>{second}</a:RelatesTo>"
+
+
+def test_the_address_of_what_a_put_makes_is_the_clients(tmp_path: Path) -> None:
+    site = Site(tmp_path / "s")
+    site.add(f"{HOST}/things/{THEIRS}", b'{"name":"a"}', method="PUT", status=201, headers=JSON, request_headers=JSON, request_body=b'{"name":"a"}')  # fmt: skip
+    site.add(f"{HOST}/things/{THEIRS}", body(THEIRS), headers=JSON)
+    site.add(f"{HOST}/things/{GIVEN}", b'{"name":"b"}', method="PUT", headers=JSON, request_headers=JSON, request_body=b'{"name":"b"}')  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.get(f"{HOST}/things/{MINE}").status_code == 504
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.put(f"{HOST}/things/{MINE}", json={"name": "b"}).status_code == 504  # it was there before
+        assert c.put(f"{HOST}/things/{MINE}", json={"name": "a"}).status_code == 201
+        assert c.get(f"{HOST}/things/{MINE}").content == body(MINE)
+        assert [e["ambiguous"] for e in gateway.ledger.entries() if e["status"] != 504] == [True, True]
+
+
+def test_a_form_may_name_what_it_makes(tmp_path: Path) -> None:
+    site, form = Site(tmp_path / "s"), (("Content-Type", "application/x-www-form-urlencoded"),)
+    site.add(f"{HOST}/things", THEIRS.encode(), method="POST", status=201, headers=(("Content-Type", "text/plain"),), request_headers=form, request_body=f"x={THEIRS}".encode())  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.post(f"{HOST}/things", data={"x": MINE}).text == MINE
+
+
+def test_an_answer_repeats_the_id_of_a_mutation_at_any_depth(tmp_path: Path) -> None:
+    def mutation(one: str) -> bytes:
+        return json.dumps({"query": "m", "variables": {"input": {"clientMutationId": one, "n": 1}}}).encode()
+
+    site = Site(tmp_path / "s")
+    site.add(f"{HOST}/graphql", b'{"data":{"add":{"clientMutationId":"1","n":1}}}', method="POST", headers=JSON, request_headers=JSON, request_body=mutation("1"))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        found = c.post(f"{HOST}/graphql", content=mutation("x7"), headers=dict(JSON))
+        assert found.json() == {"data": {"add": {"clientMutationId": "x7", "n": 1}}}

@@ -139,7 +139,8 @@ def _stamped(signed: Mapping[str, Any], authorities: Sequence[Any]) -> datetime:
     """Return the moment of a signature's time stamp (RFC 3161). Raise ValueError if it is of something else."""
     client = require("rfc3161_client")
     try:
-        stamp = client.decode_timestamp_response(base64.b64decode(signed["timeSignature"], validate=True))
+        data = base64.b64decode(signed["timeSignature"], validate=True)
+        stamp = client.decode_timestamp_response(_in_order(data))
         told = stamp.tst_info
     except (ValueError, binascii.Error) as error:
         raise ValueError("its time stamp can't be read") from error
@@ -305,7 +306,7 @@ class Signer:
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 data = answer.read()
-            stamp = client.decode_timestamp_response(data)
+            stamp = client.decode_timestamp_response(_in_order(data))
             if stamp.tst_info.nonce != asked.nonce:
                 raise ValueError("it answered another request")
             held = [x509.load_der_x509_certificate(one) for one in stamp.signed_data.certificates]
@@ -313,8 +314,52 @@ class Signer:
             raise MissingCapability(
                 f"{self.authority}: gave no time stamp: {error}. Nothing was sealed."
             ) from error
-        pem = b"".join(one.public_bytes(Encoding.PEM) for one in held).decode()
+        pem = b"".join(one.public_bytes(Encoding.PEM) for one in _from_leaf(held)).decode()
         return {"timeSignature": base64.b64encode(data).decode(), "timestampCert": pem}
+
+
+def _in_order(reply: bytes) -> bytes:
+    """Return a time-stamp reply with its certificates in the order of DER (X.690, 11.6).
+
+    OpenSSL sends them in another (freetsa.org, say), which rfc3161-client refuses. No signature covers their order.
+    Raises ValueError for a reply that is no DER.
+    """
+
+    def inside(start: int) -> list[tuple[int, int]]:
+        """Return start and end of each element within the element at `start`."""
+        at, end = body(start)
+        found = []
+        while at < end:
+            found.append((at, body(at)[1]))
+            at = found[-1][1]
+        return found
+
+    def body(start: int) -> tuple[int, int]:
+        length, at = reply[start + 1], start + 2
+        if length & 0x80:
+            at += length & 0x7F
+            length = int.from_bytes(reply[start + 2 : at], "big")
+        return at, at + length
+
+    try:
+        token = inside(0)[1][0]
+        signed_data = inside(inside(token)[1][0])[0][0]
+        for start, end in inside(signed_data):
+            if reply[start] == 0xA0:  # certificates [0] (RFC 5652, 5.1)
+                held = sorted(reply[a:b] for a, b in inside(start))
+                return reply[: body(start)[0]] + b"".join(held) + reply[end:]
+    except IndexError as error:
+        raise ValueError("it is no time-stamp reply in DER") from error
+    return reply
+
+
+def _from_leaf(held: Sequence[Any]) -> list[Any]:
+    """Return certificates each before its issuer, as authsign wants them."""
+    issuers = {one.issuer for one in held if one.issuer != one.subject}
+    chain = [one for one in held if one.subject not in issuers]
+    while above := [one for one in held if chain and one.subject == chain[-1].issuer and one not in chain]:
+        chain.append(above[0])
+    return [*chain, *(one for one in held if one not in chain)]
 
 
 def certificates_in(text: str, where: str = "") -> list[Any]:

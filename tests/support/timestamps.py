@@ -21,6 +21,7 @@ default_tsa = one
 [one]
 serial = {folder}/serial
 signer_cert = {folder}/tsa.pem
+certs = {folder}/root.pem
 signer_key = {folder}/tsa.key
 signer_digest = sha256
 default_policy = 1.2.3.4.1

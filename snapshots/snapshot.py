@@ -213,6 +213,10 @@ class Snapshot:
         """
         return self._archives.read_start(capture, size)
 
+    def cut_short(self, capture: Capture) -> str:
+        """Return why the body of a capture is incomplete, "" if nothing says so. Raises DamagedInput."""
+        return self._archives.cut_short(capture)
+
     def empty_archives(self) -> list[str]:
         """Return the names of empty archive files of foreign snapshots.
 

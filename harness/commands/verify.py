@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stillweb.snapshots.operations.leaks import Leak
 
 
+MOST_CUT = 20  # answers whose bodies are incomplete that are named
+
+
 @click.command("verify")
 @click.argument("snapshot", type=SNAPSHOT)
 @click.option("--secrets", is_flag=True, help="Also look for keys, tokens, passwords and session cookies.")
@@ -92,6 +95,11 @@ def _tell(path: Path | str) -> None:
             click.echo(f"{path}: recorded {one}")
         for note in left_out_notes(snapshot):
             say(note)
+        cut = [(c.url, why) for c in snapshot.captures() if (why := snapshot.cut_short(c))]
+        for url, why in cut[:MOST_CUT]:
+            say(f"cut short: {url}: {why}; its answers are presumed")
+        if len(cut) > MOST_CUT:
+            say(f"cut short: {len(cut) - MOST_CUT} more")
 
 
 def _signature(path: Path | str) -> str | None:

@@ -46,11 +46,14 @@ class Peek:
     """Reader of what the records of captures tell beyond their index lines; each is read once.
 
     `fields`: the header fields of the recorded request; `preconditions`: the conditions among them; `part`: the bytes that a
-    recorded 206 holds; `gives`: names and values of the cookies that an answer sets.
+    recorded 206 holds; `gives`: names and values of the cookies that an answer sets; `cut`: whether its body is incomplete.
     """
 
     def __init__(
-        self, read_request: Callable[[Capture], Request], head: Callable[[Capture], Response]
+        self,
+        read_request: Callable[[Capture], Request],
+        head: Callable[[Capture], Response],
+        cut_short: Callable[[Capture], str],
     ) -> None:
         self.fields: Callable[[Capture], Headers] = _once(lambda capture: read_request(capture).headers)
         self.preconditions: Callable[[Capture], Preconditions] = _once(
@@ -58,6 +61,7 @@ class Peek:
         )
         self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(head(capture).header))
         self.gives: Callable[[Capture], Headers] = _once(lambda capture: _gives(head(capture)))
+        self.cut: Callable[[Capture], bool] = _once(lambda one: bool(one.truncated or cut_short(one)))
 
 
 def _gives(head: Response) -> Headers:
@@ -87,7 +91,7 @@ class Situation:
 
     def worth(self, chosen: Capture) -> float:
         """Return the factor by which the chance of an answer is less because of a condition, or as its body was cut."""
-        return min(DOUBTED if self.unsure else 1.0, CUT if chosen.truncated else 1.0)
+        return min(DOUBTED if self.unsure else 1.0, CUT if self.peek.cut(chosen) else 1.0)
 
 
 def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:

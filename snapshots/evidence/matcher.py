@@ -141,7 +141,7 @@ class Matcher:
         self._sites: dict[str, SiteEvidence] = {}
         self._light: dict[str, bool] = {}  # by site, that its model is learnt in no time
         self._reading: dict[str, threading.Lock] = {}  # by site
-        self.peek = Peek(snapshot.read_request, snapshot.head)
+        self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
         self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
         self.hanging = Hanging(self.group, self.spoken.writes, snapshot.failures)
@@ -295,7 +295,7 @@ class Matcher:
         if (
             capture.exact != key.exact
             or capture.vary
-            or capture.truncated
+            or self.peek.cut(capture)
             or capture.status in PARTIAL
             or bearing(request.headers) != SILENT
             or not accepts(request, capture)

@@ -189,16 +189,24 @@ def copy_captures(
             before[session] = writer.last_event(session)
         shift = before[session] if capture.end else 0
         with noting_damage(report, capture.url):
-            copy_capture(source, capture, writer, shift)
+            cut = "" if capture.truncated else source.cut_short(capture)
+            if cut:
+                report.notes.append(
+                    f"{capture.url}: its body is cut short: {cut}; answers of it are presumed"
+                )
+            copy_capture(source, capture, writer, shift, cut=bool(cut))
             report.captures += 1
     return before
 
 
-def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int = 0) -> None:
+def copy_capture(
+    source: Snapshot, capture: Capture, writer: Writer, shift: int = 0, *, cut: bool = False
+) -> None:
     """Record a capture of a snapshot again, with its event numbers moved by `shift`. Raises DamagedInput.
 
-    A large body is copied as a stream.
+    A large body is copied as a stream; one that is `cut` short is marked so.
     """
+    truncated = capture.truncated or ("disconnect" if cut else "")
     request = source.read_request(capture)
     with ExitStack() as stack:
         if max(capture.length, capture.original[2] if capture.original else 0) <= SMALL:
@@ -219,7 +227,7 @@ def copy_capture(source: Snapshot, capture: Capture, writer: Writer, shift: int 
                 capture.begin + shift,
                 capture.end + shift,
                 capture.protocol,
-                extra={"WARC-Truncated": capture.truncated} if capture.truncated else {},
+                extra={"WARC-Truncated": truncated} if truncated else {},
             )
         )
 

@@ -12,10 +12,18 @@ from functools import lru_cache
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.decompression import DEFLATE, GZIP, ZLIB, Brotli, Inflate, Stream
-from stillweb.snapshots.http.encodings import one_coding
+from stillweb.snapshots.http.encodings import (
+    KNOWN,
+    EncodingProblem,
+    LongBody,
+    codings,
+    decode_pieces,
+    one_coding,
+)
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.chunked import dechunk
 from stillweb.snapshots.warc.warc import end_of_head, is_regular
+from stillweb.snapshots.words import whole_number
 
 _STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +(\S.*?)(?: +HTTP/[0-9.]+)?$")
@@ -144,6 +152,10 @@ def resource_response(media: str, block: bytes) -> Response:
     return Response(200, "OK", (*headers, ("Content-Length", str(len(block)))), block)
 
 
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,64})?\r\n")
+MOST_UNPACKED = 1 << 24  # bytes of a packed body whose end is looked for
+
+
 def is_chunked(headers: Headers) -> bool:
     """Return True if the headers declare chunked transfer coding."""
     return any(n.lower() == "transfer-encoding" and "chunked" in v.lower() for n, v in headers)
@@ -177,6 +189,58 @@ def _unpacks(sample: bytes, stream: Stream, *, whole: bool = False) -> bool:
     except ValueError:
         return False
     return stream.eof or not whole
+
+
+def cut_short(block: bytes, size: int, method: str = "GET") -> str:
+    """Return why the body in a foreign `response` record is incomplete, "" if nothing says so.
+
+    `block` is the record's block of `size` bytes, or its beginning; then its length alone is looked at.
+    """
+    line, headers, start = split(block)
+    status = status_line(line)
+    if status is None or method == "HEAD" or status[0] in _BODILESS or status[0] < 200 or size <= start:
+        return ""
+    body, whole = block[start:], len(block) == size
+    if is_chunked(headers):
+        if whole and _lacks_last_chunk(body):
+            return "its last chunk is missing"
+        body = dechunk(body) if whole else body
+    told = {n.lower(): v for n, v in headers}
+    coding = ", ".join(codings(told.get("content-encoding")))
+    packed = bool(coding) and not _reads_as_text(body) and _begins_packed(body, codings(coding)[-1])
+    if not is_chunked(headers) and (packed or not coding):
+        length = whole_number(told.get("content-length", "").strip())
+        if length is not None and size - start < length:
+            return f"it has {size - start} bytes of {length}"
+    if whole and packed and size <= MOST_UNPACKED and KNOWN.issuperset(codings(coding)):
+        try:
+            for _ in decode_pieces([body], coding):
+                pass
+        except LongBody:
+            return ""
+        except EncodingProblem:
+            return f"its {coding} can't be unpacked to its end"
+    return ""
+
+
+def _lacks_last_chunk(body: bytes) -> bool:
+    """Return True if a body that is still chunked has no last chunk (RFC 9112, 7.1)."""
+    at = 0
+    while (found := _CHUNK.match(body, at)) is not None:
+        size = int(found[1], 16)
+        if size == 0:
+            return False
+        at = found.end() + size
+        if body[at : at + 2] != b"\r\n":
+            return at >= len(body)
+        at += 2
+    return 0 < at == len(body)  # else it is not chunked any more
+
+
+def _begins_packed(body: bytes, encoding: str) -> bool:
+    """Return True if a body begins as one of the content encoding `encoding`, even if its end is missing."""
+    begun: dict[str, Stream] = {"br": Brotli(), "deflate": Inflate(DEFLATE)}
+    return is_encoded(body, encoding) or (encoding in begun and _unpacks(body[:SAMPLE], begun[encoding]))
 
 
 def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:

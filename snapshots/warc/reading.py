@@ -59,6 +59,21 @@ class Archives:
         check_payload(record.fields, place, digest)
         return answer_in(record, method)
 
+    def cut_short(self, capture: Capture) -> str:
+        """Return why the body of a capture is incomplete, "" if nothing says so. Raises DamagedInput.
+
+        Only other tools' records are looked into: the recorder and the importers say so themselves (WARC-Truncated).
+        """
+        if capture.truncated == "disconnect":
+            return "it was when it was recorded or imported"
+        place = capture.original or (capture.filename, capture.offset, capture.length)
+        if capture.session or place[2] > LARGE:
+            return ""
+        record = self.record(*place)
+        if record.ours or record.kind != "response":
+            return ""
+        return messages.cut_short(record.block, len(record.block), capture.method)
+
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
         """Return the record of an index entry that is no HTTP exchange. Raises DamagedInput."""
         record = self.record(filename, int(entry["offset"]), int(entry["length"]))

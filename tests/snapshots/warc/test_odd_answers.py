@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
 
 from stillweb.snapshots.evidence.matcher import Matcher
+from stillweb.snapshots.http.encodings import encode
+from stillweb.snapshots.operations.importing import import_files
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
 from tests.snapshots.malformed import NEXT, bodies, http, opened, other, packed, record
 
 
@@ -59,3 +63,48 @@ def test_an_answer_that_is_not_as_long_as_its_record_says_is_unsure(
         matcher = Matcher(snapshot)
         found = [matcher.lookup(Request("GET", url)) for url in ("http://example.test/", NEXT)]
         assert [(lookup.verdict, lookup.ambiguous) for lookup in found] == [("exact", True), ("exact", False)]
+
+
+_PAGE = b"<p>forty-two penguins</p>" * 40
+
+
+def _chunks(body: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body) + end
+
+
+def _answer(body: bytes, *fields: str) -> bytes:
+    head = "\r\n".join(("HTTP/1.1 200 OK", "Content-Type: text/html", *fields))
+    return head.encode() + b"\r\n\r\n" + body
+
+
+CODINGS = ("gzip", "deflate", "br", "zstd", "gzip, br")
+CUT = [
+    _answer(_PAGE, f"Content-Length: {len(_PAGE) + 1}"),
+    _answer(_chunks(_PAGE, b""), "Transfer-Encoding: chunked"),
+    _answer(_chunks(_PAGE)[:30], "Transfer-Encoding: chunked"),
+    *(_answer(encode(_PAGE, one)[:-9], f"Content-Encoding: {one}") for one in CODINGS),
+    _answer(zlib.compress(_PAGE, wbits=-15)[:-4], "Content-Encoding: deflate"),
+]
+WHOLE = [
+    _answer(_PAGE, f"Content-Length: {len(_PAGE)}"),
+    _answer(_PAGE, f"Content-Length: {len(_PAGE) + 1}", "Content-Encoding: gzip"),  # unpacked by its recorder
+    _answer(_PAGE, "Transfer-Encoding: chunked"),
+    _answer(_chunks(_PAGE), "Transfer-Encoding: chunked"),
+    _answer(_chunks(encode(_PAGE, "br")), "Transfer-Encoding: chunked", "Content-Encoding: br"),
+    *(_answer(encode(_PAGE, one), f"Content-Encoding: {one}") for one in CODINGS),
+    _answer(_PAGE, "Content-Encoding: exi"),
+    _answer(b"", "Content-Length: 7"),  # to a HEAD
+]
+
+
+@pytest.mark.parametrize(("block", "cut"), [*((one, True) for one in CUT), *((one, False) for one in WHOLE)])
+def test_an_answer_that_was_cut_short_is_unsure(tmp_path: Path, block: bytes, cut: bool) -> None:
+    """Its own fields or its coding tell; the import says it and marks it, and so do lookups of the archive itself."""
+    with opened(tmp_path, packed(record(block), other())) as snapshot:
+        matcher = Matcher(snapshot)
+        found = [matcher.lookup(Request("GET", url)) for url in ("http://example.test/", NEXT)]
+        assert [lookup.ambiguous for lookup in found] == [cut, False]
+    report = import_files([tmp_path / "x.warc.gz"], tmp_path / "own")
+    assert ["cut short" in note for note in report.notes] == [True] * cut
+    with Snapshot.open(tmp_path / "own") as snapshot:
+        assert Matcher(snapshot).lookup(Request("GET", "http://example.test/")).ambiguous is cut

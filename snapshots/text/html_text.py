@@ -24,7 +24,7 @@ from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
 
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
-VERSION = "7"
+VERSION = "8"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
 MOST_ROWS = 65_534  # rows that a cell spans at most (HTML, 4.9.11)
@@ -63,6 +63,7 @@ BREAK = frozenset(
         "dd",
         "details",
         "dialog",
+        "dir",
         "div",
         "dl",
         "dt",
@@ -78,15 +79,20 @@ BREAK = frozenset(
         "h5",
         "h6",
         "header",
+        "hgroup",
         "hr",
         "html",
         "legend",
         "li",
+        "listing",
         "main",
+        "marquee",
         "nav",
         "ol",
         "p",
+        "plaintext",
         "pre",
+        "search",
         "section",
         "summary",
         "table",
@@ -95,6 +101,7 @@ BREAK = frozenset(
         "thead",
         "tr",
         "ul",
+        "xmp",
     ]
 )
 _PARAGRAPH = frozenset(
@@ -290,7 +297,8 @@ def lost_words(tree: Element, text: PageText) -> list[str]:
         if not isinstance(element.tag, str) or element.tag in _UNREAD or hidden(element):
             pieces.append(" ")
             continue
-        if element.tag in _APART or (_script(element) and _script_mark(element)):
+        apart = element.tag in _APART or element.get("role") in _CELLS
+        if apart or (_script(element) and _script_mark(element)):
             pieces.append(" ")
             stack.append(" ")
         if element.tag == "option" and element.get("label"):
@@ -336,6 +344,9 @@ _NAMES = frozenset(
 )
 _NAME_PARTS = re.compile(r"[a-z]+")
 _STYLED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
+_CELLS = frozenset({"cell", "gridcell", "columnheader", "rowheader", "option", "tab"})  # roles
+_ICONS = frozenset({"a", "button", "svg"})
+_UNNAMED = {"submit": "Submit", "reset": "Reset"}  # what browsers write on a button without a value
 _NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image", "range", "color"})
 
 
@@ -361,6 +372,8 @@ _TARGET = re.compile(r"\]\((?:[^()\s]|\([^()\s]*\))*\)")
 
 def _is_boilerplate(element: Element, tag: str) -> bool:
     """Return True if an element outside of the main content looks like a part of the site around it."""
+    if tag in ("header", "footer") and next(element.iterancestors("section"), None) is not None:
+        return False  # of that section, not of the page (HTML, 4.3.8)
     if tag == "header" or element.get("role") == "banner":
         return next(element.iterdescendants("h1"), None) is None
     if tag in _LANDMARKS or element.get("role") in _ROLES:
@@ -398,6 +411,16 @@ def _touches(first: Element | None, second: Element | None) -> bool:
     if first is None or second is None or (first.tail or "").strip():
         return False
     return "rp" in (first.tag, second.tag)
+
+
+def _is_icon(element: Element) -> bool:
+    """Return True if an element shows no words and no picture that has a name."""
+    return not any(
+        ((one.text or "").strip() and one.tag not in SKIP)
+        or one.get("alt")
+        or (one is not element and (one.tail or "").strip())
+        for one in element.iter()
+    )
 
 
 def _text_before(element: Element) -> str:
@@ -484,9 +507,12 @@ class _Renderer:
         if tag == "math":
             self._say(math_text(element))
             return False
+        role = element.get("role")
         if tag in BREAK:
             self._break(tag)
-        if tag in ("main", "article") or element.get("role") == "main":
+        elif role in _CELLS:
+            self._say(" ")
+        if tag in ("main", "article") or role == "main":
             self._main += 1
         if tag == "br":
             self._end_line()
@@ -527,6 +553,8 @@ class _Renderer:
             self._prefix = self._prefix if self._in_cell else "#" * int(tag[1:]) + " "
         elif tag == "rt" and not _touches(element.getprevious(), element):
             self._say("(")
+        if (tag in _ICONS or role == "img") and (name := element.get("aria-label")) and _is_icon(element):
+            self._say(f" {name} ")
         if element.text:
             self._say(element.text)
         return True
@@ -556,6 +584,8 @@ class _Renderer:
             self._prefix = ""
         if tag in BREAK:
             self._break(tag)
+        elif element.get("role") in _CELLS:
+            self._say(" ")
 
     def _say(self, text: str) -> None:
         if not text:
@@ -697,10 +727,10 @@ def _value(element: Element) -> str:
     """Return the words that an `input` element shows: its value or placeholder, or a cross for a checked box."""
     kind = (element.get("type") or "text").strip().lower()
     if kind in ("checkbox", "radio"):
-        return "[x] " if element.get("checked") is not None else ""
+        return " [x] " if element.get("checked") is not None else ""
     if kind in _NO_VALUE:
         return f" {element.get('alt') or ''} " if kind == "image" else ""
-    return f" {element.get('value') or element.get('placeholder') or ''} "
+    return f" {element.get('value') or element.get('placeholder') or _UNNAMED.get(kind, '')} "
 
 
 def math_text(element: Element) -> str:

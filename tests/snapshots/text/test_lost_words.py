@@ -76,6 +76,14 @@ def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> F
         ("<iframe srcdoc='&lt;p&gt;Tide &lt;b&gt;table&lt;/b&gt;&lt;/p&gt;'></iframe>", "Tide table"),
         ("<object>no reader for it</object><object data=x.svg>not shown</object>", "no reader for it"),
         ("<svg><title>no</title><text>north</text></svg>", "north"),
+        ("<button aria-label='Add a boat'><svg><title>+</title><path/></svg></button>", "Add a boat"),
+        ("<p><a href=/n aria-label='Next page'><i class=icon></i></a></p>", "[Next page](https://a.test/n)"),
+        ("<p>Rated <span role=img aria-label='4 of 5 stars'><i></i></span> here</p>", "Rated 4 of 5 stars here"),
+        ("<p><button aria-label='Close the window'>Shut</button> it</p>", "Shut it"),
+        ("<p><input type=submit> <input type=submit value=Go> <input type=reset></p>", "Submit Go Reset"),
+        ("<div role=row><span role=cell>Arden</span><span role=cell>12</span></div>", "Arden 12"),
+        ("<label>Quay A</label><label><input type=checkbox checked>Quay B</label>", "Quay A [x] Quay B"),
+        ("<div>as <xmp>written</xmp>here</div>", "as\nwritten\nhere"),
         ("<pre>a\n  b</pre>", "```\na\n  b\n```"),
     ],
 )  # fmt: skip
@@ -99,6 +107,13 @@ def test_menus_and_footers_around_the_content_are_left_out_and_counted() -> None
     assert "Imprint" not in found.markdown
     assert found.meta["left_out"] == 3
     assert found.warnings == ()
+
+
+def test_the_header_and_footer_of_a_section_belong_to_it() -> None:
+    section = "<section><header><h3>Tides</h3>by Jo</header>Twice a day.<footer>As of May</footer></section>"
+    found = frozen("", f"<nav><a href=/>Home</a></nav>{{}}{section}<footer>Imprint</footer>")
+    assert "### Tides\n\nby Jo\nTwice a day.\nAs of May" in found.markdown
+    assert "Imprint" not in found.markdown
 
 
 def test_headlines_of_an_index_page_arrive_with_their_links() -> None:

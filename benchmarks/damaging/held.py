@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.proxy.replay.answering import Answerer, large
+from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
@@ -101,7 +101,7 @@ async def measure(answerer: Answerer, times: int, chance: random.Random) -> None
         held = []
         for number in range(times + 1):
             request, line = Request(*made(chance)), answerer.line(f"{kind}-{number}")
-            if large(request):
+            if answerer.slow(request):
                 await answerer.prepare(request)
             begun = time.thread_time()
             reply = answerer.answer(request, line)

@@ -238,7 +238,7 @@ class Answerer:
 
     def slow(self, request: Request) -> bool:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
-        return large(request) or not self.matcher.learnt(site_of(request.url))
+        return large(request) or not self.matcher.learnt(request)
 
     async def prepare(self, request: Request) -> None:
         """Let a thread compute what the answer to a slow request needs, while others are answered."""
@@ -261,9 +261,7 @@ class Answerer:
             if (masked := mask(request)) is not request:
                 request_key(masked)
             evidence = self.matcher.evidence(site_of(request.url))
-            if not evidence.ready:
-                _ = evidence.learnt
-            evidence.asked(request, request_key(request).canonical, {})
+            evidence.foresee(evidence.asked(request, request_key(request).canonical, {}))
             self.matcher.twins(request)
         except DamagedInput:
             pass  # the answer meets it again, and says so to the client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,9 +54,12 @@ def grounds(model: Model, key: int, answer: int, past: tuple[History, int], part
     inclusion: dict[str, float] = defaultdict(float)
     for h in model.posterior(key):
         for group, _ in h.types:
-            for t, share in candidates.groups[group]:
-                inclusion[t] += h.probability * share
-    decide = sorted(((chance, t) for t, chance in inclusion.items() if chance >= LEAST), key=_likeliest)
+            inclusion[group] += h.probability
+    decide = []
+    for group, chance in inclusion.items():
+        likely = takewhile(lambda member: chance * member[1] >= LEAST, candidates.groups[group])  # noqa: B023
+        decide += [(chance * share, t) for t, share in likely]
+    decide.sort(key=_likeliest)
     for chance, t in decide[:NAMED]:
         then, now = given[-1].history.of(t, given[-1].place), history.of(t, place)
         if t.startswith(PART):
@@ -238,7 +241,8 @@ def _likest(
     work = _Work(WORK)
     for capture in islice(captures, LOOKED_AT):
         body = request.body if capture.method == request.method else b""
-        if not work.takes(READ + len(body) // 1024 if body else 2) and len(ranked) >= FEW:
+        least = READ + len(body) // 1024 if body else 2
+        if not work.takes(least + len(capture.url) // 512) and len(ranked) >= FEW:
             break
         alike = same_start(body, stored(capture).body) if body else 0
         order = not body and capture.method != request.method, -same_start(capture.url, request.url), -alike

@@ -74,7 +74,7 @@ STILL = 0.9999  # that a file stays as it is
 
 def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
     """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
-    differ = sum(o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys())
+    differ = len({name for name, _ in o.parts.items() ^ parts.items()})
     history, place = past
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
@@ -173,15 +173,20 @@ class Matcher:
             while len(self._sites) > 1 and sum(one.size for one in list(self._sites.values())) > most:
                 del self._sites[next(iter(self._sites))]
 
-    def learnt(self, site: str) -> bool:
-        """Return True if a request to a site need not wait for seconds while the site's model is learnt."""
+    def learnt(self, request: Request) -> bool:
+        """Return True if a request need not wait for seconds while its site's model is learnt."""
+        site = site_of(request.url)
         found = self._sites.get(site)
-        if found is not None and found.ready:
+        if found is not None and (found.ready or (found.quiet and self._only(request))):
             return True
         if site not in self._light:
             own = islice(self.snapshot.prefix(site_prefix(site)), LIGHT)
             self._light[site] = sum(1 + max(0, c.request_length) // 1024 for c in own) < LIGHT
         return self._light[site]
+
+    def _only(self, request: Request) -> bool:
+        """Return True for a plain request with one capture, for which no model is asked where nothing varies."""
+        return is_plain(request) and len(self._same(request, self._key(request))) == 1
 
     # Lookup
 
@@ -376,9 +381,12 @@ class Matcher:
             ]
             if not given:
                 continue
-            far = [(_apart(o, then, asked.parts), c) for o, c in given]
-            least = min(distance for distance, _ in far)
-            capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
+            near = [c for _, c in given]
+            if len(near) > 1:
+                far = [(_apart(o, then, asked.parts), c) for o, c in given]
+                least = min(distance for distance, _ in far)
+                near = [c for distance, c in far if distance == least]
+            capture = self._nearest_of(near, key, now)
             rule, varies = None, self._varies(given, capture, asked.parts)
             if varies and accepted.level < LEVELS.index("varies"):
                 continue

@@ -29,6 +29,7 @@ Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
 _WORD = re.compile(r"[a-z]{2,}")
+ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
 SAMPLED = 16  # answers that tell which words are usual
 _TOLD = re.compile(r"[^\W_]+")
 
@@ -82,6 +83,7 @@ class Candidates:
     ]  # by the likeliest of the group: its members, each with its share
     chances: dict[str, float]  # of a group: that it decides
     untested: set[str]  # types that happened before all observations alike
+    shares: dict[str, tuple[str, float]]  # of each member: its group, and its share in that
 
 
 class Model:
@@ -147,6 +149,8 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._silent: dict[int, float] = {}
+        self._absent: dict[tuple[int, str], dict[int, float]] = {}
+        self._absent_groups: dict[tuple[int, str], dict[int, float]] = {}
         self._usual: Set[str] | None = None
         self._part_chances: dict[
             int, dict[str, float | None]
@@ -272,7 +276,8 @@ class Model:
             groups[first] = [(t, own / total) for own, (_, t) in zip(odds, weighed, strict=True)]
             chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
         kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
-        return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested)
+        shares = {t: (first, share) for first in kept for t, share in groups[first]}
+        return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested, shares)
 
     def _echo(self, t: str, target: Target) -> float:
         """Return the factor of the odds that a type decides, by how many of the words sent with it are in the answers after it alone."""
@@ -463,7 +468,7 @@ class Model:
         found = self.candidates(key)
         recorded = target.answers
         free, bound = self._unsearched(target, past, parts)
-        others: dict[str, dict[int, float]] = {}
+        others: dict[str, dict[int, float]] = {}  # by group, that none of its members decides
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
         for h in self.posterior(key):
@@ -480,18 +485,17 @@ class Model:
                 left = weight
                 if given is not None:
                     count = given.total()
-                    beside = [
-                        t
-                        for group, _ in h.types
-                        for t, _ in found.groups[group]
-                        if len(found.groups[group]) > 1 and all(t != name for name, _ in chosen)
-                    ]
+                    beside = []  # for each group: that no member decides, and that the chosen one does not
+                    for name, _ in chosen:
+                        group = found.shares[name][0]
+                        if len(found.groups[group]) > 1:
+                            if group not in others:
+                                others[group] = self._none_of(group, target, past, parts)
+                            beside.append((others[group], self._kept(name, target, past, parts)))
                     for answer, times in given.items():
                         sure = weight * known[answer] * times / count
-                        for t in beside:
-                            if t not in others:
-                                others[t] = self._kept(t, target, past, parts)
-                            sure *= others[t][answer]
+                        for every, own in beside:
+                            sure *= every[answer] / own[answer]
                         chances[answer] += sure
                         left -= sure
                 old = left * self._old[key, chosen, h.reduction, h.slot]
@@ -532,7 +536,7 @@ class Model:
         if not differ:
             return 1.0
         target, found = self.targets[key], self.candidates(key)
-        shares = {t: (first, share) for first, members in found.groups.items() for t, share in members}
+        shares = found.shares
         weighed: dict[str, float] = defaultdict(float)  # by group, the shares of the parts that differ
         for part in differ & shares.keys():
             weighed[shares[part][0]] += shares[part][1]
@@ -579,30 +583,65 @@ class Model:
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""
         target, found = self.targets[key], self.candidates(key)
-        searched = {t for members in found.groups.values() for t, _ in members}
         mine = set(past[0].types(past[1]))
         return {
             t: self._kept(t, target, past, parts)
-            for t in sorted((mine | found.untested | parts.keys()) - searched)
+            for t in sorted((mine | found.untested | parts.keys()) - found.shares.keys())
         }
 
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of how a type or part is now."""
-        part, (history, place) = t.startswith(PART), past
-        here = parts.get(t, "") if part else history.mark(t, place)
+        here = parts.get(t, "") if t.startswith(PART) else past[0].mark(t, past[1])
+        if here:
+            return self._compared(t, target, past, here)
+        # of what a session has not done, or does not send, the recording alone tells
+        memo = target.event.key, t
+        found = self._absent.get(memo)
+        if found is None:
+            if len(self._absent) >= ABSENT:
+                self._absent.clear()
+            found = self._absent[memo] = self._compared(t, target, past, here)
+        return found
+
+    def _none_of(
+        self, group: str, target: Target, past: tuple[History, int], parts: Parts
+    ) -> dict[int, float]:
+        """Return for each answer the chance that it does not change because of any member of a group of candidates."""
+        found = self.candidates(target.event.key)
+        memo = target.event.key, group
+        absent = self._absent_groups.get(memo)
+        if absent is None:
+            every = [self._kept(t, target, _NOTHING, NO_PARTS) for t, _ in found.groups[group]]
+            absent = {a: math.prod([kept[a] for kept in every]) for a in target.answers}
+            self._absent_groups[memo] = absent
+        here = [
+            t for t in {*parts, *past[0].types(past[1])} if t in found.shares and found.shares[t][0] == group
+        ]
+        for t in sorted(here):
+            now, then = self._kept(t, target, past, parts), self._kept(t, target, _NOTHING, NO_PARTS)
+            absent = {answer: chance * now[answer] / then[answer] for answer, chance in absent.items()}
+        return absent
+
+    def _compared(
+        self, t: str, target: Target, past: tuple[History, int], here: int | str
+    ) -> dict[int, float]:
+        part, history = t.startswith(PART), past[0]
+        if part and t not in self._recorded_parts(target):  # clients may send any number of them
+            return dict.fromkeys([o.answer for o in target.observations], 1 - self.chance(t, t, target.event))
         differs: dict[int, float] = {}
+        known: dict[int | str, float] = {here: 0.0}  # by what it was, the share in which that is another
         for o in target.observations:
             if differs.get(o.answer, 1.0) > 0:
-                if o.mark(t) == here:
-                    differs[o.answer] = 0.0
-                else:
+                was = o.mark(t)
+                apart = known.get(was)
+                if apart is None:
                     if not part:
                         apart = _apart(t, target.event, past, (o.history, o.place))
-                    elif here and t in o.parts and t.startswith(_PROOFS):
-                        apart = priors.RENEWED
                     else:
-                        apart = 1.0
-                    differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
+                        renewed = here and t in o.parts and t.startswith(_PROOFS)
+                        apart = priors.RENEWED if renewed else 1.0
+                    known[was] = apart
+                differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
         kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
@@ -611,11 +650,8 @@ class Model:
 
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
-        chances = self._part_chances.get(target.event.key)
-        if chances is None:
-            recorded = {part for o in target.observations for part in o.parts}
-            chances = self._part_chances[target.event.key] = dict.fromkeys(recorded)
-        if part not in chances:  # no answer can repeat it, and clients may send any number of them
+        chances = self._recorded_parts(target)
+        if part not in chances:  # no answer can repeat it
             return self.chance(part, part, target.event)
         found = chances[part]
         if found is None:
@@ -625,6 +661,14 @@ class Model:
                 found = _moved(found, priors.HEARD)
             chances[part] = found
         return found
+
+    def _recorded_parts(self, target: Target) -> dict[str, float | None]:
+        """Return the parts with which a request was recorded, and the chance that each decides where that is known."""
+        chances = self._part_chances.get(target.event.key)
+        if chances is None:
+            recorded = {part for o in target.observations for part in o.parts}
+            chances = self._part_chances[target.event.key] = dict.fromkeys(recorded)
+        return chances
 
     def _usual_words(self) -> Set[str]:
         """Return the words that several requests' answers show, such as `html` and `en`: no echo of what was sent."""
@@ -787,5 +831,6 @@ def _bounded(chance: float) -> float:
     return min(0.97, max(0.0005, chance))
 
 
+_NOTHING = History(), 0  # the past of a new session
 _PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks
 _LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

@@ -13,7 +13,7 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, event_of, told_status
+from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, told_status
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
@@ -173,8 +173,8 @@ class SiteEvidence:
 
     @property
     def ready(self) -> bool:
-        """Return True if the model was learnt, or no answer of the site depends on one."""
-        return self.quiet or self._learnt is not None
+        """Return True if the model was learnt."""
+        return self._learnt is not None
 
     @property
     def mates(self) -> Mapping[int, Collection[int]]:
@@ -185,6 +185,11 @@ class SiteEvidence:
     def model(self) -> Model:
         """The model of the site."""
         return self.learnt.model
+
+    def foresee(self, asked: Asked) -> None:
+        """Let the model derive what it remembers of the recorded requests that may answer one."""
+        for key in self.learnt.beside.get(asked.normal, ()):
+            self.model.predict(key, (History(), 0), None, asked.parts)
 
     def _learn(self) -> Learnt:
         store, spoken = self._matcher.snapshot, self._matcher.spoken

@@ -27,6 +27,7 @@ MADE_ANEW = frozenset(
 )
 
 
+@lru_cache(maxsize=4096)
 def is_session(name: str, value: str) -> bool:
     """Return True if a cookie identifies its client rather than stating a choice."""
     return "stillweb-secret-" in value or secret_cookie(name, value)

@@ -57,7 +57,7 @@ def surt(url: str) -> str:
     The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`,
     default port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
     """
-    return _kept_surt(url) if len(url) <= LONGEST_KEPT else _surt(url)
+    return _kept_surt(url) if len(url) <= LONGEST_KEPT else _last_surt(url)
 
 
 def _surt(url: str) -> str:
@@ -77,6 +77,7 @@ def _surt(url: str) -> str:
 
 
 _kept_surt = lru_cache(maxsize=1 << 16)(_surt)
+_last_surt = lru_cache(maxsize=8)(_surt)  # a request's is asked for several times
 
 
 @lru_cache(maxsize=1 << 12)

@@ -43,6 +43,11 @@ def test_one_damaged_byte_does_not_turn_a_page_of_utf_8_over(label: str) -> None
     assert "1 characters could not be read as utf-8" in found.warnings
 
 
+def test_nor_does_a_character_of_a_short_one_that_lost_a_byte() -> None:
+    body = "<p>Le bureau a été bâti: 港口</p>".encode()
+    assert decode(body.replace("港".encode(), "港".encode()[:2]), "text/html").encoding == "utf-8"
+
+
 @pytest.mark.parametrize("damage", [b"\x80", b"\xe9", b"\xff"])
 @pytest.mark.parametrize(("charset", "sentence"), SENTENCES)
 def test_one_damaged_byte_does_not_turn_over_what_was_detected(

@@ -244,6 +244,34 @@ def test_a_store_that_fails_in_the_middle_leaves_nothing_published(
     assert "leaving" not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
 
 
+def test_a_bucket_that_vanishes_in_the_middle_leaves_nothing_pulled(
+    sealed: Path, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stillweb.snapshots.remote import RemotePlace
+
+    s3 = use_s3(monkeypatch, endpoint)
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    s3.create_bucket(Bucket="going")
+    publish_to(sealed, "s3://going/site")
+    fetched = RemotePlace._fetched
+    blocks = []
+
+    def vanish(self: RemotePlace, first: int, stop: int) -> Any:
+        blocks.append(first)
+        if len(blocks) == 2:
+            for item in s3.list_objects_v2(Bucket="going")["Contents"]:
+                s3.delete_object(Bucket="going", Key=item["Key"])
+            s3.delete_bucket(Bucket="going")
+        return fetched(self, first, stop)
+
+    monkeypatch.setattr(RemotePlace, "_fetched", vanish)
+    with pytest.raises(StillwebError, match=r"^s3://going/site.*: ") as told:
+        pull("s3://going/site", tmp_path / "out")
+    assert "\n" not in str(told.value)
+    assert len(blocks) >= 2
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_interrupted_pull_goes_on(sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
     big = tmp_path / "published"

@@ -67,12 +67,15 @@ def _record(site: Path, work: Path) -> None:
     from stillweb.proxy.browser.capture_view import Fetcher
     from stillweb.proxy.browser.steps import load_flows
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 
     flows = load_flows(HERE / "record.yaml")
     profile = complete(Profile())
-    with Origin(work) as origin, Writer.open(site, profile=profile) as writer, status_line() as show:
+    provenance = provenance_now("stillweb demo", {"pdfs": True})
+    opened = Writer.open(site, profile=profile, provenance=provenance)
+    with Origin(work) as origin, opened as writer, status_line() as show:
         recorder = Recorder(writer, resolve=origin.resolve, upstream_ca=origin.ca)
         with recorder:
             fetcher = Fetcher(recorder, writer, profile)

@@ -86,13 +86,15 @@ class Shelf:
             self._put_in_place()
 
     def _open_writer(self) -> Any:
+        from stillweb.snapshots.contents.provenance import provenance_now
         from stillweb.snapshots.snapshot import Snapshot
         from stillweb.snapshots.writer import Writer
 
+        provenance = provenance_now("pytest", {"mode": self.mode})
         if not self._keeps_old:
-            return Writer.open(self._work)
+            return Writer.open(self._work, provenance=provenance)
         with Snapshot.open(self.target) as old:
-            return Writer.open(self._work, settings=old.settings, profile=old.profile)
+            return Writer.open(self._work, settings=old.settings, profile=old.profile, provenance=provenance)
 
     @property
     def _keeps_old(self) -> bool:

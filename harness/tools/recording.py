@@ -219,7 +219,9 @@ def recording_toolset(
     Late secrets are searched for by `seal`, not here: an MCP server must close at once.
     """
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.writer import Writer
 
-    with Writer.open(Path(path)) as writer, Recorder(writer, private=private) as recorder:
+    provenance = provenance_now(f"tools {' '.join(contracts)}", {"private": private})
+    with Writer.open(path, provenance=provenance) as writer, Recorder(writer, private=private) as recorder:
         yield RecordingToolset(recorder, contracts, limits=limits)

@@ -126,6 +126,9 @@ def test_all_new_episodes_and_rewrite_record_what_they_say(project, origin):
     assert got(run(project, three, "-s", "--stillweb-mode=new_episodes")) == answers
     assert got(run(project, three, "-s")) == answers
     assert captured(project) == ["other", "taken", "third"]
+    with Snapshot.open(project.path / "made") as snapshot:
+        told = [(one.origin, one.settings["mode"]) for one in snapshot.provenance]
+    assert told == [("pytest", "once"), ("pytest", "all"), ("pytest", "new_episodes")]
     run(project, three, "-s", "--stillweb-mode=rewrite", "-k", "two")
     assert captured(project) == ["other"]
 

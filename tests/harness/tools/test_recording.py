@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 
 from stillweb.harness.servers.mcp_words import prompt
 from stillweb.harness.tools import Toolset
-from stillweb.harness.tools.recording import RecordingToolset
+from stillweb.harness.tools.recording import RecordingToolset, recording_toolset
 from stillweb.proxy import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.errors import UsageError
@@ -86,13 +86,14 @@ def test_what_the_tools_did_is_replayed_the_same(
         await session.close()
         return [(r.is_error, r.content) for r in results]
 
-    with Writer.open(tmp_path / "snap") as writer, Recorder(writer) as recorder:
-        real = asyncio.run(run(RecordingToolset(recorder, ["fetch", "pdf-reader"])))
+    with recording_toolset(tmp_path / "snap", ["fetch", "pdf-reader"], private=True) as toolset:
+        real = asyncio.run(run(toolset))
     assert [error for error, _ in real] == [False, False, False, True, True, False, True]
     assert "specifies that autonomous fetching" in str(real[4])
     with Snapshot.open(tmp_path / "snap") as snapshot:
         assert asyncio.run(run(Toolset(snapshot, ["fetch", "pdf-reader"]))) == real
         assert {c.session for c in snapshot.captures()} == {"agent"}
+        assert [one.origin for one in snapshot.provenance] == ["tools fetch pdf-reader"]
 
 
 def test_the_prompt_is_a_persons_and_waits_its_turn(

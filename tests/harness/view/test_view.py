@@ -29,10 +29,18 @@ from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.comparison_pages import first_divergence
-from stillweb.harness.view.export import export_file, write_report
+from stillweb.harness.view.export import (
+    check_page,
+    export_file,
+    export_folder,
+    export_views,
+    write_report,
+)
 from stillweb.harness.view.library import number
 from stillweb.harness.view.run_table import Row, group_of, pass_at, row_of, sums_of
+from stillweb.harness.view.server import ViewServer
 from stillweb.harness.view.site import Site
+from stillweb.proxy.check.check import CheckReport, ViewCheck
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View
@@ -46,6 +54,7 @@ from tests.harness.view.looked_at import (
     make_run,
     make_snapshot,
     make_world,
+    png,
     viewed,
 )
 from tests.support.command_line import stillweb
@@ -546,17 +555,114 @@ def violations(page: Any) -> Any:
     )
 
 
+class Busy(Site):
+    """A site on which everything is still being worked out."""
+
+    def soon(self, key: Any, work: Any) -> Any:
+        return None
+
+
+WAITING = [
+    "/compare",
+    "/run/run1/figures",
+    "/snapshot/birds",
+    "/snapshot/birds/captures",
+    "/snapshot/birds/captures?q=bird",
+    "/snapshot/birds/texts?q=bird",
+    "/snapshots/birds/birds",
+    "/snapshot/bad.wacz",
+]
+
+
+@pytest.fixture(scope="module")
+def every_page(url: str, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Addresses of a page of each kind: also those that wait, a gateway's, a check's, and exports."""
+    out = tmp_path_factory.mktemp("pages")
+    (out / "bad.wacz").write_bytes(b"no archive")
+    export_file([world / "run1"], out / "report.html")
+    export_views([world / "birds"], out / "views.html")
+    export_folder([world / "run1", world / "run2"], [], out / "folder")
+    picture = png(40, 30)
+    bad = ViewCheck(PAGE, EVIL, ["click More"], 0.5, 0.5, 0.5, 3, ["GET /a"], ["GET /b"], ["GET /c"], "differs", picture, picture, picture, ["- a"])  # fmt: skip
+    good = ViewCheck(PAGE, "Birds", [], 1.0, 1.0, 1.0)
+    (out / "check.html").write_text(
+        check_page(CheckReport([good, bad], 1.0, "A warning."), "birds", "0" * 64)
+    )
+    with sw.replay(world / "birds") as web, httpx.Client(**web.httpx()) as client:
+        client.get("https://birds.test/none")
+        told = client.get("http://stillweb.local/", headers={"Accept": "text/html"})
+        (out / "status.html").write_bytes(told.content)
+    files = [
+        "report.html",
+        "views.html",
+        "check.html",
+        "status.html",
+        "folder/index.html",
+        "folder/run-run1.html",
+    ]
+    with ViewServer(Busy([world / "run1", world / "run2"], [out / "bad.wacz"])) as busy:
+        yield [
+            *(addressed(url, path) for path in PAGES),
+            *(busy.url.rstrip("/") + path for path in WAITING),
+            *((out / name).as_uri() for name in [*files, "folder/run-run1-attempt-wrong.1.html"]),
+        ]
+
+
+def quiet(page: Any) -> None:
+    """Keep pages that wait from being replaced while they are looked at."""
+    page.route("**/static/htmx*", lambda route: route.abort())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
-def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(url: str, scheme: str, width: int) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]
+)
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(
+    every_page: list[str], scheme: str, width: int
+) -> None:
     with chromium(color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True) as page:
+        quiet(page)
         found = {}
-        for path in PAGES:
-            page.goto(addressed(url, path))
+        for address in every_page:
+            page.goto(address)
             said = violations(page)
             wide = page.evaluate("document.documentElement.scrollWidth")
             if said or wide > width:
-                found[path] = (said, wide)
+                found[address] = (said, wide)
+        assert not found
+
+
+CONTROLS = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, iframe, [tabindex='0']")]
+  .filter((one) => one.checkVisibility() && one.type !== "hidden")"""
+REACHED = """(seen) => {
+  const one = document.activeElement;
+  if (!one || one === document.body) return "";
+  const bare = !one.closest("svg") && one.localName !== "iframe" && getComputedStyle(one).outlineStyle === "none";
+  one.dataset.reached = "";
+  return bare ? `no focus is seen: ${one.outerHTML.slice(0, 200)}` : "reached";
+}"""
+
+
+@pytest.mark.slow
+def test_each_control_is_reached_by_the_keyboard_and_shows_that_it_is(every_page: list[str]) -> None:
+    with chromium(viewport={"width": 1280, "height": 800}) as page:
+        quiet(page)
+        found = {}
+        for address in every_page:
+            page.goto(address)
+            most = 3 * page.evaluate(f"({CONTROLS})().length") + 50
+            said = []
+            for _ in range(most):
+                page.keyboard.press("Tab")
+                said.append(page.evaluate(REACHED))
+                if not said[-1]:
+                    break
+            left = page.evaluate(
+                f"({CONTROLS})().filter((one) => !('reached' in one.dataset)).map((one) => one.outerHTML.slice(0, 200))"
+            )
+            wrong = [*{one for one in said if one not in ("", "reached")}, *left]
+            if said[-1] or wrong:
+                found[address] = wrong or f"after {most} keys no end"
         assert not found
 
 

@@ -153,9 +153,17 @@ def message_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
             message["usage"] = {**message.get("usage", {}), **(event.get("usage") or {})}
         elif kind == "message_stop":
             for index, text in texts.items():
-                message["content"][index]["input"] = json.loads(text or "{}")
+                message["content"][index]["input"] = _input(text)
             return message
     raise ModelError("the endpoint's stream ended before its message did")
+
+
+def _input(text: str) -> Any:
+    """Return the arguments of a tool call, as text where the limit of tokens cut them off."""
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text
 
 
 def _message_reply(message: dict[str, Any]) -> Reply:
@@ -170,17 +178,26 @@ def _message_reply(message: dict[str, Any]) -> Reply:
     return Reply(
         "".join(texts) or None,
         tuple(
-            ToolRequest(block["id"], block["name"], json.dumps(block["input"], ensure_ascii=False))
+            ToolRequest(block["id"], block["name"], _written(block["input"]))
             for block in blocks
             if block["type"] == "tool_use"
         ),
-        ({"role": "assistant", "content": blocks},),
+        ({"role": "assistant", "content": [_as_taken(block) for block in blocks]},),
         message.get("stop_reason"),
         Usage(fresh + cached, int(told.get("output_tokens") or 0), cached),
         message.get("model"),
         reasoning="\n".join(filter(None, thoughts)) or None,
         hosted=tuple(block for block in blocks if block["type"] == "server_tool_use"),
     )
+
+
+def _written(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _as_taken(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block as the API takes it back: a tool call has an object for arguments."""
+    return {**block, "input": {}} if isinstance(block.get("input"), str) else block
 
 
 def content_of(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:

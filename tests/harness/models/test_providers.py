@@ -17,7 +17,8 @@ from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots.errors import UsageError
-from tests.support.openai_endpoint import KEY, Asked, Endpoint, Said
+from tests.support import openai_endpoint
+from tests.support.openai_endpoint import KEY, Asked, Endpoint, Said, message_answer
 from tests.support.runs import SHELF, bird_task
 
 LIST = "https://shelf.example/list?year=2012&page=1"
@@ -127,6 +128,32 @@ def test_the_last_call_may_call_no_tool(provider: tuple[str, bool], tmp_path: Pa
         spec = agent(tmp_path, kind, endpoint.url, stream=stream, last_call=True)
         files = run(tmp_path, spec, limits=Limits(steps=2))
     assert (read_trace(files.trace_path("one", 1)).last("answer") or {})["text"] == "7|3900"
+
+
+def test_a_tool_call_that_the_limit_of_tokens_cut_off_is_counted_and_told_to_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+
+    def cut(body: dict[str, Any], said: Said) -> tuple[str, bytes]:
+        kind, data = message_answer(body, said)
+        data = data.replace(rb'=1\"}"', b'=1"').replace(
+            b'"stop_reason": "tool_use"', b'"stop_reason": "max_tokens"'
+        )
+        return kind, data
+
+    def once(asked: Asked) -> Said:
+        return "7|3900\n9|3700" if asked.tool_answers else [("fetch", {"url": LIST})]
+
+    monkeypatch.setitem(openai_endpoint._APIS, "/messages", ("messages", cut))
+    with Endpoint(once) as endpoint:
+        files = run(tmp_path, agent(tmp_path, "anthropic", endpoint.url, stream=True))
+    trace = read_trace(files.trace_path("one", 1))
+    (call,) = trace.of("tool_call")
+    assert call["arguments"].endswith("page=1")
+    assert "the arguments are not JSON" in call["output"]["text"]
+    assert summarise(files.path).cut_off == 1
+    assert summarise(files.path).means["em"].value == 1.0
 
 
 def test_a_model_is_named_in_short_and_a_wrong_member_refused(tmp_path: Path) -> None:

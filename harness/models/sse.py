@@ -154,13 +154,23 @@ def _add_part(parts: list[Any], part: Any) -> None:
 
 
 def response_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return the response in the last event of a stream. Raise ModelError if there is none."""
+    """Return the response in the last event of a stream. Raise ModelError if there is none.
+
+    Some endpoints leave its output empty there, since they sent each item before.
+    """
+    items: dict[int, dict[str, Any]] = {}
     for event in events:
         if event.get("type") == "error":
             raise ModelError(f"the endpoint's stream ended in an error: {event.get('message')}")
+        if event.get("type") == "response.output_item.done":
+            items[event.get("output_index", len(items))] = event["item"]
         if event.get("type") in _LAST:
             response: dict[str, Any] = event["response"]
-            return response
+            return (
+                response
+                if response.get("output")
+                else {**response, "output": [items[n] for n in sorted(items)]}
+            )
     raise ModelError("the endpoint's stream ended without a response")
 
 

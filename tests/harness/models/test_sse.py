@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from stillweb.harness.models.client import ModelClient, Reply
+from stillweb.harness.models.sse import response_of
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.models.transport import Retry
 
@@ -187,6 +188,19 @@ def test_all_that_an_endpoint_sends_with_a_message_goes_back(
         else:
             (item,) = ask(tape, whole, stream=False, kind="application/json").items
     assert item[member] == value
+
+
+def test_items_that_a_stream_of_responses_sent_before_its_end_arrive() -> None:
+    items = [
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "2 + 5"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "7"}]},
+    ]
+    done = [
+        {"type": "response.output_item.done", "output_index": n, "item": item} for n, item in enumerate(items)
+    ]
+    last = {"type": "response.completed", "response": {"status": "completed", "output": []}}
+    for events in ([*done, last], [*done[::-1], last], [{**last, "response": {"output": items}}]):
+        assert response_of(events)["output"] == items
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,16 @@ def test_stated_rules_are_taken_over(tmp_path: Path, as_text: bool) -> None:
     )  # 10.555… has no end
 
 
+def test_a_side_car_of_stated_rules_links_to_nothing_that_is_gone(tmp_path: Path) -> None:
+    task = load(tmp_path)
+    rubrics = {"lake_900": compile_rubric(task)}
+    assert "stale link" not in {finding.check for finding in lint([task], rubrics)}
+    otherwise = load(tmp_path, rubric=RUBRIC | {"row_key": ["site"], "fields": {}})
+    links = [finding.message for finding in lint([otherwise], rubrics) if finding.check == "stale link"]
+    assert any("row_key" in link for link in links)
+    assert any("fields.temp_C.units" in link for link in links)
+
+
 def test_a_header_that_only_the_oracle_and_the_format_name_is_one(tmp_path: Path) -> None:
     task = load(tmp_path, rubric={})
     rubric = compile_rubric(task)

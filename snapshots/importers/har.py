@@ -218,7 +218,7 @@ def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return None
-    request = Request(str(asked["method"]).upper(), url, _headers(asked), sent)
+    request = Request(str(asked["method"]).upper(), url, _sent_headers(asked), sent)
     return Failure(request, reason_of(told), told, _time(entry.get("startedDateTime")))
 
 
@@ -251,7 +251,7 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
         headers = _read_as_utf8(headers, body)
     version = str(answer.get("httpVersion") or asked.get("httpVersion") or "").lower()
     return Exchange(
-        Request(str(asked["method"]).upper(), url, _headers(asked), sent),
+        Request(str(asked["method"]).upper(), url, _sent_headers(asked), sent),
         status,
         str(answer.get("statusText") or ""),
         headers,
@@ -326,7 +326,7 @@ def _coded(content: dict[str, Any]) -> bytes | str | None:
     name = str(content.get("encoding") or ("hex" if content.get("_isBinary") else "")).strip().lower()
     if name in _PLAIN:
         return None
-    reader = {"base64": _from_base64, "base64url": _from_base64url, "hex": bytes.fromhex}.get(name)
+    reader = _READERS.get(name)
     if reader is None:
         return f"is in an encoding that is not known: {name}"
     text = str(content["text"])
@@ -343,6 +343,18 @@ def _from_base64(text: str) -> bytes:
 
 def _from_base64url(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+
+
+def _from_latin1(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+_READERS: dict[str, Callable[[str], bytes]] = {
+    "base64": _from_base64,
+    "base64url": _from_base64url,
+    "hex": bytes.fromhex,
+    **dict.fromkeys(("latin1", "latin-1", "iso-8859-1", "binary", "ascii"), _from_latin1),  # as Node names them
+}
 
 
 def _is_packed(answer: dict[str, Any], body: bytes) -> bool:
@@ -449,6 +461,15 @@ def _read_as_utf8(headers: Headers, body: bytes) -> Headers:
         return headers
     told = media.partition(";")[0].strip() + "; charset=utf-8"
     return tuple((n, told if n.lower() == "content-type" else v) for n, v in headers)
+
+
+def _sent_headers(asked: dict[str, Any]) -> Headers:
+    """Return the header fields of a request; the type of its body stands beside the body in some HARs."""
+    headers = _headers(asked)
+    media = str((asked.get("postData") or {}).get("mimeType") or "")
+    if not media or any(name.lower() == "content-type" for name, _ in headers):
+        return headers
+    return (*headers, ("Content-Type", media))
 
 
 def _sent(asked: dict[str, Any], read: Read) -> bytes | str:

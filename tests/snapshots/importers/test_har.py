@@ -164,6 +164,7 @@ def test_posted_data(tmp_path: Path) -> None:
         sent = {c.url[-1]: snapshot.read_request(c) for c in snapshot.captures()}
         assert (sent["1"].method, sent["1"].body) == ("POST", b"a=b%26c&d=")
         assert sent["2"].body == '{"a":"é"}'.encode()
+        assert [sent[one].header("content-type") for one in "12"] == [form["mimeType"], text["mimeType"]]
 
 
 def test_events_follow_from_times(tmp_path: Path) -> None:

@@ -173,6 +173,8 @@ PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
         {"encoding": "base64", "text": json.dumps([base64.b64encode(PNG[:5]).decode(), base64.b64encode(PNG[5:]).decode()])},
         {"encoding": "BASE64", "text": base64.b64encode(PNG).decode()},
         {"encoding": "base64url", "text": base64.urlsafe_b64encode(PNG).decode().rstrip("=")},
+        {"encoding": "binary", "text": PNG.decode("latin-1")},
+        {"encoding": "latin1", "text": PNG.decode("latin-1")},
     ],
 )  # fmt: skip
 def test_bytes_are_kept_in_whatever_encoding_they_are_written(

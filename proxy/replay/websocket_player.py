@@ -25,9 +25,11 @@ from urllib.parse import unquote, urlsplit
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stillweb.snapshots.evidence.spoken import word
+from stillweb.snapshots.identity.echoes import Echo, echoes, with_echoes
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
+from stillweb.snapshots.identity.rules import builtin, joining
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask
@@ -183,7 +185,76 @@ def alike(one: Request, other: Request) -> bool:
 _FRAMED = re.compile(
     r"(\d*(?:/[^,\[{]*,)?\d*)([\[{].*)", re.S
 )  # Socket.IO's packet type, namespace and number
+TRIES = 100  # combinations of rules that are tried for a message
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
+
+
+def _framed(said: Said) -> tuple[str, str]:
+    """Return Socket.IO's prefix of a text and its JSON, or two empty texts."""
+    found = _FRAMED.fullmatch(said) if isinstance(said, str) else None
+    return (found[1], found[2]) if found else ("", "")
+
+
+# What a client counts its messages by, which their answers repeat: Socket.IO's acknowledgement, Phoenix' references
+_NUMBERED = re.compile(
+    r'(4[23](?:/[^,\[{]*,)?)(\d+)()(\[.*)|(\[ *)(null|"\d+")( *, *"\d+")( *, *"[^"]+" *, *"[^"]+" *, *\{.*)',
+    re.S,
+)
+
+
+def _numbered(said: Said) -> tuple[Said, list[str]]:
+    """Return a message without the numbers by which its client counts, and these."""
+    found = _NUMBERED.fullmatch(said) if isinstance(said, str) else None
+    if found is None:
+        return said, []
+    start, *numbers, rest = (part for part in found.groups() if part is not None)
+    return start.replace("43", "42", 1) + rest, [re.sub("[^0-9]", "", number) for number in numbers]
+
+
+def _renumbered(said: Said, found: list[Echo]) -> Said:
+    """Return a server's message with the client's own numbers in place of the recorded ones."""
+    _, numbers = _numbered(said)
+    own = {echo.recorded: str(echo.own) for echo in found if not echo.name}
+    if not own or not any(number in own for number in numbers):
+        return said
+    match = _NUMBERED.fullmatch(_text(said))
+    assert match is not None
+    start, *told, rest = (part for part in match.groups() if part is not None)
+    return "".join((start, *(re.sub(r"\d+", lambda m: own.get(m[0], m[0]), one) for one in told), rest))
+
+
+def _echoing(said: Said, found: list[Echo]) -> Said:
+    """Return a server's message that repeats the client's own values in place of recorded ones."""
+    said = _renumbered(said, found)
+    prefix, text = _framed(said)
+    return (
+        prefix + with_echoes(text.encode(), "application/json", found[::-1]).decode()
+        if text and found
+        else said
+    )
+
+
+# Words of messages by which a client shows that it lives; all their words are of these.
+_BEAT = {"ping", "pong", "heartbeat", "keepalive", "alive", "beat", "ka", "hb"}
+_OF_BEATS = {
+    *_BEAT,
+    *("type", "op", "opcode", "event", "action", "method", "cmd", "command", "msg", "message", "kind", "keep", "heart", "t", "d"),
+    *("id", "ref", "ts", "timestamp", "time", "payload", "data", "topic", "phoenix", "jsonrpc", "params", "null", "true", "phx", "reply", "status", "ok", "response"),
+}  # fmt: skip
+_SILENT = re.compile(r"\s*|[23]|\{\"type\":6\}\x1e")  # STOMP's line breaks, Engine.IO's, SignalR's
+
+
+def is_beat(said: Said) -> bool:
+    """Return True if a message only shows that its sender lives."""
+    if not isinstance(said, str) or len(said) > 200:
+        return False
+    words = set(re.findall("[a-z]+", said.lower()))
+    return bool(_SILENT.fullmatch(said)) or (words <= _OF_BEATS and not words.isdisjoint(_BEAT))
+
+
+def _form(said: Said) -> str:
+    """Return a sign of life without its numbers."""
+    return re.sub(r"\d+", "0", _text(said))
 
 
 def unordered(said: Said) -> object:
@@ -272,6 +343,7 @@ class Player:
         self._alive = [own, *(one for one in known if one is not own)]
         self._at = 0  # messages of the leading conversation so far
         self._told = 0  # of these, sent since the client's last message
+        self._lives = False  # the client's last message was no more than a sign of life
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
         self._steps = 0  # steps that the client has done
@@ -281,6 +353,9 @@ class Player:
         self._named = set[str]() if named is None else named
         # for each conversation: recorded id -> the client's own
         self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}
+        # for each conversation: what the server repeats of messages that rules joined, and these rules
+        self._echoes: dict[int, list[Echo]] = {id(one): [] for one in known}
+        self._joined: dict[int, dict[str, None]] = {id(one): {} for one in known}
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
@@ -293,21 +368,12 @@ class Player:
 
     def client(self, url: str, said: Said) -> list[Said] | None:
         """Return the server's messages after a client's message; None if it was not recorded here."""
-        fits: list[Conversation] = []
-        doubtful: list[Conversation] = []
-        reordered: list[Conversation] = []
-        for one in self._alive:
-            heard = one.heard()
-            if self._count < len(heard):
-                at = heard[self._count]
-                stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
-                found = same(url, stored, told)
-                if found is False and self._but_for_drawn(one, at, stored, told):
-                    found = None
-                if found is not False:
-                    (fits if found else doubtful).append(one)
-                elif (moved := self._in_order(one, at, said)) is not None:
-                    reordered.append(moved)
+        self._lives = False
+        fits, doubtful, reordered = self._fitting(said)
+        while not (fits or doubtful) and self._given is not None and self._skip_beats():
+            fits, doubtful, reordered = self._fitting(said)
+        if not (fits or doubtful or reordered) and self._given is not None and is_beat(said):
+            return self._beat(said)
         if not fits and not doubtful and reordered:
             self._reordered = True
             doubtful = reordered
@@ -330,6 +396,100 @@ class Player:
         self._at = fits[0].heard()[self._count - 1] + 1
         self._told = 0
         return self._own(late[0]) + self._more()
+
+    def _fitting(self, said: Said) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
+        """Return the conversations in which a client's message comes next: surely, not surely, and in another order."""
+        fits: list[Conversation] = []
+        doubtful: list[Conversation] = []
+        reordered: list[Conversation] = []
+        for one in self._alive:
+            heard = one.heard()
+            if self._count < len(heard):
+                at = heard[self._count]
+                stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
+                found = same(one.url, stored, told)
+                if found is False and self._but_for_drawn(one, at, stored, told):
+                    found = None
+                if found is False:
+                    found = self._by_rule(one, stored, told)
+                if found is not False:
+                    (fits if found else doubtful).append(one)
+                elif (moved := self._in_order(one, at, said)) is not None:
+                    reordered.append(moved)
+        return fits, doubtful, reordered
+
+    def _skip_beats(self) -> bool:
+        """Leave out the recorded signs of life that would come next, with their answers; return False if there are none."""
+        before = self._alive
+        self._alive = [self._beatless(one) for one in before]
+        return any(one is not own for one, own in zip(before, self._alive, strict=True))
+
+    def _beatless(self, one: Conversation) -> Conversation:
+        heard = one.heard()
+        if self._count >= len(heard) or not is_beat(one.messages[heard[self._count]][1]):
+            return one
+        at, end = heard[self._count], (*heard, len(one.messages))[self._count + 1]
+        answers = (n for n in range(at + 1, end) if is_beat(one.messages[n][1]))
+        gone = {at, next(answers, at)}
+
+        def left(items: tuple[_T, ...]) -> tuple[_T, ...]:
+            return tuple(item for n, item in enumerate(items) if n not in gone)
+
+        shorter = replace(
+            one,
+            messages=left(one.messages),
+            events=left(one.events),
+            times=left(one.times),
+            words=left(one.words),
+            looks=tuple((steps, n - sum(g < n for g in gone)) for steps, n in one.looks),
+        )
+        self._awaited[id(shorter)] = {
+            n - sum(g < n for g in gone): what for n, what in self._awaited[id(one)].items() if n not in gone
+        }
+        self._inherit(one, shorter)
+        return shorter
+
+    def _beat(self, said: Said) -> list[Said]:
+        """Return what the server said to a recorded sign of life of the same form; time decides how many there are."""
+        self._lives = True
+        leads = self._former[0] if self._former else self._alive[0]
+        form = _form(said)
+        for at in leads.heard():
+            if is_beat(leads.messages[at][1]) and _form(leads.messages[at][1]) == form:
+                after = leads.messages[at + 1 : at + 2]
+                return self._own([what for mine, what in after if not mine and is_beat(what)])
+        return []
+
+    def _inherit(self, one: Conversation, other: Conversation) -> None:
+        """Keep what is known of a conversation for a copy of it."""
+        self._former += [one, other]
+        self._ids[id(other)] = self._ids[id(one)]
+        self._echoes[id(other)] = self._echoes[id(one)]
+        self._joined[id(other)] = self._joined[id(one)]
+        if id(one) in self._timed:
+            self._timed.add(id(other))
+
+    def _by_rule(self, one: Conversation, stored: Said, said: Said) -> bool | None:
+        """Return True if rules that are sure make a message the recorded one, None if others do; else False."""
+        if self._given is None:
+            return False
+        (was_bare, numbers), (own_bare, own_numbers) = _numbered(stored), _numbered(said)
+        if len(numbers) == len(own_numbers) and numbers != own_numbers and same(one.url, was_bare, own_bare):
+            self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
+            return True
+        (prefix, recorded), (own_prefix, own) = _framed(stored), _framed(said)
+        if prefix != own_prefix or not recorded or not own:
+            return False
+        was, asked = (
+            Request("POST", one.url, _JSON, text.encode("utf-8", "replace")) for text in (recorded, own)
+        )
+        names = joining(asked, was, builtin().rules, tries=TRIES)
+        if not names:
+            return False
+        rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
+        self._joined[id(one)].update(dict.fromkeys(rule.id for rule in rules))
+        self._echoes[id(one)] += echoes(asked, was, rules)
+        return True if all(rule.certain for rule in rules) else None
 
     def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:
         """Return a conversation in which the client's message comes next; None if it was not recorded there.
@@ -361,12 +521,8 @@ class Player:
             return (*items[:at], items[place], *items[at:place], *items[place + 1 :])
 
         moved = replace(one, messages=turned(one.messages), times=turned(one.times), words=turned(one.words))
-        self._former.append(one)
         self._awaited[id(moved)] = self._awaited[id(one)]
-        self._ids[id(moved)] = self._ids[id(one)]
-        if id(one) in self._timed:
-            self._timed.add(id(moved))
-        self._former.append(moved)
+        self._inherit(one, moved)
         return moved
 
     def step(self, number: int) -> list[Said]:
@@ -400,7 +556,8 @@ class Player:
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts; "" if there is none."""
         leads = self._alive[0]
-        return leads.words[leads.heard()[self._count - 1]] if leads.words and self._count else ""
+        said = leads.words and self._count and not self._lives
+        return leads.words[leads.heard()[self._count - 1]] if said else ""
 
     def expected(self) -> Said | None:
         """Return the client's next recorded message; None after the last."""
@@ -417,6 +574,7 @@ class Player:
                 ("timestamp", leads in self._timed),
                 ("visit-id", bool(self._ids[leads])),
                 ("order", self._reordered),
+                *((rule, True) for rule in self._joined[leads]),
             )
             if needed
         )
@@ -441,8 +599,8 @@ class Player:
 
     def _own(self, messages: list[Said]) -> list[Said]:
         """Replace recorded ids by the client's own in messages to send."""
-        ids = self._ids[id(self._alive[0])]
-        told = [renumbered(one, ids) for one in messages]
+        ids, found = self._ids[id(self._alive[0])], self._echoes[id(self._alive[0])]
+        told = [_echoing(renumbered(one, ids), found) for one in messages]
         self._named.update(plain(value) for one in told for value in ids_in(one))
         return told
 

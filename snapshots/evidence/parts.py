@@ -15,7 +15,7 @@ from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, MULTIPART
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.http.languages import wanted
-from stillweb.snapshots.identity.cookies import MADE_ANEW, cookies_of, credentials_of, is_session
+from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
 from stillweb.snapshots.identity.header_fields import counting, is_token, own_name, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.issued import named_values, token_like
@@ -59,7 +59,7 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
         found[f"~header {name}"] = by_name.get(name, "")
     who = credentials_of(headers)
     if who:
-        found[WHO] = who.partition(" ")[0] if who.partition(" ")[0] in MADE_ANEW else who
+        found[WHO] = who.partition(" ")[0] if is_made_anew(who.partition(" ")[0]) else who
     if kind := _wanted_kind(by_name):
         found["~header accept"] = kind
     if "x-requested-with" in by_name:

@@ -13,18 +13,15 @@ from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
 # In place of a Vary field: the request's Authorization, which servers mind without naming it (RFC 9111, 3.5).
 CREDENTIALS = "credentials"
 # Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
-MADE_ANEW = frozenset(
-    (
-        "digest",
-        "negotiate",
-        "ntlm",
-        "hawk",
-        "oauth",
-        "signature",
-        "aws4-hmac-sha256",
-        "aws4-ecdsa-p256-sha256",
-    )
+_MADE_ANEW = re.compile(
+    r"digest|negotiate|ntlm|hawk|mac|oauth|signature|vapid|aws|goog1|oss|obs|qbox|qiniu|sharedkey(lite)?"
+    r"|([a-z0-9]+-)*hmac(-[a-z0-9]+)?|[a-z0-9]+-(ecdsa|rsa)-[a-z0-9-]+"
 )
+
+
+def is_made_anew(scheme: str) -> bool:
+    """Return True if credentials of a scheme are signed for each request."""
+    return _MADE_ANEW.fullmatch(scheme) is not None
 
 
 @lru_cache(maxsize=4096)

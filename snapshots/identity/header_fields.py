@@ -80,7 +80,8 @@ _CARRIED = _Names(
 _DRAWN = _Names(
     _words(
         "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key newrelic sw8"
-        " x-amz-content-sha256 x-amz-date"
+        " dpop x-wsse x-amz-content-sha256 x-goog-content-sha256"
+        " x-amz-date x-goog-date x-ms-date x-oss-date x-obs-date x-tos-date x-sdk-date x-bce-date"
     ),
     ("amz-sdk-", "elastic-apm-", "sentry-", "uber-", "x-b3-", "x-datadog-", "x-instana-", "x-newrelic-"),
     (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.identity.cookies import CREDENTIALS, MADE_ANEW, cookies_of, logins_of
+from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, is_made_anew, logins_of
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
 from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import parse
@@ -129,7 +129,7 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
 def _lasting(credentials: str) -> bool:
     """Return True for credentials that are the same in each request, and not recognised yet."""
     scheme, _, secret = credentials.strip().partition(" ")
-    return bool(secret) and scheme.lower() not in MADE_ANEW and PREFIX not in secret
+    return bool(secret) and not is_made_anew(scheme.lower()) and PREFIX not in secret
 
 
 def guarded(capture: Capture) -> bool:

@@ -353,7 +353,9 @@ _READERS: dict[str, Callable[[str], bytes]] = {
     "base64": _from_base64,
     "base64url": _from_base64url,
     "hex": bytes.fromhex,
-    **dict.fromkeys(("latin1", "latin-1", "iso-8859-1", "binary", "ascii"), _from_latin1),  # as Node names them
+    **dict.fromkeys(
+        ("latin1", "latin-1", "iso-8859-1", "binary", "ascii"), _from_latin1
+    ),  # as Node names them
 }
 
 

@@ -111,6 +111,56 @@ def test_other_members_are_another_message(stored: str | bytes, said: str | byte
     assert answering((True, stored), (False, "ok")).client("http://h/", said) is None
 
 
+BEAT, ALIVE = (True, '{"type":"ping"}'), (False, '{"type":"pong"}')
+
+
+def test_time_decides_how_many_signs_of_life_there_are() -> None:
+    """A replay is quicker or slower than its recording: fewer of them, or more, and the rest is as it was."""
+
+    def one() -> Player:
+        return answering((True, "a"), (False, "1"), BEAT, ALIVE, (False, "news"), (True, "b"), (False, "2"))
+
+    fewer, more = one(), one()
+    assert [fewer.client("http://h/", what) for what in ("a", "b")] == [["1"], ["news", "2"]]
+    said = [more.client("http://h/", what) for what in ("a", '{"type":"ping"}', '{"type":"ping"}', "b")]
+    assert said == [["1"], [ALIVE[1], "news"], [ALIVE[1]], ["2"]]
+    assert not fewer.ambiguous
+    assert not more.ambiguous
+
+
+@pytest.mark.parametrize(
+    "said", ["\n", "3", '{"type":6}\x1e', '{"op":"heartbeat","d":null}', '["phoenix","heartbeat"]']
+)
+def test_signs_of_life_that_were_never_recorded_change_nothing(said: str) -> None:
+    one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
+    assert [one.client("http://h/", what) for what in ("a", said, "b")] == [["1"], [], ["2"]]
+    assert one.word() == ""
+
+
+def test_words_about_life_are_no_sign_of_it() -> None:
+    one = answering((True, "a"), (False, "1"))
+    assert one.client("http://h/", '{"type":"message","text":"ping pong tonight?"}') is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "answer", "said", "told", "sure"),
+    [
+        ('{"jsonrpc":"2.0","id":7,"method":"m"}', '{"jsonrpc":"2.0","id":7,"result":7}', '{"jsonrpc":"2.0","id":91,"method":"m"}', '{"jsonrpc":"2.0","id":91,"result":7}', True),
+        ('421["x",{"a":1}]', '431["421"]', '420["x",{"a":1}]', '430["421"]', True),
+        ('["3","5","room:1","x",{}]', '["3","5","room:1","phx_reply",{"n":5}]', '["3","4","room:1","x",{}]', '["3","4","room:1","phx_reply",{"n":5}]', True),
+        ('42["x",{"r":0.8444218515250481}]', "ok", '42["x",{"r":0.7579544029403025}]', "ok", False),
+        ('{"type":"x","ts":1714557600001}', "ok", '{"type":"x","ts":1714557661002}', "ok", False),
+    ],
+)  # fmt: skip
+def test_what_a_client_draws_or_counts_is_its_own(
+    stored: str, answer: str, said: str, told: str, sure: bool
+) -> None:
+    one = answering((True, stored), (False, answer))
+    assert one.client("http://h/", said) == [told]
+    assert one.ambiguous is not sure
+    assert answering((True, stored), (False, answer), by_rule=False).client("http://h/", said) is None
+
+
 def test_what_was_written_twice_is_waited_for_twice() -> None:
     one = player(("1", 4), ("2", 8), written=[(3, "x"), (7, "x")])
     assert [one.opened(), one.made("x"), one.made("x")] == [[], ["1"], ["2"]]

@@ -400,3 +400,26 @@ def test_where_nothing_varies_only_what_has_more_than_one_answer_waits_for_the_m
     assert quiet.evidence("a.test").quiet
     assert quiet.learnt(get(f"{A}/page/1"))
     assert not quiet.learnt(get(f"{A}/page/none"))
+
+
+SIGNED_ANEW = [
+    ("Authorization", "HMAC-SHA256 SignedHeaders=x-ms-date;host&Signature={}"),
+    ("Authorization", "SharedKey birds:{}"),
+    (
+        "Authorization",
+        "TC3-HMAC-SHA256 Credential=AK/2026-01-01/cvm/tc3_request, SignedHeaders=host, Signature={}",
+    ),
+    ("Authorization", "vapid t={}, k=BKey"),
+    ("Authorization", "AWS AKID:{}"),
+    ("DPoP", "eyJhbGciOiJFUzI1NiJ9.{}.sig"),
+    ("X-WSSE", 'UsernameToken Username="a", PasswordDigest="{}", Nonce="n", Created="2026-01-01"'),
+    ("X-Goog-Date", "2026010{}T101500Z"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), SIGNED_ANEW)
+def test_what_a_client_signs_for_each_request_decides_nothing(field: str, value: str) -> None:
+    one, other = (
+        Request("GET", f"{A}/list", ((field, value.format(mark)),)) for mark in ("1a2b3c4d5e", "9f8e7d6c5b")
+    )
+    assert told(over((one, data("birds"))), other) == ['"birds"']

@@ -32,6 +32,7 @@ PATIENT = 0.12  # seconds that a page waits for a result that is worked out in a
 # Controls, which a browser drops, and marks that reverse the order of the text after them
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MOST_TITLE = 200  # characters of a title
+MOST_SHOWN = 200_000  # characters of a text: a browser takes seconds for one word of so many
 REMEMBERED = 64  # results that are kept
 
 
@@ -182,6 +183,7 @@ class Library:
             "when": when,
             "short": short,
             "titled": titled,
+            "clipped": clipped,
         }
         linker = self.linker
         environment.globals |= {
@@ -259,6 +261,12 @@ def _seen(unseen: re.Match[str]) -> str:
 def short(text: str) -> str:
     """Return the beginning of a text for a heading or a line of a list."""
     return text if len(text) <= MOST_TITLE else f"{text[:MOST_TITLE]}…"
+
+
+def clipped(text: str) -> str:
+    """Return a text for display, cut if it is too long for a browser."""
+    more = len(text) - MOST_SHOWN
+    return text if more <= 0 else f"{text[:MOST_SHOWN]}\n… {more:,} more characters"
 
 
 def titled(page: Any) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from stillweb.harness.view.library import Library, NotFound, Page, titled
+from stillweb.harness.view.library import MOST_SHOWN, Library, NotFound, Page, clipped, titled
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.http import charsets, encodings
 from stillweb.snapshots.request import SAFE_METHODS, Request
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 PAGE = 100  # captures on one page
 GALLERY = 60  # views on one page
-MOST_BODY = 200_000  # characters of a body that are shown
-MOST_TEXT = 400_000  # characters of a text whose words are compared
+MOST_BODY = 4 * MOST_SHOWN  # bytes of a body that are read
+MOST_TEXT = MOST_SHOWN  # characters of a text whose words are compared
 MOST_MISSES = 500
 T = TypeVar("T")
 _PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"RIFF", "image/webp"))
@@ -258,7 +258,7 @@ class SnapshotPages:
             if capture.request_offset >= 0:
                 request = snapshot.read_request(capture)
                 sent = _shown(request.body, request.headers, problems)
-            response = snapshot.read_start(capture, 4 * MOST_BODY)
+            response = snapshot.read_start(capture, MOST_BODY)
             if not capture.mime.startswith(("image/", "font/", "video/", "audio/", "application/pdf")):
                 body = _shown(response.body, response.headers, problems)
         except (StillwebError, OSError) as error:
@@ -480,16 +480,13 @@ def _shown(body: bytes, headers: Headers, problems: list[str]) -> str:
     """Return a body as text; one that is no text as the number of its bytes."""
     fields = {name.lower(): value for name, value in headers}
     try:
-        plain = encodings.decode(body, fields.get("content-encoding"), limit=MOST_BODY * 4)
+        plain = encodings.decode(body, fields.get("content-encoding"), limit=MOST_BODY)
     except encodings.EncodingProblem as error:
         problems.append(f"the body can't be decoded: {error}")
         plain = body
     if b"\0" in plain[:1000]:
         return f"({len(plain):,} bytes that are no text)"
-    text = charsets.decode(plain, fields.get("content-type")).text
-    return (
-        text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]}\n… {len(text) - MOST_BODY:,} more characters"
-    )
+    return clipped(charsets.decode(plain, fields.get("content-type")).text)
 
 
 def paged(found: Sequence[Any], query: Mapping[str, str], size: int) -> tuple[Sequence[Any], int, int]:

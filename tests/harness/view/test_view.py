@@ -48,6 +48,7 @@ from stillweb.snapshots.writer import Writer
 from tests.harness.view.looked_at import (
     DOM,
     EVIL,
+    OPTIONS,
     PAGE,
     START,
     WRONG,
@@ -175,11 +176,14 @@ def test_pages_have_a_strict_policy_and_the_frames_another_origin(url: str) -> N
 
 
 def test_foreign_pages_are_refused_and_forms_without_the_token_too(url: str, world: Path) -> None:
-    assert get(url, {"Host": "evil.test"})[0] == 403
-    assert get(url, {"Origin": "https://evil.test"})[0] == 403
-    status, text, _ = get(f"{url}/run/run1/attempt/wrong.1", form={"reviewer": "eve", "token": "guess"})
-    assert status == 403
-    assert "not from a page of this server" in text
+    for path in PAGES:
+        address = addressed(url, path)
+        for field in ({"Host": "evil.test"}, {"Host": f"127.0.0.1.evil.test:{urlsplit(url).port}"}, {"Origin": "https://evil.test"}, {"Origin": "null"}):  # fmt: skip
+            assert get(address, field)[0] == 403, (path, field)
+        assert "frame-ancestors 'none'" in get(address)[2]["Content-Security-Policy"], path
+        for form in ({}, {"token": ""}, {"reviewer": "eve", "token": "guess"}):
+            status, text, _ = get(address, form=form)
+            assert (status, "not from a page of this server" in text) == (403, True), path
     assert read_trace(world / "run1" / "traces" / "wrong.1.jsonl").of("review") == []
 
 
@@ -378,6 +382,29 @@ def test_control_characters_of_recorded_text_are_seen_and_turn_nothing_around(tm
             assert not re.search("[\0\x1b\u202e\u2066]", text)
     finally:
         site.close()
+
+
+@pytest.mark.slow
+def test_hostile_and_endless_texts_run_nothing_and_fit_the_screen(tmp_path: Path) -> None:
+    snapshot = make_snapshot(tmp_path / "birds")
+    endless = EVIL + "x" * 1_000_000
+    with Writer.open(snapshot) as writer:
+        resources = {"text": endless.encode(), "dom": endless.encode()}
+        writer.view(View(PAGE, PAGE, "javascript:alert(1)", endless, timestamp="20250301120000"), resources)
+        writer.conversion(PAGE, endless, extractor=EVIL, version="1", refers_to=None, options={**OPTIONS, "title": EVIL}, timestamp="20250301120009")  # fmt: skip
+    files = make_run(tmp_path / "run", snapshot, [EVIL], **{EVIL: endless})
+    (name,) = (path.name.removesuffix(".jsonl") for path in files.traces.iterdir())
+    size = {"width": 390, "height": 800}
+    with viewed(files.path, cache=tmp_path) as url, chromium(viewport=size) as page:
+        page.set_default_timeout(STARTS * 1000)
+        said: list[str] = []
+        page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+        for path in ("/", "/run/run", f"/run/run/attempt/{name}", "/snapshot/birds", "/snapshot/birds/map", "VIEW", "CAPTURE", f"/snapshot/birds/text?{urlencode({'address': PAGE})}"):  # fmt: skip
+            page.goto(addressed(url, path))
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+            assert page.locator("a[href^=javascript]").count() == 0
+        assert not said
+        assert {urlsplit(one).hostname for one in page.requested if not one.startswith("data:")} == {"127.0.0.1"}  # fmt: skip
 
 
 def test_a_capture_shows_request_answer_verdict_and_text(url: str) -> None:

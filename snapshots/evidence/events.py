@@ -52,6 +52,7 @@ class Event:
     said: int = 0
     status: int = 0  # of the answer
     fields: tuple[str, ...] = ()  # values of the header fields that an application made up
+    trust: float = 1.0  # the chance that it was answered by what the server would have said
 
     @property
     def done(self) -> int:

@@ -367,7 +367,9 @@ class Matcher:
         # what is under way at once may be asked for in any order
         place = past.history.before(evidence.model.mates.get(target.event.key, ()))
         then = past.history, place
-        chances = evidence.model.predict(target.event.key, then, past.last.get(target.event.key), asked.parts)
+        chances = evidence.model.predict(
+            target.event.key, then, past.last.get(target.event.key), asked.parts, session.name
+        )
         if at:  # the client named the moment: only answers of it share the chance
             dated = {o.answer for o in target.observations if captures[o.capture].place in allowed}
             whole = sum(chances.get(one, 0.0) for one in dated)
@@ -598,8 +600,8 @@ class Matcher:
 
     # Sessions
 
-    def note(self, session: Session, request: Request, capture: Capture) -> None:
-        """Note that a session was answered by a capture."""
+    def note(self, session: Session, request: Request, capture: Capture, trust: float) -> None:
+        """Note that a session was answered by a capture, which was right by the chance `trust`."""
         site = site_of(request.url)
         evidence = self.evidence(site)
         head = told_by(self.snapshot, capture)
@@ -617,7 +619,7 @@ class Matcher:
             request, capture.key, past.given, served=session.served, response=head, said=label
         )
         if not evidence.still(capture):
-            self._note(evidence, past, asked, head)
+            self._note(evidence, past, replace(asked, event=replace(asked.event, trust=trust)), head)
         keep_cookies(past.given, head, asked)
 
     def note_live(self, session: Session, request: Request, response: Response) -> None:

@@ -441,7 +441,7 @@ class Model:
                 yield o, 0
             return
         chosen, named = _parted(chosen)
-        folded: dict[int, tuple[list[int], list[int]]] = {}
+        folded: dict[int, tuple[list[int], list[int], list[float]]] = {}
         for o in target.observations:
             found = folded.get(id(o.history))
             if not chosen:
@@ -449,22 +449,24 @@ class Model:
                 continue
             if found is None:
                 found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction, slot)
-            places, states = found
+            places, states, _ = found
             yield o, _with_parts(states[bisect_left(places, o.place)], named, o.parts)
 
     # Prediction
 
     def predict(
-        self, key: int, past: tuple[History, int], before: int | None = None, parts: Parts = NO_PARTS
+        self,
+        key: int,
+        past: tuple[History, int],
+        before: int | None = None,
+        parts: Parts = NO_PARTS,
+        name: str = "",
     ) -> dict[int, float]:
-        """Return the chance of each recorded answer to a request after what happened before a place of a history."""
+        """Return the chance of each recorded answer to a request after what a session of this `name` did."""
         target, (history, place) = self.targets[key], past
-        very: tuple[float, int] = (0.0, 0)  # the recording itself, but for parts of the request
-        for o in target.observations:
-            if o.place == place and o.history.marks[place] == history.marks[place]:
-                very = max(very, (self._alike(key, o.parts, parts), o.answer))
-        if very[0] == 1:
-            return {very[1]: very[0]}
+        alike, very = self._as_recorded(key, past, parts, name)
+        if alike == 1:
+            return very
         found = self.candidates(key)
         recorded = target.answers
         free, bound = self._unsearched(target, past, parts)
@@ -476,10 +478,11 @@ class Model:
                 weight = h.probability * share
                 events, named = _parted(chosen)
                 known = bound if events else free
-                state = 0
+                state, trust = 0, 1.0
                 if events:
-                    places, states = fold(history, target.event, events, h.reduction, h.slot)
-                    state = states[bisect_left(places, place)]
+                    places, states, trusts = fold(history, target.event, events, h.reduction, h.slot)
+                    at = bisect_left(places, place)
+                    state, trust = states[at], trusts[at]
                 state = _with_parts(state, named, parts)
                 given = self.answers(key, chosen, h.reduction, h.slot).get(state)
                 left = weight
@@ -493,7 +496,7 @@ class Model:
                                 others[group] = self._none_of(group, target, past, parts)
                             beside.append((others[group], self._kept(name, target, past, parts)))
                     for answer, times in given.items():
-                        sure = weight * known[answer] * times / count
+                        sure = weight * trust * known[answer] * times / count
                         for every, own in beside:
                             sure *= every[answer] / own[answer]
                         chances[answer] += sure
@@ -512,11 +515,40 @@ class Model:
                 answer: (1 - gate) * chance + gate * turned[answer] / turned.total()
                 for answer, chance in chances.items()
             }
-        if very[0] > chances.get(very[1], 1.0):
-            left = (1 - very[0]) / max(1e-9, 1 - chances[very[1]])
+        told = sum(chances[answer] for answer in very)
+        if alike > told:
+            left = (1 - alike) / max(1e-9, 1 - told)
             chances = {answer: chance * left for answer, chance in chances.items()}
-            chances[very[1]] = very[0]
+            chances |= {answer: alike * share for answer, share in very.items()}
         return chances
+
+    def _as_recorded(
+        self, key: int, past: tuple[History, int], parts: Parts, name: str
+    ) -> tuple[float, dict[int, float]]:
+        """Return how surely a request is asked as it was recorded, and the share of each answer that it was given then.
+
+        Of recorded sessions that did the same, a session is the one of its `name`, else one that was answered alike.
+        """
+        (history, place), trust = past, 1.0
+        same = [
+            o
+            for o in self.targets[key].observations
+            if o.place == place and o.history.marks[place] == history.marks[place]
+        ]
+        if len({o.answer for o in same}) > 1:
+            own = {id(h) for session, h in self.histories.items() if session.partition(" ")[2] == name}
+            same = [o for o in same if id(o.history) in own] or same
+        if len({o.answer for o in same}) > 1:
+            heard = [e.said for e in history.events[:place]]
+            if alike_heard := [o for o in same if [e.said for e in o.history.events[:place]] == heard]:
+                same, trust = alike_heard, min((e.trust for e in history.events[:place]), default=1.0)
+        alike: dict[float, Counter[int]] = defaultdict(Counter)
+        for o in same:
+            alike[self._alike(key, o.parts, parts)][o.answer] += 1
+        if not alike:
+            return 0.0, {}
+        best = max(alike)
+        return best * trust, {answer: count / alike[best].total() for answer, count in alike[best].items()}
 
     @staticmethod
     def _turned_away(target: Target, parts: Parts) -> Counter[int]:
@@ -759,8 +791,8 @@ def _words_of(t: str) -> set[str]:
 
 def fold(
     history: History, target: Event, chosen: Chosen, reduction: str, slot: str
-) -> tuple[list[int], list[int]]:
-    """Return the places of the events that count and the states: before the first of them, and after each."""
+) -> tuple[list[int], list[int], list[float]]:
+    """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each."""
     own = dict(chosen)
     places = history.places(own)
     if any(own.values()):
@@ -774,11 +806,12 @@ def fold(
     if reduction == "shown":
         places = sorted({*places, *history.asked(target.key)})
     reducer: Reducer = REDUCERS[reduction](slot)
-    states = [0]
+    states, trusts = [reducer.state], [reducer.trust]
     for p in places:
         reducer.add(history.events[p])
         states.append(reducer.state)
-    return places, states
+        trusts.append(reducer.trust)
+    return places, states, trusts
 
 
 def _ways(chosen: Chosen, slots: list[str], alike: bool) -> Iterator[tuple[str, str, float]]:

@@ -18,13 +18,17 @@ def _chain(state: int, value: int) -> int:
 
 
 class Reducer:
-    """The state that the events so far leave behind. `slot` names the parameter that the reduction `slot` replaces."""
+    """The state that the events so far leave behind. `slot` names the parameter that the reduction `slot` replaces.
 
-    __slots__ = ("slot", "state")
+    `trust` is the chance that the answers are right on which the state depends.
+    """
+
+    __slots__ = ("slot", "state", "trust")
 
     def __init__(self, slot: str = "") -> None:
         self.slot = slot
         self.state = 0
+        self.trust = 1.0
 
     def add(self, event: Event) -> None:
         """Let `event` happen."""
@@ -42,7 +46,7 @@ class Outcome(Reducer):
     """The last event and how it was answered: a switch that one request turns on and off."""
 
     def add(self, event: Event) -> None:
-        self.state = _chain(event.done, event.said)
+        self.state, self.trust = _chain(event.done, event.said), event.trust
 
 
 class _Parts(Reducer):
@@ -77,6 +81,7 @@ class OutcomeOfEach(_Parts):
 
     def add(self, event: Event) -> None:
         self.put(event.done, _chain(event.done, event.said))
+        self.trust = min(self.trust, event.trust)
 
 
 class Sequence(Reducer):

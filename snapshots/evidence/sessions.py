@@ -23,7 +23,7 @@ REMEMBERED = 200  # captures served last, in which issued values are looked up
 class Weigher(Protocol):
     """The part of a matcher that notes what happened in a session."""
 
-    def note(self, session: Session, request: Request, capture: Capture, /) -> None: ...
+    def note(self, session: Session, request: Request, capture: Capture, trust: float, /) -> None: ...
     def note_live(self, session: Session, request: Request, response: Response, /) -> None: ...
 
 
@@ -36,6 +36,8 @@ class Answered(Protocol):
     def request(self) -> Request: ...
     @property
     def inert(self) -> bool: ...
+    @property
+    def confidence(self) -> float: ...
     @property
     def polled(self) -> bool: ...
     @property
@@ -143,7 +145,7 @@ class Session:
         elif transport:
             self.sent.add(capture.place)
         if lookup.matcher is not None:
-            lookup.matcher.note(self, lookup.request, capture)
+            lookup.matcher.note(self, lookup.request, capture, lookup.confidence)
 
     def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
         """Note an answer from which nothing follows."""

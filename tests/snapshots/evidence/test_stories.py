@@ -7,6 +7,7 @@ served by default.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -25,9 +26,9 @@ def over(*recorded: Exchange) -> Matcher:
     return Matcher(MemoryStore([Recorded(*one) for one in recorded]))
 
 
-def told(matcher: Matcher, *asked: Request) -> list[str]:
+def told(matcher: Matcher, *asked: Request, name: str = "replay") -> list[str]:
     """Return what one session is answered."""
-    session, found = matcher.session("replay"), []
+    session, found = matcher.session(name), []
     for request in asked:
         lookup = matcher.lookup(request, session)
         if lookup.capture is None:
@@ -117,6 +118,41 @@ AS_RECORDED: dict[str, tuple[Exchange, ...]] = {
 def test_a_walk_as_recorded_is_right_and_sure(name: str) -> None:
     recorded = AS_RECORDED[name]
     assert told(over(*recorded), *(one[0] for one in recorded)) == [one[1].body.decode() for one in recorded]
+
+
+FIRST_PAGES = ((HOME, html("one"), "a"), (LIST, html("list"), "a"), (HOME, html("two"), "b"))
+LOGINS = tuple(
+    (one, answer, f"{s}") for s in "ab" for one, answer in ((LOGIN, redirect("/")), (HOME, html(s)))
+)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "texts"),
+    [(FIRST_PAGES, (HOME,), "one two"), (LOGINS, (LOGIN, HOME), "a b")],
+    ids=["at once", "after a login"],
+)
+def test_sessions_that_were_answered_otherwise_in_one_state_are_told_apart_by_name_alone(
+    recorded: tuple[Exchange, ...], asked: tuple[Request, ...], texts: str
+) -> None:
+    for name, text in zip("ab", texts.split(), strict=True):
+        assert told(over(*recorded), *asked, name=name)[-1] == text
+    assert likely(over(*recorded), *asked)[1] == 0.5
+
+
+@pytest.mark.parametrize("between", [(), (HOME,)], ids=["as recorded", "otherwise"])
+@pytest.mark.parametrize(
+    "make", [lambda n: {"count": n}, lambda n: {"liked": n % 2 > 0}], ids=["counter", "switch"]
+)
+def test_an_answer_is_no_surer_than_the_one_that_it_follows_from(
+    make: Callable[[int], object], between: tuple[Request, ...]
+) -> None:
+    recorded: list[Exchange] = [(HOME, html("home"))]
+    for session, start in (("a", 1), ("b", 6)):
+        recorded += [(ADD, data(make(n)), session) for n in range(start, start + 4)]
+        recorded += [(HOME, html("home"), session)]
+    first, then = likely(over(*recorded), ADD), likely(over(*recorded), ADD, *between, ADD)
+    assert first[1] == 0.5
+    assert then[1] <= 0.51
 
 
 @pytest.mark.parametrize(("year", "text"), [(IN_2020, "of 2020"), (IN_2021, "of 2021")], ids=["2020", "2021"])

@@ -13,8 +13,9 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ SEEN = """() => {
       text += `\\n[${one.name}] ${/checkbox|radio/.test(one.type) ? one.checked : one.value}`
   return text
 }"""
+MISSED = "stillweb: miss:"  # begins the text of a page that was a miss
 FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
@@ -51,8 +53,11 @@ FLAGS = [
 ]
 
 
-def _settled(page: Any, quiet: float = 0.5, limit: float = 9.0) -> str:
-    """Wait until the text of a page stays as it is, and return it."""
+def _settled(page: Any, at: str = "", quiet: float = 0.5, limit: float = 9.0) -> str:
+    """Wait until a page is `at` an address, if one is given, and its text stays as it is; return the text.
+
+    A page that never comes there, or never rests, is looked at when `limit` is over.
+    """
     from playwright.sync_api import Error
 
     with suppress(Error):  # a page that never rests is looked at as it is
@@ -65,7 +70,7 @@ def _settled(page: Any, quiet: float = 0.5, limit: float = 9.0) -> str:
             now = None  # it is being replaced
         if now is None or now != last:
             last, since = now or "", time.monotonic()
-        elif time.monotonic() - since > quiet:
+        elif time.monotonic() - since > quiet and (at in ("", page.url) or MISSED in now):
             break
         time.sleep(0.1)
     return last
@@ -76,10 +81,11 @@ def browse(
     walk: list[str],
     proxy: str | None = None,
     judge: Callable[[int, dict[str, Any]], None] = lambda number, page: None,
+    addresses: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Walk in Chromium, through a proxy if one is given; return for each act the page's address and text, and its error.
 
-    `judge` sees each page while it is open.
+    `judge` sees each page while it is open. `addresses`: where each act led before.
     """
     from playwright.sync_api import Error, sync_playwright
 
@@ -99,13 +105,14 @@ def browse(
         )  # the first page waits until the site's model is learnt
         page = context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())
-        for act in walk:
+        for act, at in zip_longest(walk, addresses, fillvalue=""):
             failed = None
             try:
                 app.acts[act](page, app.address)
             except Error as error:
                 failed = str(error).split("\n")[0]
-            found.append({"act": act, "text": _settled(page), "url": page.url, "error": failed})
+            text = _settled(page, "" if failed else at)
+            found.append({"act": act, "text": text, "url": page.url, "error": failed})
             judge(len(found) - 1, found[-1])
         browser.close()
     return found
@@ -129,29 +136,35 @@ def replay(app: Application, work: Path, walk: str) -> Counter[str]:
     """Walk against a replay of walk A; count the pages that are as the running application showed them."""
     truth = json.loads((work / f"{walk}.json").read_text())
     ledger = work / f"{walk}.ledger"
-    drawn, seen = Drawn(app), 0
+    drawn, seen, before = Drawn(app), 0, "right"
     found: Counter[str] = Counter()
 
     def judge(number: int, page: dict[str, Any]) -> None:
-        nonlocal seen
+        nonlocal seen, before
         time.sleep(0.1)  # the ledger is written so late at most
         lines = [json.loads(line) for line in ledger.read_text().splitlines()]
         since, seen = lines[seen:], len(lines)
         missed = any(line["verdict"] == "miss" and not line.get("irrelevant") for line in since)
         if _lines(drawn, page["text"]) == _lines(drawn, truth[number]["text"]):
             page["is"] = "right"
-        elif missed or "stillweb: miss:" in page["text"]:
+        elif missed or MISSED in page["text"]:
             page["is"] = "miss"
+        elif page["error"] and not since and before != "right":
+            page["is"] = (
+                before  # nothing was asked for: it is the page before, which lacked what the act needs
+            )
         else:
             doubted = any(line.get("ambiguous") or line.get("confidence", 1) < SURE for line in since)
             page["is"] = "wrong" if doubted else "wrong and sure"
         found[page["is"]] += 1
+        before = page["is"]
 
     with (
         Snapshot.open(work / "A") as snapshot,
         Gateway(snapshot, ledger=Ledger(ledger), challenge=True) as gateway,
     ):
-        pages = browse(app, app.walks[walk], gateway.proxy_url("walk"), judge)
+        addresses = [page["url"] for page in truth]
+        pages = browse(app, app.walks[walk], gateway.proxy_url("walk"), judge, addresses)
     (work / f"{walk}.replayed.json").write_text(json.dumps(pages, indent=1))
     return found
 

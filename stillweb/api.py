@@ -326,6 +326,10 @@ def replay(
     ledger: StrPath | None = None,
     synthetic_search: bool = False,
     record_misses: StrPath | None = None,
+    ca_file: StrPath | None = None,
+    insecure: bool = False,
+    upstream: str | None = None,
+    client_cert: StrPath | None = None,
     on_miss: Callable[[], None] | None = None,
     faults: Faults | Mapping[str, Any] | StrPath | None = None,
     timing: str = "none",
@@ -336,7 +340,8 @@ def replay(
     `min_confidence` is the lowest confidence, 0 to 1, or "sure". `ledger` is a file for the ledger's JSON lines.
     `synthetic_search` answers searches that were never recorded from the frozen texts. A request that was not
     recorded is answered with status 504 and noted as a miss in the ledger, and `on_miss` is called; with
-    `record_misses` it is asked live and kept in that new snapshot. `faults` is a fault file, or its content;
+    `record_misses` it is asked live and kept in that new snapshot; `ca_file`, `insecure`, `upstream` and `client_cert`
+    say how, as in `record`. `faults` is a fault file, or its content;
     `timing` (none, recorded, xN) sends answers at the recorded pace (docs/drills.md). Raises MissingCapability if
     the port is in use.
     """
@@ -359,7 +364,17 @@ def replay(
             virtual_hosts=make_hosts(opened, accept=accept, synthetic_search=synthetic_search),
             faults=disturbed,
             timing=timing,
-            live=stack.enter_context(_live(record_misses)) if record_misses is not None else None,
+            live=None
+            if record_misses is None
+            else stack.enter_context(
+                _live(
+                    record_misses,
+                    upstream_ca=None if ca_file is None else Path(ca_file),
+                    insecure=insecure,
+                    upstream=upstream,
+                    client_cert=None if client_cert is None else Path(client_cert),
+                )
+            ),
             on_miss=on_miss,
             draw=_status_page,
         )
@@ -367,8 +382,8 @@ def replay(
 
 
 @contextmanager
-def _live(out: StrPath) -> Iterator[LiveRequests]:
-    """Yield a way to the real web that records into the new snapshot `out`."""
+def _live(out: StrPath, **origins: Any) -> Iterator[LiveRequests]:
+    """Yield a way to the real web that records into the new snapshot `out`; `origins` are a `Recorder`'s options."""
     from stillweb.proxy.record.live import LiveRequests
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.contents.provenance import provenance_now
@@ -377,7 +392,7 @@ def _live(out: StrPath) -> Iterator[LiveRequests]:
     provenance = provenance_now("replay, what it lacked", {})
     with (
         Writer.open(out, provenance=provenance) as writer,
-        Recorder(writer) as recorder,
+        Recorder(writer, **origins) as recorder,
         LiveRequests(recorder) as live,
     ):
         yield live

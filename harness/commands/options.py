@@ -195,3 +195,31 @@ def read_headers(lines: Iterable[str]) -> list[tuple[str, str]]:
             raise click.UsageError(f"--header {line!r}: write 'NAME: VALUE'")
         headers.append((name.strip(), value.strip()))
     return headers
+
+
+_ORIGIN_OPTIONS = (
+    click.option(
+        "--ca-file",
+        type=LocalPath(exists=True, path_type=Path),
+        help="A PEM file of authorities to trust besides the usual ones.",
+    ),
+    click.option(
+        "--upstream",
+        metavar="URL",
+        help='The proxy by which to reach the web (http://, socks5://); "" for none. '
+        "[default: as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say]",
+    ),
+    click.option(
+        "--client-cert",
+        type=LocalPath(exists=True, path_type=Path),
+        help="A PEM file of a certificate and its key for origins that ask for one, or a directory of files HOST.pem.",
+    ),
+    click.option("--insecure", is_flag=True, help="Accept any certificate of an origin."),
+)
+
+
+def origin_options(command: FC) -> FC:
+    """Add the options of how origins are reached and which of them are trusted."""
+    for option in reversed(_ORIGIN_OPTIONS):
+        command = option(command)
+    return command

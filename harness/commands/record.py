@@ -13,7 +13,13 @@ import click
 from click.core import ParameterSource
 
 from stillweb.harness._parsing import read_lines
-from stillweb.harness.commands.options import FiniteRange, LocalPath, engine_option, read_headers
+from stillweb.harness.commands.options import (
+    FiniteRange,
+    LocalPath,
+    engine_option,
+    origin_options,
+    read_headers,
+)
 from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
 from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
@@ -142,23 +148,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 @click.option(
     "--resolve", multiple=True, metavar="HOST=ADDRESS:PORT", help="Connect to ADDRESS:PORT for HOST."
 )
-@click.option(
-    "--ca-file",
-    type=LocalPath(exists=True, path_type=Path),
-    help="A PEM file of authorities to trust besides the usual ones.",
-)
-@click.option(
-    "--upstream",
-    metavar="URL",
-    help='The proxy by which to reach the web (http://, socks5://); "" for none. '
-    "[default: as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say]",
-)
-@click.option(
-    "--client-cert",
-    type=LocalPath(exists=True, path_type=Path),
-    help="A PEM file of a certificate and its key for origins that ask for one, or a directory of files HOST.pem.",
-)
-@click.option("--insecure", is_flag=True, help="Accept any certificate of an origin.")
+@origin_options
 @click.option(
     "--private/--no-private",
     default=True,

@@ -18,6 +18,7 @@ from stillweb.harness.commands.options import (
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
+    origin_options,
     timing_option,
 )
 from stillweb.harness.commands.program import (
@@ -76,8 +77,10 @@ if TYPE_CHECKING:
     "--record-misses",
     metavar="DIR",
     type=LocalPath(path_type=Path),
-    help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay.",
+    help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay. "
+    "The next four options say how.",
 )
+@origin_options
 @click.option(
     "--synthetic-search",
     is_flag=True,
@@ -103,6 +106,10 @@ def command(
     rules: Path | None,
     stop_at_miss: bool,
     record_misses: Path | None,
+    ca_file: Path | None,
+    upstream: str | None,
+    client_cert: Path | None,
+    insecure: bool,
     synthetic_search: bool,
     at: str,
     faults: str | None,
@@ -135,6 +142,14 @@ def command(
     past = direct_hosts(no_proxy)
     only_with_program(program, {"--no-proxy": past, "--clock": clock is not None})
     _check_recording(record_misses, snapshots, isolate=isolate, stop_at_miss=stop_at_miss)
+    origins = {
+        "--ca-file": ca_file,
+        "--upstream": upstream,
+        "--client-cert": client_cert,
+        "--insecure": insecure,
+    }
+    if record_misses is None and (given := [name for name, value in origins.items() if value]):
+        raise click.UsageError(f"{given[0]} is for --record-misses: nothing is asked live without it")
     if isolate:
         from stillweb.proxy.net.isolation import canary
 
@@ -167,6 +182,10 @@ def command(
             ledger=ledger,
             synthetic_search=synthetic_search,
             record_misses=record_misses,
+            ca_file=ca_file,
+            insecure=insecure,
+            upstream=upstream,
+            client_cert=client_cert,
             on_miss=stop if stop_at_miss else None,
             faults=disturbed,
             timing=timing,

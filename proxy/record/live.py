@@ -58,11 +58,9 @@ class LiveRequests:
                 (field_bytes(n), field_bytes(v)) for n, v in request.headers if n.lower() not in HOP_BY_HOP
             ],
             content=request.body or None,
-            extensions={
-                "target": target.encode(),  # as it came: httpx would write some characters in another way
-                "timeout": httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS).as_dict(),
-            },
+            extensions={"timeout": httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS).as_dict()},
         )
+        asked.url = _AsItCame(asked.url, target.encode())
         try:
             answer = self._client(session).send(asked, stream=True)
             size = whole_number(answer.headers.get("content-length", ""))
@@ -84,9 +82,9 @@ class LiveRequests:
             body = b"".join(_pieces(answer))
         except httpx.HTTPError as error:
             where = mask(request).url
-            return failure(
-                request, 502, "Not Answered", f"{where}: asked live: {type(error).__name__}: {error}"
-            )
+            why = next((why for url, why in reversed(self._recorder.failures) if url == where), "")
+            said = why or f"{type(error).__name__}: {error}"
+            return failure(request, 502, "Not Answered", f"{where}: asked live: {said}")
         if size is None and not bodiless:
             fields.append(("Content-Length", str(len(body))))
         return Reply(answer.status_code, answer.reason_phrase, tuple(fields), b"" if bodiless else body)
@@ -99,6 +97,21 @@ class LiveRequests:
                 made = httpx.Client(proxy=proxy, verify=self._context, trust_env=False)
                 client = self._clients[session] = self._stack.enter_context(made)
             return client
+
+
+class _AsItCame(httpx.URL):
+    """A URL whose path and query are sent as they came: httpx would write some characters in another way.
+
+    httpx's own way, the extension `target`, changes the CONNECT to a proxy, too.
+    """
+
+    def __init__(self, url: httpx.URL, target: bytes) -> None:
+        super().__init__(url)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target
 
 
 def _pieces(answer: httpx.Response) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.making import exchange
@@ -82,6 +83,25 @@ def test_what_is_missing_is_asked_live_and_is_a_layer_then(tmp_path: Path, origi
     assert [one.path for one in origin.asked] == ["/a(b)?q=1&x=[2]", "/stream"]
     again = stillweb("replay", site, more, "--isolate", "--max-misses", "0", "--", *program)
     assert (again.code, again.out) == (0, first.out)
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_asked_live_by_https(tmp_path: Path) -> None:
+    theirs = Authority.load_or_create(tmp_path / "theirs")
+    program = _program("httpx")
+    with Origin(_answer, theirs.context_for("127.0.0.1")) as origin:
+        site, urls = _site(tmp_path / "site", origin), (f"{origin.url}/known", f"{origin.url}/a(b)?x=[2]")
+        trusting = ("--ca-file", theirs.certificate_path)
+        done = stillweb(
+            "replay", site, "--record-misses", tmp_path / "more", *trusting, "--", *program, *urls
+        )
+        assert (done.code, done.out.split()) == (0, ["recorded", "live", "/a(b)?x=[2]"]), done.err
+        strange = stillweb("replay", site, "--record-misses", tmp_path / "none", "--", *program, urls[1])
+        assert "Certificate verify failed" in strange.out
+        alone = stillweb("replay", site, *trusting, "--", *program, urls[0])
+        assert (alone.code, "--record-misses" in alone.err) == (2, True)
+    again = stillweb("replay", site, tmp_path / "more", "--max-misses", "0", "--", *program, *urls)
+    assert (again.code, again.out) == (0, done.out)
 
 
 def test_a_layer_is_never_written_over(tmp_path: Path, origin: Origin) -> None:

@@ -22,6 +22,8 @@ from stillweb.snapshots.warc.messages import set_cookies
 
 REMEMBERED = 1 << 15  # captures
 DOUBTED = 0.75  # what an answer is worth if a condition may have come to something else
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that tell of a moment
+MOST = 0.98  # that such an answer comes again
 CUT = 0.9  # what an answer is worth of which only the first was kept
 
 Place = tuple[str, int]

@@ -37,6 +37,7 @@ _SETTING = """
     settings option options switch update save apply reset clear change edit profile register signup
 """
 ADDING, SETTING = frozenset(_ADDING.split()), frozenset(_SETTING.split())
+REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
 
 
@@ -123,7 +124,7 @@ def event_of(
         kind = "write"
     name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"
     if status >= 400 and request.method not in SAFE_METHODS:
-        name, kind = name + " refused", "weak write"
+        name, kind = name + REFUSED, "weak write"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(v for _, v in values)
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()

@@ -14,6 +14,8 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_
 from stillweb.snapshots.contents.failing import Failing
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.conditions import (
+    MOST,
+    PASSING,
     Peek,
     Situation,
     same_conditions,
@@ -400,6 +402,8 @@ class Matcher:
             if varies and not rule:
                 lookup.verdict = f"varies:{varies}"
             lookup.confidence *= now.worth(capture)
+            if chance < 1 and capture.status in PASSING:
+                lookup.confidence = min(lookup.confidence, MOST)
             about = evidence.model, target.event.key, then, asked.parts
             lookup.grounds = partial(_grounds, about, answer)
             if lookup.confidence < 1:

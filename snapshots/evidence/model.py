@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import Event, History, replacing
+from stillweb.snapshots.evidence.events import REFUSED, Event, History, replacing
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 
@@ -473,6 +473,14 @@ class Model:
         others: dict[str, dict[int, float]] = {}  # by group, that none of its members decides
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
+        # types that writes may be of which were perhaps refused, perhaps done, and how far to trust what was noted
+        doubted = [
+            (t, 1 - priors.TURNED * (1 - e.trust))
+            for e in history.events[:place]
+            if e.trust < 1 and not e.safe
+            for t in _either(e.type)
+            if set(_either(e.type)) <= self.kinds.keys()
+        ]
         for h in self.posterior(key):
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
@@ -483,6 +491,7 @@ class Model:
                     places, states, trusts = fold(history, target.event, events, h.reduction, h.slot)
                     at = bisect_left(places, place)
                     state, trust = states[at], trusts[at]
+                    trust = min([trust, *(right for t, right in doubted if any(t == n for n, _ in events))])
                 state = _with_parts(state, named, parts)
                 given = self.answers(key, chosen, h.reduction, h.slot).get(state)
                 left = weight
@@ -782,6 +791,12 @@ class _Words:
         if found is None:
             found = self._of[t] = frozenset(_words_of(t) - self._common)
         return found
+
+
+def _either(t: str) -> tuple[str, str]:
+    """Return the types of a write that was done and of one that was refused."""
+    done = t.removesuffix(REFUSED)
+    return done, done + REFUSED
 
 
 def _words_of(t: str) -> set[str]:

@@ -7,7 +7,7 @@ served by default.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -153,6 +153,39 @@ def test_an_answer_is_no_surer_than_the_one_that_it_follows_from(
     first, then = likely(over(*recorded), ADD), likely(over(*recorded), ADD, *between, ADD)
     assert first[1] == 0.5
     assert then[1] <= 0.51
+
+
+def test_nothing_is_sure_after_a_write_that_may_have_been_refused() -> None:
+    doc = get(f"{A}/doc")
+
+    def put(text: str, version: int) -> Request:
+        return Request("PUT", f"{A}/doc", (("If-Match", f'"v{version}"'),), text.encode())
+
+    def walked(session: str, *walk: Request) -> Iterator[Exchange]:
+        version, text = 1, "none"
+        for one in walk:
+            if one.method == "GET":
+                yield one, plain(f"{version} {text}"), session
+            elif one.header("if-match") == f'"v{version}"':
+                version, text = version + 1, one.body.decode()
+                yield one, redirect("/doc"), session
+            else:
+                yield one, html("changed meanwhile", 412), session
+
+    x_1, y_1, x_2, y_2 = put("x", 1), put("y", 1), put("x", 2), put("y", 2)
+    matcher = over(
+        *walked("a", doc, x_1, y_1, doc, x_1, doc),
+        *walked("b", y_1, x_2, doc, y_2, doc, y_1, x_2, x_2),
+        *walked("c", doc, x_2, y_1, x_2, x_2, y_1, doc),
+    )
+    assert likely(matcher, y_1, y_2, x_2, doc)[1] < SURE
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_answer_that_tells_of_a_moment_is_not_sure_of_another(status: int) -> None:
+    one, other, busy = get(f"{A}/api/a"), get(f"{A}/api/b"), html("later", status)
+    matcher = over((one, html("a")), (one, html("a")), (one, busy), *[(other, busy), (one, busy)] * 8)
+    assert SERVED <= likely(matcher, one, other)[1] < SURE
 
 
 @pytest.mark.parametrize(("year", "text"), [(IN_2020, "of 2020"), (IN_2021, "of 2021")], ids=["2020", "2021"])

@@ -18,8 +18,8 @@ UNSPACED = "\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 IN_WORD = rf"[^\W{UNSPACED}]"
 
 # A power of ten, with or without a number before it; NFKC would make 106 of 10⁶.
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻−", "0123456789+--")
-_EXPONENT = r"[-+−]?\d{1,2}"
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻−–", "0123456789+---")
+_EXPONENT = r"[-+−–]?\d{1,2}"
 _POWER = re.compile(
     r"(?<![\w.,^])(?P<math>\$)?(?:(?P<factor>[+-]?\d{1,40}(?:\.\d{1,40})?)\s*(?:[×x·⋅*]|\\times|\\cdot)\s*)?10"
     rf"(?:\s?(?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{{1,2}})|<sup>(?P<html>{_EXPONENT})</sup>"

@@ -139,6 +139,7 @@ def take(demo: Path, out: Path) -> list[Path]:
         home = server.url.rstrip("/")
         for name, path in SHOWN.items():
             page.goto(home + path)
+            page.locator("[hx-trigger*=load]").first.wait_for(state="detached")  # all is worked out
             page.wait_for_load_state("networkidle")
             picture(page, name)
         page.goto(f"{home}{SHOWN['attempt']}#step-3")

@@ -178,7 +178,7 @@ class ModuleAgent(CommandAgent):
             done = run_start(start, limits)
         try:
             said: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
+        except (ValueError, RecursionError):
             tail = without_places(done.stderr.strip()).splitlines()[-1:] or [f"code {done.returncode}"]
             raise UsageError(f"agent {self.spec}: its process ended before it was made: {tail[0]}") from None
         if error := said.get("error"):
@@ -255,7 +255,7 @@ class _Served:
             self.played = (None, "seconds", f"the limit of {limit:g} seconds is used up")
         except ConnectionError:  # the process is gone; its exit code tells more
             return
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{self.agent.spec}: its process sent what is no message: {error}") from error
         finally:
             if attempt.models is not None:
@@ -391,8 +391,8 @@ class _Served:
             taking = made.popleft()
         elif kind == "state":  # derived here
             return
-        elif kind != "evidence" or members.get("kind") != "note":
-            raise ValueError(f"an event {kind!r}")
+        elif not _is_note({"event": kind, **members}):
+            raise ValueError(f"an event {members.get('event', kind)!r}")
         try:
             n = attempt.trace.write(kind, **members)
             if kind == "tool_call" and (changed := self._standing.after(members)):
@@ -422,9 +422,16 @@ class _Served:
             for event in events
             if event["event"] == "state"
         ]
-        if before != after or canonical(states) != canonical(told):
+        others = (e for e in events if e["event"] not in (*kinds, "state"))
+        numbers = [event["n"] for event in events]
+        same = before == after and canonical(states) == canonical(told) and all(map(_is_note, others))
+        if not same or numbers != list(range(1, len(events) + 1)):
             raise ValueError("other events in another order")
         trace.rearrange(events)
+
+
+def _is_note(event: Event) -> bool:
+    return event["event"] == "evidence" and event.get("kind") == "note"
 
 
 def _key(kind: str, members: Mapping[str, Any]) -> bytes:

@@ -61,7 +61,7 @@ def _object(answer: str) -> dict[str, Any]:
     start, end = answer.find("{"), answer.rfind("}")
     try:
         value = json.loads(answer[start : end + 1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedInput(f"the model's draft: not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DamagedInput("the model's draft: not a JSON object")

@@ -108,7 +108,7 @@ def _add_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
 def _is_whole(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

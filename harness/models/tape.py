@@ -540,7 +540,7 @@ def parsed(body: bytes) -> Any:
     """Return the value of a JSON body, or the digest of any other body."""
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"sha256:{sha256(body).hexdigest()}"
 
 

@@ -191,7 +191,7 @@ def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], A
             raise UsageError(f"the final page can't evaluate {expression!r}: {text[:300]}")
         try:
             return json.loads(section, parse_constant=_no_number)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UsageError(f"{expression!r} gave no JSON value: {section[:300]}") from None
 
     evaluate = own or by_tool

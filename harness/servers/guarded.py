@@ -67,9 +67,9 @@ class Guarded:
             await answer(
                 send, 401, "the token is missing or wrong. Use the whole address that the server printed"
             )
-        elif (body := await self._body(receive, send)) is not None:
-            if _too_deep(body, fields):
-                await answer(send, 400, f"the request is nested more than {DEEPEST} deep. Send a flatter one")
+        elif (body := await self._body(receive, send, fields.get("content-length", ""))) is not None:
+            if why := _unreadable(body, fields):
+                await answer(send, 400, why)
             else:
                 await self._app(scope, _given(body, receive), self._with_fields(send))
 
@@ -79,9 +79,13 @@ class Guarded:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
         return same_token(given.strip(), self._token)
 
-    async def _body(self, receive: Any, send: Any) -> bytes | None:
+    async def _body(self, receive: Any, send: Any, length: str) -> bytes | None:
         """Return the whole body; None if the request was refused (413, 408) or the client disconnected."""
         body = bytearray()
+        why = f"the request is too large. Send at most {self._most:,} bytes"
+        if length.isdecimal() and int(length) > self._most:
+            await answer(send, 413, why, receive)
+            return None
         try:
             async with asyncio.timeout(PATIENCE):
                 while True:
@@ -90,7 +94,6 @@ class Guarded:
                         return None
                     body += event.get("body", b"")
                     if len(body) > self._most:
-                        why = f"the request is too large. Send at most {self._most:,} bytes"
                         await answer(send, 413, why, receive)
                         return None
                     if not event.get("more_body", False):
@@ -120,15 +123,21 @@ def _given(body: bytes, receive: Any) -> Any:
     return received
 
 
-def _too_deep(body: bytes, fields: dict[str, str]) -> bool:
-    if "json" not in fields.get("content-type", "") or sum(map(body.count, _OPENING)) <= DEEPEST:
-        return False
+def _unreadable(body: bytes, fields: dict[str, str]) -> str:
+    """Return why a JSON body is refused before the application reads it; "" for others, and for what is no JSON."""
+    if "json" not in fields.get("content-type", ""):
+        return ""
+    deep = f"the request is nested more than {DEEPEST} deep. Send a flatter one"
     try:
         level = [json.loads(body)]
     except RecursionError:
-        return True
-    except ValueError:
-        return False  # not JSON: the application will refuse it
+        return deep
+    except json.JSONDecodeError:
+        return ""  # the application will refuse it
+    except ValueError:  # text that is no UTF-8, or a number of thousands of digits
+        return "the request's JSON can't be read. Send UTF-8, and numbers of at most 4,300 digits"
+    if sum(map(body.count, _OPENING)) <= DEEPEST:
+        return ""
     for _ in range(DEEPEST + 1):
         level = [
             inner
@@ -136,7 +145,7 @@ def _too_deep(body: bytes, fields: dict[str, str]) -> bool:
             if isinstance(item, (dict, list))
             for inner in (item.values() if isinstance(item, dict) else item)
         ]
-    return bool(level)
+    return deep if level else ""
 
 
 async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:

@@ -192,7 +192,7 @@ def _messages(line: bytes) -> list[dict[str, Any]]:
     """Return the JSON-RPC messages of a line; none of a line that is none, which is passed on as it is."""
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 

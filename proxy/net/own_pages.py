@@ -41,10 +41,9 @@ def _own(host: str, names: Collection[str]) -> bool:
     if name == "localhost" or name in names:
         return True
     try:
-        ipaddress.ip_address(name)
+        return "%" not in str(ipaddress.ip_address(name))  # no zone: any text may be its name
     except ValueError:
         return False
-    return True
 
 
 def _authority(origin: str) -> str | None:

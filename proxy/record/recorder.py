@@ -328,7 +328,8 @@ class Recorder(Proxied):
                 with logged_errors(partial(self._failed, "mitmproxy")):
                     loop.run_until_complete(self._serve())
             except Exception as e:  # noqa: BLE001 -- handed to the thread that waits in start(), or to close()
-                self._start_error = _explain(e, self._host, self._port)
+                refused = isinstance(e, exceptions.OptionsError)
+                self._start_error = UsageError(f"mitmproxy refuses its settings: {e}") if refused else e
                 self._archive.error = self._archive.error or self._start_error
             finally:
                 cancel_all(loop)  # its tasks still use what is in place
@@ -371,7 +372,7 @@ class Recorder(Proxied):
         assert self._master is not None
         instance = next(iter(self._master.server.servers))
         if instance.last_exception is not None:
-            self._start_error = _explain(instance.last_exception, self._host, self._port)
+            self._start_error = _cannot_listen(instance.last_exception, self._host, self._port)
             self._master.should_exit.set()
         else:
             self._port = instance.listen_addrs[0][1]
@@ -415,13 +416,11 @@ def _directory_of(writer: Writes) -> Path | None:
     return Path(path) if path is not None and Path(path).is_dir() else None
 
 
-def _explain(error: Exception, host: str, port: int) -> Exception:
+def _cannot_listen(error: Exception, host: str, port: int) -> Exception:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return MissingCapability(f"port {port} on {host} is in use; choose another, or 0 for any free one")
     if isinstance(error, OSError):
         return MissingCapability(f"can't listen on {host}:{port} ({error.strerror or error})")
-    if isinstance(error, exceptions.OptionsError):
-        return UsageError(f"mitmproxy refuses its settings: {error}")
     return error
 
 

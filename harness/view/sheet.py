@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from stillweb.harness.results.summary import value_of
 from stillweb.harness.scoring import Score
 from stillweb.harness.scoring.wanted import Wanted, is_right, wanted
 from stillweb.harness.trace import Event, Trace
@@ -46,10 +45,6 @@ class Sheet:
     hash: str
     reviews: list[Event]
     perfect: bool
-
-    def value(self, name: str) -> float | None:
-        """Return the attempt's value of a metric in the run's summary."""
-        return value_of(self.metrics, str(self.task.get("scorer")), name)
 
     @property
     def main_metrics(self) -> list[tuple[str, float | None]]:

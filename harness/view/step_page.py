@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stillweb.harness.agents.tool_event import describe
-from stillweb.harness.runs.hashes import code_hash
 from stillweb.harness.runs.run_files import RunFiles, Settings
-from stillweb.harness.runs.wiring import make_toolset
-from stillweb.harness.tools.workspace import copy_uploads
 from stillweb.harness.trace import Event, Trace
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots.errors import UsageError
@@ -61,6 +57,8 @@ def has_page(event: Event) -> bool:
 
 def key_of(trace: Trace, snapshot: Snapshot, n: int) -> str:
     """Return the name under which a step's page is kept: it changes with the trace, the snapshot and the code."""
+    from stillweb.harness.runs.hashes import code_hash
+
     return sha256(f"{FORMAT}\n{trace.hash}\n{snapshot.id}\n{code_hash()}\n{n}".encode()).hexdigest()
 
 
@@ -81,6 +79,8 @@ def make_page(files: RunFiles, snapshot: Snapshot, trace: Trace, n: int, key: st
 
     Raise UsageError for a step without a page, or a run with tools of its own code.
     """
+    from stillweb.harness.tools.workspace import copy_uploads
+
     events = [event for event in trace.of("tool_call") if event["n"] <= n]
     if not events or events[-1]["n"] != n or not has_page(events[-1]):
         raise UsageError(f"{trace.path.name}: step {n} shows no page. Choose a call of a browser or a fetch")
@@ -105,6 +105,8 @@ def by_browser(event: Event) -> bool:
 
 async def _repeat(tools: ToolSession, events: Sequence[Event]) -> list[str]:
     """Make the tool calls of an attempt again, one after the other, and return which results differ."""
+    from stillweb.harness.agents.tool_event import describe
+
     differences = []
     for event in events:
         if event["contract"] == "proxy":
@@ -121,6 +123,8 @@ async def _by_calls(
     snapshot: Snapshot, settings: Settings, session: str, events: Sequence[Event], folder: Path
 ) -> StepPage:
     """Make the calls of an attempt again, and look at its browser."""
+    from stillweb.harness.runs.wiring import make_toolset
+
     notes = [
         f"Step {event['n']}: a program's own request is not made again."
         for event in events
@@ -146,6 +150,8 @@ async def _by_addresses(
     """
     import httpx
 
+    from stillweb.harness.agents.tool_event import describe
+    from stillweb.harness.runs.wiring import make_toolset
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
 

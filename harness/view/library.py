@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 P = TypeVar("P", Path, Path | str)
-PATIENT = 0.12  # seconds that a page waits for a result that is worked out in a thread
+PATIENT = 0.05  # seconds that a page waits for a result that is worked out in a thread
 # Controls, which a browser drops, and marks that reverse the order of the text after them
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MOST_TITLE = 200  # characters of a title

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote
@@ -56,11 +57,16 @@ class ViewServer:
             thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
             thread.start()
             self._running.append((server, thread))
+        # An attempt's page takes it from there at once; the first page of all does not wait for it.
+        self._ahead = threading.Timer(0.5, import_module, ["stillweb.snapshots.snapshot"])
+        self._ahead.daemon = True
+        self._ahead.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ahead.cancel()
         for server, _ in self._running:
             server.should_exit = True
         for _, thread in self._running:

@@ -534,9 +534,10 @@ class Model:
     def _as_recorded(
         self, key: int, past: tuple[History, int], parts: Parts, name: str
     ) -> tuple[float, dict[int, float]]:
-        """Return how surely a request is asked as it was recorded, and the share of each answer that it was given then.
+        """Return how surely a request is asked as it was recorded, and the chance of each answer that it was given then.
 
-        Of recorded sessions that did the same, a session is the one of its `name`, else one that was answered alike.
+        Of recorded sessions that did the same, a session is the one of its `name`, else one that was answered alike,
+        else most likely the first: most answers that differ do so by the moment, and each fits such a session.
         """
         (history, place), trust = past, 1.0
         same = [
@@ -557,7 +558,14 @@ class Model:
         if not alike:
             return 0.0, {}
         best = max(alike)
-        return best * trust, {answer: count / alike[best].total() for answer, count in alike[best].items()}
+        given = alike[best]
+        chances = {answer: count / given.total() for answer, count in given.items()}
+        first = next(iter(given))
+        if max(chances.values()) < priors.EARLIEST:
+            others = 1 - chances[first]
+            chances = {answer: chance * (1 - priors.EARLIEST) / others for answer, chance in chances.items()}
+            chances[first] = priors.EARLIEST
+        return best * trust, chances
 
     @staticmethod
     def _turned_away(target: Target, parts: Parts) -> Counter[int]:

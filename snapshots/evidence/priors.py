@@ -52,6 +52,7 @@ REPLACES = {True: 2.5, False: 0.5, None: 1.0}
 ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
 
 NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
+EARLIEST = 0.75  # the first recorded of several answers to sessions that did the same
 TURNED = 0.25  # that a wrong answer to a write says "refused" where the right one says "done", or the reverse
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs

@@ -112,9 +112,14 @@ class SiteEvidence:
             if site_of(c.url) == site and not c.truncated.startswith("!")
         ]
         self.size = len(found)  # captures that it was read from
+        begun: dict[str, str] = {}  # sessions stand in the order of their first requests
+        for c in found:
+            begun[c.session] = min(c.timestamp, begun.get(c.session, c.timestamp))
         found.sort(
-            key=lambda c: (layer_of(c.filename), c.session, c.begin, c.timestamp, c.filename, c.offset)
-        )
+            key=lambda c: (
+                layer_of(c.filename), begun[c.session], c.session, c.begin, c.timestamp, c.filename, c.offset,
+            )
+        )  # fmt: skip
         self.issued = self._find_issued(found)
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()

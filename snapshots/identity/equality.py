@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from itertools import pairwise
 
@@ -129,6 +131,7 @@ def said(response: Response, issued: Iterable[str] = ()) -> str:
             body = _compared_often(body, encoding)
         else:
             body = _compared(body, encoding, issued)
+        body = _without_now(body, response.header("date"))
     if 300 <= response.status < 400 and location:
         body = b""  # nobody reads the page of a redirect
     head = f"{response.status}\n{location}\n".encode("utf-8", "surrogateescape")
@@ -142,6 +145,38 @@ def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> 
     except EncodingProblem:
         return body  # not what its header says: as it is
     return _plain(text, issued).encode("utf-8", "surrogateescape")
+
+
+_MOMENT = re.compile(
+    rb"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6})?(?:\.\d{1,9})?(?![\w.])"  # seconds, milliseconds or microseconds since 1970
+    rb"|(?<!\d)20\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+)
+NOW = 3.0  # s between an answer's Date and a moment in it that tells when it was made
+
+
+def _without_now(body: bytes, date: str | None) -> bytes:
+    """Return a body without the moments at which it was made, as its Date field tells that."""
+    if date is None or _MOMENT.search(body) is None:
+        return body
+    try:
+        told = parsedate_to_datetime(date)
+    except ValueError:
+        return body
+    made = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+
+    def blanked(match: re.Match[bytes]) -> bytes:
+        text = match[0].decode()
+        try:
+            if "-" in text:
+                moment = datetime.fromisoformat(text)
+                seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            else:
+                seconds = float(text) / 10 ** (len(text.partition(".")[0]) - 10)
+        except ValueError:  # 30 February
+            return match[0]
+        return b"~" if abs(seconds - made) <= NOW else match[0]
+
+    return _MOMENT.sub(blanked, body)
 
 
 _compared_often = lru_cache(maxsize=256)(_compared)  # sites answer many requests with the same page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,37 @@ def test_a_threshold_serves_what_is_at_least_as_likely(
 def test_answers_are_equal_but_for_time(field: str, same: bool) -> None:
     one, other = (Response(200, "OK", ((field, value),), b"text") for value in ("a", "b"))
     assert equal(one, other) == same
+
+
+@pytest.mark.parametrize(
+    ("shape", "same"),
+    [
+        ('{{"now": {0:.0f}, "n": 1}}', True),
+        ('{{"now": {1:.0f}}}', True),
+        ('{{"at": "{2:%Y-%m-%dT%H:%M:%S}.123Z"}}', True),
+        ("<p>Made {2:%Y-%m-%d %H:%M:%S}", True),
+        ('{{"at": "{3:%Y-%m-%dT%H:%M:%S}+02:00"}}', True),
+        ('{{"changed": {4:.0f}}}', False),
+        ('{{"price": {5:.0f}}}', False),
+    ],
+)
+def test_an_answer_that_tells_the_time_is_the_same_at_another(shape: str, same: bool) -> None:
+    answers = []
+    for second in (5, 47):
+        made = datetime(2026, 3, 1, 10, 30, second, tzinfo=UTC)
+        since, day = made.timestamp(), timedelta(days=1)
+        told = (
+            since,
+            since * 1000 + 120,
+            made,
+            made + timedelta(hours=2),
+            (made - day).timestamp(),
+            since % 1000,
+        )
+        date = f"Sun, 01 Mar 2026 10:30:{second:02} GMT"
+        body = shape.format(*told).encode()
+        answers.append(Response(200, "OK", (("Date", date), ("Content-Type", "text/html")), body))
+    assert equal(*answers) == same
 
 
 def test_answers_differ_by_status_and_body() -> None:

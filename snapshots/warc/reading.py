@@ -63,13 +63,17 @@ class Archives:
         """Return why the body of a capture is incomplete, "" if nothing says so. Raises DamagedInput.
 
         Only other tools' records are looked into: the recorder and the importers say so themselves (WARC-Truncated).
+        A record too large for memory is not.
         """
         if capture.truncated == "disconnect":
             return "it was when it was recorded or imported"
         place = capture.original or (capture.filename, capture.offset, capture.length)
         if capture.session or place[2] > LARGE:
             return ""
-        record = self.record(*place)
+        try:
+            record = self.record(*place)
+        except TooLarge:
+            return ""
         if record.ours or record.kind != "response":
             return ""
         return messages.cut_short(record.block, len(record.block), capture.method)

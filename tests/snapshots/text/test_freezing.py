@@ -57,7 +57,7 @@ def fill(path: Path, pages: int) -> None:
         store(writer, "https://a.test/data", "{}", "application/json")
         store(writer, "https://a.test/000", ARTICLE.replace("Penguins", "Changed"))
         store(writer, "https://a.test/form", ARTICLE.replace("Penguins", "Posted"), method="POST")
-        steps = ({"click": "Next"},)
+        steps = ({"click": {"text": "Next"}},)
         address = view_address("https://a.test/000", steps)
         view = View(
             address, "https://a.test/000", "https://a.test/000", "t", steps, timestamp="20250101000000"

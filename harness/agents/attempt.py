@@ -58,7 +58,7 @@ class LimitReached(Exception):
 
     def __init__(self, limit: str, value: float) -> None:
         super().__init__(f"the limit of {value:g} {limit} is used up")
-        self.limit = limit
+        self.limit, self.value = limit, value
 
 
 @dataclass(frozen=True, slots=True)

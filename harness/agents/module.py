@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stillweb.harness._parsing import look_for_module
-from stillweb.harness.agents.attempt import Attempt, Ended
+from stillweb.harness.agents.attempt import Attempt, Ended, LimitReached
 from stillweb.harness.agents.command import CommandAgent, listed, without_places
 from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
@@ -334,7 +334,8 @@ class _Served:
                 self.attempt.lacking = error
             if taking := self._takings.pop(number, None):
                 taking.take()  # the agent has its error
-            self._send({"id": number, "error": type(error).__name__, "text": str(error)})
+            limit = [error.limit, error.value] if isinstance(error, LimitReached) else None
+            self._send({"id": number, "error": type(error).__name__, "text": str(error), "limit": limit})
         finally:
             self._under_way.pop(number, None)
             self._asked.pop(number, None)

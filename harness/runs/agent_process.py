@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stillweb.harness.agents import Agent, identity_of, import_agent
-from stillweb.harness.agents.attempt import Attempt, Limits, Stop
+from stillweb.harness.agents.attempt import Attempt, LimitReached, Limits, Stop
 from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.models.tape import Taking
 from stillweb.harness.runs.playing import play
@@ -151,6 +151,8 @@ def _resolve(future: asyncio.Future[Any], message: Mapping[str, Any]) -> None:
         return
     if "error" not in message:
         future.set_result(message["result"])
+    elif message["limit"] is not None:
+        future.set_exception(LimitReached(*message["limit"]))
     else:
         future.set_exception(_error(message["error"], message["text"]))
 

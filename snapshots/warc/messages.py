@@ -191,28 +191,25 @@ def _unpacks(sample: bytes, stream: Stream, *, whole: bool = False) -> bool:
     return stream.eof or not whole
 
 
-def cut_short(block: bytes, size: int, method: str = "GET") -> str:
-    """Return why the body in a foreign `response` record is incomplete, "" if nothing says so.
-
-    `block` is the record's block of `size` bytes, or its beginning; then its length alone is looked at.
-    """
+def cut_short(block: bytes, method: str) -> str:
+    """Return why the body in the block of a foreign `response` record is incomplete, "" if nothing says so."""
     line, headers, start = split(block)
     status = status_line(line)
-    if status is None or method == "HEAD" or status[0] in _BODILESS or status[0] < 200 or size <= start:
+    if status is None or method == "HEAD" or status[0] in _BODILESS or status[0] < 200 or len(block) <= start:
         return ""
-    body, whole = block[start:], len(block) == size
+    body = block[start:]
     if is_chunked(headers):
-        if whole and _lacks_last_chunk(body):
+        if _lacks_last_chunk(body):
             return "its last chunk is missing"
-        body = dechunk(body) if whole else body
+        body = dechunk(body)
     told = {n.lower(): v for n, v in headers}
     coding = ", ".join(codings(told.get("content-encoding")))
     packed = bool(coding) and not _reads_as_text(body) and _begins_packed(body, codings(coding)[-1])
     if not is_chunked(headers) and (packed or not coding):
         length = whole_number(told.get("content-length", "").strip())
-        if length is not None and size - start < length:
-            return f"it has {size - start} bytes of {length}"
-    if whole and packed and size <= MOST_UNPACKED and KNOWN.issuperset(codings(coding)):
+        if length is not None and len(body) < length:
+            return f"it has {len(body)} bytes of {length}"
+    if packed and len(block) <= MOST_UNPACKED and KNOWN.issuperset(codings(coding)):
         try:
             for _ in decode_pieces([body], coding):
                 pass

@@ -76,7 +76,7 @@ class Archives:
             return ""
         if record.ours or record.kind != "response":
             return ""
-        return messages.cut_short(record.block, len(record.block), capture.method)
+        return messages.cut_short(record.block, capture.method)
 
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
         """Return the record of an index entry that is no HTTP exchange. Raises DamagedInput."""

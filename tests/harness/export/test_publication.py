@@ -223,6 +223,12 @@ def test_a_tampered_file_is_neither_read_nor_pulled(
     assert not list(tmp_path.glob(".out*"))
 
 
+def drop_bucket(s3: Any, name: str) -> None:
+    for item in s3.list_objects_v2(Bucket=name)["Contents"]:
+        s3.delete_object(Bucket=name, Key=item["Key"])
+    s3.delete_bucket(Bucket=name)
+
+
 def test_a_store_that_fails_in_the_middle_leaves_nothing_published(
     sealed: Path, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,9 +239,7 @@ def test_a_store_that_fails_in_the_middle_leaves_nothing_published(
 
     def vanish(self: FsspecStore, name: str, source: Path, sha256: str) -> None:
         put(self, name, source, sha256)
-        for item in s3.list_objects_v2(Bucket="leaving")["Contents"]:
-            s3.delete_object(Bucket="leaving", Key=item["Key"])
-        s3.delete_bucket(Bucket="leaving")
+        drop_bucket(s3, "leaving")
 
     monkeypatch.setattr(FsspecStore, "put", vanish)
     with pytest.raises(StillwebError, match=r"^s3://leaving/site: ") as told:
@@ -259,9 +263,7 @@ def test_a_bucket_that_vanishes_in_the_middle_leaves_nothing_pulled(
     def vanish(self: RemotePlace, first: int, stop: int) -> Any:
         blocks.append(first)
         if len(blocks) == 2:
-            for item in s3.list_objects_v2(Bucket="going")["Contents"]:
-                s3.delete_object(Bucket="going", Key=item["Key"])
-            s3.delete_bucket(Bucket="going")
+            drop_bucket(s3, "going")
         return fetched(self, first, stop)
 
     monkeypatch.setattr(RemotePlace, "_fetched", vanish)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
 # PYTHON=python3.12 chooses the Python (3.11 to 3.14).
-# With --peers also what the tests compare with: .venv-peers (other people's readers and servers), Git, curl, wget, Node and
-# MCP's own clients for it (tests/interop/clients/node_modules).
+# With --peers also what the tests compare with: .venv-peers (other people's readers and servers, and Ray), Git, curl, wget, Node
+# and MCP's own clients for it (tests/interop/clients/node_modules).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -96,6 +96,13 @@ if [ "${1:-}" = --peers ]; then
       echo "$want" > ".venv-$peers/stillweb-setup"
     fi
   done
+  want=$(sha256sum < tests/ray.lock)
+  if [ "$(cat .venv-peers/ray/stillweb-setup 2>/dev/null || true)" != "$want" ]; then
+    say "installing Ray beside .venv (80 MB)"
+    rm -rf .venv-peers/ray
+    quietly "$python" -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r tests/ray.lock --target .venv-peers/ray
+    echo "$want" > .venv-peers/ray/stillweb-setup
+  fi
   want=$(sha256sum < tests/wheels.lock)
   if [ "$(cat .venv-peers/wheels/stillweb-setup 2>/dev/null || true)" != "$want" ]; then
     quietly "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r tests/wheels.lock -d .venv-peers/wheels

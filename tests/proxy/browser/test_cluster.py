@@ -1,4 +1,4 @@
-"""Recording and text extraction on a Ray cluster of two nodes on this machine; skipped where Ray is not installed."""
+"""Recording and text extraction on a Ray cluster of two nodes on this machine; `setup.sh --peers` installs Ray for it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 PAGES = 4
+RAY = Path(__file__).parents[3] / ".venv-peers/ray"
 
 
 def birds(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
@@ -38,20 +39,24 @@ def birds(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answe
     return 200, {"Content-Type": "text/html"}, text.encode()
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head without cores and two nodes with one each."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head without cores and two nodes with one each, for all tests: it takes seconds to start."""
+    if not RAY.is_dir():
+        pytest.skip("./setup.sh --peers installs Ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(RAY))
+        patch.setenv("PYTHONPATH", str(RAY))  # of the nodes and their workers
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    made.nodes = [made.add_node(num_cpus=1), made.add_node(num_cpus=1)]
-    monkeypatch.setenv("RAY_ADDRESS", made.address)
-    try:
-        yield made
-    finally:
-        made.shutdown()
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        made.nodes = [made.add_node(num_cpus=1), made.add_node(num_cpus=1)]
+        patch.setenv("RAY_ADDRESS", made.address)
+        try:
+            yield made
+        finally:
+            made.shutdown()
 
 
 def held(path: Path) -> list[tuple[str, ...]]:
@@ -75,6 +80,7 @@ def test_jobs_of_a_node_that_is_killed_are_done_again(tmp_path: Path, cluster: A
         killer.start()
         results = record_on_cluster(urls, [], out, BrowserOptions())
         killer.join()
+        cluster.nodes[1] = cluster.add_node(num_cpus=1)
         (tmp_path / "urls").write_text("\n".join(urls))
         done = stillweb("record", "--urls", tmp_path / "urls", "-o", tmp_path / "local")
     assert done.code == 0, done.err

@@ -22,14 +22,13 @@ from typing import Any, TypeVar, cast
 import mitmproxy.ctx
 import wsproto.extensions
 from mitmproxy import addonmanager, http, master
-from mitmproxy.addons import next_layer
 from mitmproxy.proxy import mode_servers
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import modes, tls
 from mitmproxy.proxy.layers.http import _http1, _http2, _http_h2
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
-from stillweb.proxy.record.mitmproxy_compat import dispatch, http1, http2, lifetime, websocket
+from stillweb.proxy.record.mitmproxy_compat import dispatch, http1, http2, lifetime, next_layer, websocket
 from stillweb.snapshots.errors import MissingCapability
 
 KNOWN = "known_functions.json"  # beside this module; made by tests/proxy/record/known_functions.py

@@ -20,7 +20,6 @@ from typing import Any, Protocol, TypeVar
 
 from mitmproxy import ctx, hooks, options
 from mitmproxy.addonmanager import AddonManager
-from mitmproxy.addons import disable_h2c, next_layer, proxyserver, tlsconfig
 from mitmproxy.connection import Connection
 from mitmproxy.master import Master
 from mitmproxy.net.tls import starts_like_tls_record
@@ -29,6 +28,8 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http, modes, tls
 from mitmproxy.proxy.layers.http import _http1, _http2
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance, ProxyConnectionHandler
+
+from stillweb.proxy.record.mitmproxy_compat import disable_h2c, next_layer, proxyserver, tlsconfig
 
 Commands = Generator[Any, Any, Any]
 Listeners = list[Callable[..., Any]]

@@ -551,6 +551,13 @@ def test_an_origin_that_says_nothing_is_left_with_its_client(
 BY_SOCKETS = {"broken connections", "cut responses", "TLS goodbyes", "silent origins"}
 
 
+def test_whoever_imports_mitmproxys_addons_after_us_gets_all_of_them() -> None:
+    from mitmproxy.addons import default_addons, next_layer
+
+    assert next_layer is _patch.next_layer
+    assert {type(addon).__name__ for addon in default_addons()} > {"NextLayer", "Proxyserver", "ProxyAuth"}
+
+
 def test_each_patch_has_a_case() -> None:
     assert {patch for patch, _, _ in CASES} | BY_SOCKETS == {patch.name for patch in _patch.PATCHES}
 

@@ -89,11 +89,12 @@ def _append(file: FileIO, path: Path, line: bytes) -> None:
 
 
 def checked_line(event: Event) -> bytes:
-    """Return an event's line. Raise UsageError if it violates the schema or is no JSON."""
+    """Return an event's line. Raise UsageError if it violates the schema or can't be read again."""
     if message := check_event(event):
         raise UsageError(f"no trace can hold this {event['event']}: {message}")
     try:
-        return _line(event)
+        read_json(line := _line(event))
+        return line
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"no trace can hold this {event['event']}: it is no JSON: {error}") from error
 
@@ -136,6 +137,8 @@ class TraceWriter:
         Raise UsageError, and write nothing, if the event violates the schema or is not JSON: it may contain data
         from custom tools, models and agents.
         """
+        if own := sorted(members.keys() & {"event", "n"}):
+            raise UsageError(f"no trace can hold this {kind}: {own[0]} is given by the trace itself")
         event = {"event": kind, "n": len(self.events) + 1, **members}
         _append(self._file, self.part, checked_line(event))
         self.events.append(event)

@@ -47,6 +47,7 @@ from stillweb.proxy.net.client_env import direct_hosts
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
 MOST_LINE = 64 << 20  # bytes of one message
+_MOST_CALLS = 1 << 30
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
 GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
@@ -244,18 +245,23 @@ class _Served:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_BEGINS) as timer:
+                begun = False  # the agent was imported
                 while self.played is None and (line := await reader.readline()):
                     message = json.loads(line)
-                    if message["kind"] == "begun":
-                        timer.reschedule(None if seconds is None else loop.time() + seconds + GRACE)
+                    kind = message["kind"]
+                    if (kind == "begun") == begun and kind != "played":
+                        raise ValueError(f"{kind!r} {'after' if begun else 'before'} the beginning")
+                    if begun or kind == "played":
+                        self._take(kind, message)
                     else:
-                        self._take(message["kind"], message)
+                        begun = True
+                        timer.reschedule(None if seconds is None else loop.time() + seconds + GRACE)
         except TimeoutError:
             limit = attempt.limits.seconds or 0
             self.played = (None, "seconds", f"the limit of {limit:g} seconds is used up")
         except ConnectionError:  # the process is gone; its exit code tells more
             return
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{self.agent.spec}: its process sent what is no message: {error}") from error
         finally:
             if attempt.models is not None:
@@ -301,18 +307,7 @@ class _Served:
         elif kind == "rearranged":
             self._rearrange(message["events"])
         elif kind == "played":
-            if message["lacking"] is not None:
-                raise self.attempt.lacking or MissingCapability(str(message["lacking"]))
-            text, end, error = message["played"]
-            stops = {self.attempt.stop.end} if self.attempt.stop else set()
-            if (
-                end not in _ENDS | stops
-                or not isinstance(text, str | None)
-                or not isinstance(error, str | None)
-            ):
-                raise ValueError(f"an end {end!r}")
-            self.played = (text, end, error)
-            self.attempt.given_up = int(message["given_up"])
+            self._end(**message)
         else:
             work = {"tool": self._tool, "model": self._model, "rest": self._rest}[kind]
             number = int(message["id"])
@@ -320,6 +315,17 @@ class _Served:
             if kind == "model" and self.attempt.models is not None:
                 self._takings[number] = self.attempt.models.begin(self.attempt.session)
             self._asked[number] = asyncio.get_running_loop().create_task(self._answer(number, work, message))
+
+    def _end(self, *, kind: str, played: list[Any], given_up: int) -> None:
+        """Keep how the attempt ended. What the machine lacks is known here: the process is not asked for it."""
+        text, end, error = played
+        stops = {self.attempt.stop.end} if self.attempt.stop else set()
+        if end not in _ENDS | stops or not isinstance(text, str | None) or not isinstance(error, str | None):
+            raise ValueError(f"an end {end!r}")
+        if not isinstance(given_up, int) or not 0 <= given_up <= _MOST_CALLS:
+            raise ValueError("a count that is none")
+        self.attempt.given_up = given_up
+        self.played = (text, end, error)
 
     async def _answer(
         self, number: int, work: Callable[[Mapping[str, Any]], Awaitable[Any]], message: Mapping[str, Any]

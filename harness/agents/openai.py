@@ -18,8 +18,6 @@ last_call: true              # at the last step, ask for the answer without tool
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,7 +28,7 @@ from urllib.parse import urlsplit
 
 from stillweb.harness.agents.attempt import Attempt, LimitReached
 from stillweb.harness.agents.tool_event import describe
-from stillweb.harness.trace import digest
+from stillweb.harness.trace import digest, read_json
 from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import mask_value
@@ -204,7 +202,7 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> list[dic
     """Make the tool call that a model wrote and return the result's parts. Errors in it are traced and returned."""
     known = [spec.name for spec in attempt.tools.list()]
     try:
-        arguments = json.loads(text or "{}", parse_constant=_number, parse_float=_number)
+        arguments = read_json(text or "{}")
         problem = None if isinstance(arguments, dict) else "the arguments are no JSON object"
     except (ValueError, RecursionError) as error:
         arguments, problem = text, f"the arguments are not JSON: {error}"
@@ -231,13 +229,6 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> list[dic
 
 def _error(text: str) -> dict[str, Any]:
     return {"type": "text", "text": f"Error: {text}"}
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if math.isfinite(value):
-        return value
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def _text(parts: Sequence[Mapping[str, Any]]) -> str:

@@ -31,7 +31,7 @@ from stillweb.harness.task import Task
 from stillweb.harness.tools.contract import ToolResult, ToolSpec
 from stillweb.harness.trace import Event, checked_line
 from stillweb.snapshots import errors
-from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import StillwebError, UsageError
 
 
 def main() -> NoReturn:
@@ -44,9 +44,7 @@ def main() -> NoReturn:
         try:
             asyncio.run(_run(connection))
         except BaseException as error:  # noqa: BLE001 -- a task that exits ends the loop, and the attempt
-            connection.send(
-                "played", played=[None, "error", f"{type(error).__name__}: {error}"], lacking=None, given_up=0
-            )
+            connection.send("played", played=[None, "error", f"{type(error).__name__}: {error}"], given_up=0)
     else:
         os.write(out, json.dumps(_described(json.loads(word)), default=_plain).encode())
     with contextlib.suppress(OSError, ValueError):
@@ -254,12 +252,7 @@ async def _run(connection: _Connection) -> None:
         seconds=order["seconds"],
     )
     connection.send("begun")
-    played, lacking = None, None
-    try:
-        played = await play(agent, attempt)
-    except MissingCapability as error:
-        lacking = str(error)
-    connection.send("played", played=played, lacking=lacking, given_up=attempt.given_up)
+    connection.send("played", played=await play(agent, attempt), given_up=attempt.given_up)
     sys.stderr.flush()
     connection.wait()
     os._exit(0)  # what the agent left at work ends here

@@ -1,4 +1,4 @@
-"""An agent's process that sends Stillweb's what no agent sends ends its attempt, and puts nothing into its trace."""
+"""A process of an agent that sends what no agent sends ends its own attempt, puts nothing into its trace, and hinders no other."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
-from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.sandbox.running import can_confine
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
+from tests.support.runs import SHELF
 
 pytestmark = pytest.mark.skipif(
     can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
@@ -26,6 +28,8 @@ class Forger:
     name = "forger"
     def identity(self): return {"kind": "forger"}
     async def run(self, attempt):
+        if attempt.task.id == "two":
+            return "42"
         for name in os.listdir("/proc/self/fd"):
             try:
                 with socket.socket(fileno=os.dup(int(name))) as found:
@@ -56,7 +60,12 @@ MESSAGES = {
     "a score among events in another order": said(kind="rearranged", events=[{"event": "score", "n": 1, **SCORE}]),
     "an answer among them": said(kind="rearranged", events=[{"event": "answer", "n": 1, "text": "42", "error": None}]),
     "other numbers": said(kind="rearranged", events=[{"event": "evidence", "n": 7, "kind": "note", "text": "x"}]),
-    "an end that is none": said(kind="played", lacking=None, played=["42", "won", None], given_up=0),
+    "an end that is none": said(kind="played", played=["42", "won", None], given_up=0),
+    "calls given up that no trace can count": said(kind="played", played=["42", "answered", None], given_up=10**400),
+    "no number of calls": b'{"kind": "played", "played": ["42", "answered", null], "given_up": 1e999}',
+    "what the machine lacks": said(kind="played", lacking="no disk", played=["42", "answered", None], given_up=0),
+    "nothing but that": said(kind="played", lacking="no disk", played=None, given_up=0),
+    "more time": said(kind="begun"),
 }  # fmt: skip
 
 
@@ -66,10 +75,60 @@ def test_what_no_agent_sends_is_refused(tmp_path: Path, name: str, monkeypatch: 
     monkeypatch.syspath_prepend(tmp_path)
     module = f"forger_{list(MESSAGES).index(name)}"
     (tmp_path / f"{module}.py").write_text(f"DATA = {MESSAGES[name] + bytes([10])!r}\n{FORGER}")
-    settings = Settings(agent=f"{module}:Forger", directory=str(tmp_path))
-    files = start_run(tmp_path / "run", settings, [Task("one", "?", reference=["42"], scorer="exact")])
-    run_attempts(files.path, display=SilentDisplay())
+    files = run(tmp_path, f"DATA = {MESSAGES[name] + bytes([10])!r}\n{FORGER}", f"{module}:Forger")
     trace = read_trace(files.trace_path("one", 1))
     assert f"{module}:Forger: its process sent what is no message" in str(trace.of("answer")[0]["error"])
     assert [score["metrics"] for score in trace.of("score")] == [{"exact": 0}]
     assert len(trace.of("answer")) == 1
+
+
+# Each claims something by the means that Stillweb's own code has in its process.
+CLAIMS = {
+    "what the machine lacks": (
+        "raise MissingCapability('no disk')",
+        "MissingCapability: no disk",
+    ),
+    "what the machine lacks, told by a group": (
+        "raise ExceptionGroup('', [MissingCapability('no disk')])",
+        "MissingCapability: no disk",
+    ),
+    "another line of the trace": (
+        "attempt.trace.write = partial(attempt.trace.write, n=77); await attempt.call('fetch', {'url': PAGE})",
+        "n is given by the trace itself",
+    ),
+    "a number that no trace can hold": (
+        "await attempt.call('fetch', {'url': PAGE, 'page': 10**400})",
+        "a number of 401 digits is too large",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_ends_the_attempt_and_no_other(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    does, told = CLAIMS[name]
+    module = f"claimer_{list(CLAIMS).index(name)}"
+    code = (
+        "from functools import partial\nfrom stillweb.snapshots.errors import MissingCapability\n"
+        "PAGE = 'https://shelf.example/list?year=2012&page=1'\n"
+        "async def claim(attempt):\n"
+        "    if attempt.task.id == 'one':\n"
+        f"        {does}\n"
+        "    return '42'\n"
+    )
+    files = run(tmp_path, code, f"{module}:claim")
+    assert told in str((read_trace(files.trace_path("one", 1)).last("answer") or {})["error"])
+
+
+def run(folder: Path, code: str, agent: str) -> RunFiles:
+    """Run an agent on two tasks. The second attempt must be scored, and the whole run be readable."""
+    (folder / f"{agent.partition(':')[0]}.py").write_text(code)
+    settings = Settings(agent=agent, contracts=(SHELF,), directory=str(folder))
+    tasks = [Task(name, "?", reference=["42"], scorer="exact") for name in ("one", "two")]
+    files = start_run(folder / "run", settings, tasks)
+    run_attempts(files.path, display=SilentDisplay())
+    assert summarise(files.path).statuses["scored"] == 1
+    return files

@@ -127,7 +127,8 @@ def test_tool_calls_that_are_wrong_are_told_to_the_model_and_traced(tmp_path):
     def clumsy(asked):
         turn = len(asked.tool_answers)
         if turn == 0:
-            odd = [("fetch", text) for text in ('{"url": NaN}', '{"url": 1e999}', "[" * 100_000)]
+            numbers = [f'{{"url": {number}}}' for number in ("NaN", "1e999", "9" * 400)]
+            odd = [("fetch", text) for text in (*numbers, "[" * 100_000)]
             return [("fetch", "{not json"), ("fetch", "[1]"), ("sing", {}), *odd]
         return "NONE"
 
@@ -139,7 +140,7 @@ def test_tool_calls_that_are_wrong_are_told_to_the_model_and_traced(tmp_path):
     assert told[2] == "Error: there is no tool 'sing'; there are fetch"
     assert all(text.startswith("Error: the arguments are not JSON") for text in told[3:])
     trace = read_trace(files.trace_path("one", 1))
-    assert [call["error"] for call in trace.of("tool_call")] == [True] * 6
+    assert [call["error"] for call in trace.of("tool_call")] == [True] * 7
     assert trace.of("tool_call")[0]["arguments"] == "{not json"
 
 

@@ -66,6 +66,7 @@
     for (const again of renewals) again(before);
   };
   //= freeze_chance.js
+  //= freeze_keys.js
 
   // ---- time
   let clock = config.start; // virtual ms since 1970

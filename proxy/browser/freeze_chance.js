@@ -88,14 +88,3 @@ if (G.Crypto) {
     return hex.map((v, i) => ([4, 6, 8, 10].includes(i) ? "-" : "") + v.toString(16).padStart(2, "0")).join("");
   });
 }
-
-if (G.SubtleCrypto) stand(SubtleCrypto.prototype, "generateKey", (f, self, args) => {
-  const [given, extractable, usages] = args;
-  const name = String((given && given.name) || given).toUpperCase();
-  const blocks = { "SHA-1": 512, "SHA-256": 512, "SHA-384": 1024, "SHA-512": 1024 };
-  const hash = given && String((given.hash && given.hash.name) || given.hash).toUpperCase();
-  const bits = /^AES-/.test(name) ? given.length : name === "HMAC" ? given.length || blocks[hash] : 0;
-  if (!bits || bits % 8) return Reflect.apply(f, self, args); // a key pair can't be made from a seed here
-  const next = chanceOf("keys"), raw = Uint8Array.from({ length: bits / 8 }, () => next() >>> 24);
-  return self.importKey("raw", raw, given, extractable, usages);
-});

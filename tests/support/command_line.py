@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.fork_server import MARK, PROGRAM, Forked, can_fork
 from tests.support.waiting import STARTS, until
 
 
@@ -33,15 +34,18 @@ class Started:
     """A running command, in a session of its own as in a terminal."""
 
     def __init__(self, *words: str | Path, env: Mapping[str, str] | None = None, **options: Any) -> None:
-        self.mark = f"STILLWEB_TEST_MARK={uuid.uuid4()}"
-        name, _, value = self.mark.partition("=")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "from stillweb.harness.cli import run; run()", *map(str, words)],
+        value = str(uuid.uuid4())
+        self.mark = f"{MARK}={value}"
+        environment = {**os.environ, **(env or {}), MARK: value}
+        arguments = [str(word) for word in words]
+        fork = not options.keys() - {"cwd", "stdin"} and can_fork(environment)
+        self.process = (Forked if fork else subprocess.Popen)(
+            arguments if fork else [sys.executable, "-c", PROGRAM, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, **(env or {}), name: value},
+            env=environment,
             **options,
         )
 

@@ -87,7 +87,9 @@ def test_keys_ciphertexts_and_signatures_are_the_same_in_each_run(runs: list[dic
 def test_the_browser_itself_verifies_and_decrypts_them(runs: list[dict[str, Any]]) -> None:
     signed = [True, False, True, "sign"]
     right = runs[0]["right"]
-    assert {label: found for label, found in right.items() if found not in (signed, [True] * len(found))} == {}
+    assert {
+        label: found for label, found in right.items() if found not in (signed, [True] * len(found))
+    } == {}
     assert len(right) == 14
 
 

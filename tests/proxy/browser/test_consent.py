@@ -29,6 +29,18 @@ WORDINGS = {  # what a banner says, the button to press, and the others
     "fr": ("Nous utilisons des cookies.", "Continuer sans accepter", ["Tout accepter"]),
     "de": ("Wir verwenden Cookies.", "Nur notwendige Cookies", ["Alle akzeptieren"]),
     "ja": ("当サイトではCookieを使用しています。", "すべて拒否", ["すべて許可"]),
+    "ja only necessary": ("このサイトはCookieを使用します。", "必要なCookieのみ", ["同意する"]),
+    "pl only necessary": ("Ta strona używa ciasteczek.", "Tylko niezbędne", ["Zgadzam się"]),
+    "pt": ("Este site usa cookies.", "Apenas os necessários", ["Aceitar"]),
+    "da": ("Vi bruger cookies til statistik.", "Afvis alle", ["Accepter alle"]),
+    "no": ("Vi bruker informasjonskapsler.", "Kun nødvendige", ["Godta alle"]),
+    "fi": ("Käytämme evästeitä.", "Hylkää kaikki", ["Hyväksy kaikki"]),
+    "cs": ("Soubory cookie používáme k analýze.", "Odmítnout vše", ["Přijmout vše"]),
+    "hu": ("Sütiket használunk.", "Összes elutasítása", ["Elfogadom"]),
+    "ro": ("Acest site folosește cookie-uri.", "Doar strict necesare", ["Accept toate"]),
+    "tr": ("Çerezleri kullanıyoruz.", "Tümünü reddet", ["Tümünü kabul et"]),
+    "el": ("Χρησιμοποιούμε cookies.", "Απόρριψη όλων", ["Αποδοχή όλων"]),
+    "uk": ("Ми використовуємо файли cookie.", "Відхилити всі", ["Прийняти всі"]),
 }
 asked: list[str] = []
 

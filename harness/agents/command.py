@@ -29,7 +29,6 @@ import re
 import shlex
 import signal
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -40,7 +39,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.sandbox.running import Channel, Prepared, Start
+from stillweb.harness.sandbox.running import Channel, Prepared, Start, program_folder
 from stillweb.harness.trace import digest
 from stillweb.proxy.net.client_env import client_files, direct_hosts, let_in, let_past
 from stillweb.proxy.net.clock import moment_of, with_clock
@@ -242,12 +241,7 @@ class CommandAgent:
         ports = [(place.hostname or "", place.port or 0) for place in places]
         return Start(
             words,
-            attempt.workspace
-            or Path(
-                stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="stillweb-attempt-", ignore_cleanup_errors=True)
-                )
-            ),
+            attempt.workspace or stack.enter_context(program_folder("attempt")),
             environment,
             readable=[
                 *(word for word in words[1:] if os.path.isabs(word) and Path(word).is_file()),

@@ -41,7 +41,7 @@ from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import call_members
 from stillweb.harness.models.tape import Taking
-from stillweb.harness.sandbox.running import Limits, Start, run_start
+from stillweb.harness.sandbox.running import Limits, Start, program_folder, run_start
 from stillweb.harness.trace import Event, canonical, digest, hashed_part
 from stillweb.proxy.net.client_env import direct_hosts
 from stillweb.snapshots.errors import MissingCapability, UsageError
@@ -167,10 +167,10 @@ class ModuleAgent(CommandAgent):
         if key in _described:
             return _described[key]
         limits = Limits(seconds=_BEGINS, memory=None)
-        with tempfile.TemporaryDirectory(prefix="stillweb-agent-") as folder:
+        with program_folder("agent") as folder:
             start = Start(
                 [*self.command, order],
-                Path(folder),
+                folder,
                 environment,
                 readable=self._readable(()),
                 limits=limits,

@@ -7,6 +7,7 @@ run_one(workshop, job)                          one attempt
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from math import fsum
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from stillweb.harness._parsing import session_of
@@ -30,6 +31,7 @@ from stillweb.harness.runs.ready import check_ready
 from stillweb.harness.runs.repeating import Known
 from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
 from stillweb.harness.runs.workshop import Workshop, agent_of
+from stillweb.harness.sandbox.running import remove_folder
 from stillweb.harness.scoring import Score, find_scorer
 from stillweb.harness.scoring.judging import failure, unjudged
 from stillweb.harness.task import Task, TaskSet
@@ -315,9 +317,8 @@ async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -
         shop.tape.ask_again(f"{session}/judge", everything=job.judged is not None)
     played: Played
     async with AsyncExitStack() as stack:
-        # a program may leave files there that can't be removed
-        folder = TemporaryDirectory(prefix="stillweb-workspace-", ignore_cleanup_errors=True)
-        workspace = Path(stack.enter_context(folder))
+        workspace = Path(mkdtemp(prefix="stillweb-workspace-"))
+        stack.push_async_callback(asyncio.to_thread, remove_folder, workspace)
         copy_uploads(shop.files.uploads, workspace, shop.settings.uploads)
         tools: Any = shop.open_session(session, workspace) or NoTools()
         stack.push_async_callback(tools.close)

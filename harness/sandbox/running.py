@@ -346,16 +346,53 @@ def run_start(start: Start, limits: Limits) -> SandboxResult:
         )
 
 
+@contextlib.contextmanager
+def program_folder(name: str) -> Iterator[Path]:
+    """Make a folder for a program and yield it; remove it at the end, with all that the program left."""
+    folder = Path(tempfile.mkdtemp(prefix=f"stillweb-{name}-"))
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that a program wrote in, however deep and locked; what can't be removed stays.
+
+    `shutil.rmtree` fails on paths that are too long or too deep for it. So each folder inside is emptied in a flat one.
+    """
+    flat = tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}-")
+    moved: list[str] = []
+
+    def move(path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.chmod(path, 0o700)
+        with contextlib.suppress(OSError):
+            os.rename(path, to := os.path.join(flat, str(len(moved))))
+            moved.append(to)
+
+    move(str(folder))
+    for place in moved:  # it grows
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    move(entry.path)
+                else:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+    for place in [*moved, flat]:
+        with contextlib.suppress(OSError):
+            os.rmdir(place)
+
+
 _TRY = Limits(seconds=60)
 
 
 def can_confine(*, network: Literal["own", "shared"] = "own", limits: Limits | None = _TRY) -> str | None:
     """Return None where this machine can confine such a program, else what is missing. Tries it."""
-    with tempfile.TemporaryDirectory(prefix="stillweb-") as folder:
+    with program_folder("try") as folder:
         try:
-            run_start(
-                Start([sys.executable, "-c", "pass"], Path(folder), {}, network=network, limits=limits), _TRY
-            )
+            run_start(Start([sys.executable, "-c", "pass"], folder, {}, network=network, limits=limits), _TRY)
         except MissingCapability as error:
             return str(error)
     return None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +33,7 @@ from stillweb.harness.benchmarks.sgi.settings import (
     execution_seconds,
     find_environment,
 )
-from stillweb.harness.sandbox.running import Limits, SandboxResult, run
+from stillweb.harness.sandbox.running import Limits, SandboxResult, program_folder, run
 from stillweb.harness.scoring import Both, Context, Judge, JudgeFailed, Score, score_of, unscored
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability
@@ -172,14 +171,13 @@ def _by_parser(
 def _run_all(
     task: Task, program: str, python: Path, limits: Limits, context: Context, problems: list[str]
 ) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="stillweb-dry-") as folder:
-        tests = []
-        for number, test in enumerate(task.reference["tests"]):
-            place = Path(folder) / f"unit_test_{number}"
+    tests = []
+    for number, test in enumerate(task.reference["tests"]):
+        with program_folder("dry") as folder:
+            place = folder / f"unit_test_{number}"
             place.mkdir()
             tests.append(_run_one(task, test, program, place, python, limits, context, problems))
-            shutil.rmtree(place, ignore_errors=True)
-        return tests
+    return tests
 
 
 def _run_one(

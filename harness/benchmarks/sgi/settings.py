@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stillweb.harness.benchmarks.sgi.common import DEFAULTS
-from stillweb.harness.sandbox.running import Limits, run
+from stillweb.harness.sandbox.running import Limits, program_folder, run
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
@@ -112,10 +111,10 @@ def check(tasks: Sequence[Task], env: Mapping[str, str], allow_unconfined: bool)
     python = find_environment(name)
     execution_seconds(env.get("SGI_EXECUTION_TIMEOUT") or DEFAULTS["SGI_EXECUTION_TIMEOUT"])
     check_fixtures(tasks, env)
-    with tempfile.TemporaryDirectory(prefix="stillweb-ready-") as folder:
+    with program_folder("ready") as folder:
         result = run(
             [str(python), "-c", "pass"],
-            cwd=Path(folder),
+            cwd=folder,
             limits=Limits(seconds=60),
             environment=environment_of(python),
             allow_unconfined=allow_unconfined,

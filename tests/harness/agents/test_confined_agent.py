@@ -188,6 +188,26 @@ def test_a_program_starts_in_an_empty_folder_with_no_keys_but_those_named(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        "[(os.mkdir('d'), os.chdir('d')) for _ in range(3000)]",
+        "[os.mkdir(os.sep.join('d' * n)) for n in range(1, 1900)]",
+        "os.makedirs('a/b/c'); os.chmod('a/b', 0); os.chmod('.', 0)",
+        "os.mkfifo('f'); os.symlink('/', 'root'); os.symlink('..', 'up'); os.symlink('x', 'x'); os.mkdir(b'\\xff\\n')",
+        "open('x', 'w').truncate(1 << 42)",
+    ],
+)
+def test_nothing_that_a_program_leaves_in_its_folder_ends_the_run_or_stays(
+    tmp_path: Path, leaves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    assert program_says(tmp_path, f"import os; {leaves}; print(42)") == "42"
+    assert not list(temporary.iterdir())
+
+
 def test_a_program_with_the_machines_network_has_none_of_its_abstract_sockets(tmp_path: Path) -> None:
     """Without a snapshot, or with hosts that it asks itself, a program has no network of its own."""
     reason = can_confine(network="shared", limits=None)

@@ -176,6 +176,13 @@ def work() -> None:
     os.dup2(2, 1)  # keep output of libraries out of the answers
     # Most objects are freed by reference counts; frequent searches for cycles cost 2 % of the time.
     gc.set_threshold(20_000, 20, 20)
+    try:
+        _answer(asked, told)
+    except BrokenPipeError:
+        os._exit(0)  # whoever asked was killed
+
+
+def _answer(asked: BinaryIO, told: BinaryIO) -> None:
     send(told, _READY)
     while (data := receive(asked)) is not None:
         try:

@@ -147,16 +147,21 @@ def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_sealing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_sealing_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
+    """By Ctrl-C, or killed itself alone: its workers printed tracebacks then."""
     path = make(tmp_path / "s", 600, body=WORDS * 20)  # more than is done before the signal comes
     before, size = urls(path), archived(path)
     started = Started("seal", path)
     until(lambda: archived(path) > size + 2000, started)  # some texts are frozen
-    started.interrupt()
+    if number == signal.SIGINT:
+        started.interrupt()
+    else:
+        started.process.kill()
     done = started.end()
-    assert (done.code, done.said) == (130, INTERRUPTED)
+    assert (done.code, done.said) == ((130, INTERRUPTED) if number == signal.SIGINT else (-9, ""))
     assert [file.name for file in tmp_path.iterdir() if "wacz" in file.name] == []
-    assert sound(path)
+    assert number == signal.SIGKILL or sound(path)
     assert urls(path) == before
     assert stillweb("seal", path).code == 0
     assert sound(tmp_path / "s.wacz")

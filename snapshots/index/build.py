@@ -212,8 +212,7 @@ def assemble(files: Iterable[list[Part]]) -> Built:
     resolve(found, built.notes)
     for part in (part for parts in found for part in parts):
         built.lines += part.listed
-        part.listed, part.lines, part.offsets, part.ids, part.moments = [], [], [], [], []
-        part.waiting = []
+        part.listed, part.lines, part.offsets, part.ids, part.waiting = [], [], [], [], []
     built.lines = sorted_lines(built.lines)
     return built
 

@@ -40,7 +40,6 @@ class Part:
     lines: list[bytes] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)  # record ids
-    moments: list[str] = field(default_factory=list)  # timestamp and URL
     revisits: list[Answer] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
@@ -70,17 +69,16 @@ class Part:
                 if not lost:
                     self.revisits.append(answer)
                 continue
-            line, moment = self.add(
+            line = self.add(
                 answer, answer.mime, answer.status, answer.digest, answer.truncated, listed=not lost
             )
-            self.original(line, answer.offset, answer.record_id, moment)
+            self.original(line, answer.offset, answer.record_id)
 
-    def original(self, line: bytes, offset: int, record_id: str, moment: str) -> None:
-        """Add a capture with its offset, record id and moment, by which revisits name it."""
+    def original(self, line: bytes, offset: int, record_id: str) -> None:
+        """Add a capture with its offset and record id, by which revisits name it."""
         self.lines.append(line)
         self.offsets.append(offset)
         self.ids.append(record_id)
-        self.moments.append(moment)
 
     def add(
         self,
@@ -91,8 +89,8 @@ class Part:
         truncated: str,
         original: Place | None = None,
         listed: bool = True,
-    ) -> tuple[bytes, str]:
-        """Make the line of an answer; return it with its moment (timestamp and URL), by which revisits name it.
+    ) -> bytes:
+        """Make the line of an answer and return it.
 
         A line that is not `listed` doesn't get into the index; only revisits refer to it.
         """
@@ -124,7 +122,7 @@ class Part:
         )
         if listed:
             self.listed.append(line)
-        return line, f"{timestamp} {url}"
+        return line
 
 
 def gathered(found: Findings, part: Part) -> Part:

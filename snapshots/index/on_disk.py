@@ -16,7 +16,7 @@ from stillweb.snapshots.index.cdxj import capture_of
 from stillweb.snapshots.index.gathering import Part, Waiting
 from stillweb.snapshots.index.pairing import Answer
 from stillweb.snapshots.index.parallel import answer_of, plain_answer
-from stillweb.snapshots.index.resolving import Originals, Row, digest_in, resolve_each
+from stillweb.snapshots.index.resolving import Originals, Row, digest_in, moment_in, resolve_each
 
 TOGETHER = 1000  # revisits resolved before their lines are stored
 
@@ -30,7 +30,7 @@ _INDEXES = """
     CREATE INDEX by_moment ON originals(moment);
     CREATE INDEX by_digest ON originals(digest)
 """
-_ORIGINAL = "SELECT offset, id, moment, line, name FROM originals WHERE"
+_ORIGINAL = "SELECT offset, id, line, name FROM originals WHERE"
 _ORDER = "session, begin, timestamp, name, offset"
 
 
@@ -49,7 +49,9 @@ class OnDisk:
             "INSERT INTO originals VALUES(?, ?, ?, ?, ?, ?, ?)",
             (
                 (name, at, _bytes(one), _bytes(moment), _bytes(digest_in(line)), _bytes(moment.partition(" ")[2]), line)
-                for at, one, moment, line in zip(part.offsets, part.ids, part.moments, part.lines, strict=True)
+                for at, one, line, moment in zip(
+                    part.offsets, part.ids, part.lines, map(moment_in, part.lines), strict=True
+                )
             ),
         )  # fmt: skip
         self._scratch.add(
@@ -60,7 +62,7 @@ class OnDisk:
             ),
         )
         part.listed, part.revisits, part.waiting = [], [], []
-        part.lines, part.offsets, part.moments = [], [], []
+        part.lines, part.offsets = [], []
 
     def forget(self, name: str) -> None:
         for table in ("captures", "originals", "revisits"):
@@ -160,8 +162,8 @@ class _OriginalsOnDisk(Originals):
     def _first(self, where: str, *values: str, last: bool = False) -> Row | None:
         down = " DESC" if last else ""
         query = f"{_ORIGINAL} {where} ORDER BY name{down}, offset{down} LIMIT 1"
-        for offset, record_id, moment, line, name in self._scratch.rows(query, *map(_bytes, values)):
-            return offset, _text(record_id), _text(moment), line, _text(name)
+        for offset, record_id, line, name in self._scratch.rows(query, *map(_bytes, values)):
+            return offset, _text(record_id), line, _text(name)
         return None
 
     def by_id(self, record_id: str) -> Row | None:

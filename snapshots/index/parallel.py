@@ -208,7 +208,6 @@ def to_plain(part: Part) -> list[Any]:
         part.lines,
         part.offsets,
         part.ids,
-        part.moments,
         [plain_answer(a) for a in part.revisits],
         [tuple(w) for w in part.waiting],
         part.others,
@@ -226,7 +225,7 @@ def to_plain(part: Part) -> list[Any]:
 def from_plain(value: list[Any]) -> Part:
     """Return the part that `to_plain` was given."""
     (
-        name, listed, lines, offsets, ids, moments, revisits, waiting, others, alone, questions, told, profile, settings,
+        name, listed, lines, offsets, ids, revisits, waiting, others, alone, questions, told, profile, settings,
         reached, cut, around,
     ) = value  # fmt: skip
     return Part(
@@ -235,7 +234,6 @@ def from_plain(value: list[Any]) -> Part:
         lines,
         offsets,
         ids,
-        moments,
         [answer_of(a) for a in revisits],
         [Waiting(*w) for w in waiting],
         others,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property, lru_cache
 from itertools import chain, repeat
 from operator import itemgetter
@@ -24,7 +25,6 @@ class Original(NamedTuple):
 
     offset: int
     record_id: str
-    moment: str  # timestamp and URL
     line: bytes
     filename: str
 
@@ -42,10 +42,10 @@ class Original(NamedTuple):
 
 
 # The fields of an `Original` as a plain tuple, which is faster to make in large numbers.
-Row = tuple[int, str, str, bytes, str]
+Row = tuple[int, str, bytes, str]
 RECORD_ID: Final = 1
-MOMENT: Final = 2
-LINE: Final = 3
+LINE: Final = 2
+_BEGIN = re.compile(rb'[^ ]* ([0-9]+) \{"url":("(?:[^"\\]|\\.)*")')
 _PLAIN = re.compile(
     rb',"digest":"([^"\\]*)","length":"([0-9]+)"'
 )  # quotes in values are escaped, so the pattern can't match within the URL before it
@@ -58,12 +58,24 @@ def digest_in(line: bytes) -> str:
     return digest
 
 
+def moment_in(line: bytes) -> str:
+    """Return timestamp and URL of a capture's index line."""
+    found = _BEGIN.match(line)
+    assert found is not None, line
+    url = found[2].decode(errors="surrogatepass")
+    return f"{found[1].decode()} {json.loads(url) if chr(92) in url else url[1:-1]}"
+
+
 class Originals:
     """Captures that are no revisits, by record id, moment and digest; each map is built on first use."""
 
-    def __init__(self, files: Iterable[list[Part]]) -> None:
-        """Take the parts of each file, the files in the order of their names."""
+    def __init__(self, files: Iterable[list[Part]], wanted: Set[str] = frozenset()) -> None:
+        """Take the parts of each file, the files in the order of their names.
+
+        The maps have only the `wanted` record ids, moments and digests: the captures are many more than the revisits.
+        """
         self._files = list(files)
+        self._wanted = wanted
 
     def find(self, record_id: str, moment: str, digest: str, url: str) -> Original | None:
         """Find the original of a revisit by record id, else by date and URI, else by digest; None if there is none.
@@ -96,33 +108,36 @@ class Originals:
             return None
         return same.get(urls[0]) or same.get(urls[1]) or next(iter(same.values()))
 
-    @cached_property
-    def _all(self) -> list[Row]:
+    def _rows(self) -> Iterator[Row]:
         """Yield all originals, in the order of the files and of the records in them."""
-        found: list[Row] = []
         for parts in self._files:
             rows: list[Row] = []
             for part in parts:
-                names = repeat(part.name, len(part.lines))
-                rows += zip(part.offsets, part.ids, part.moments, part.lines, names, strict=True)
+                rows += zip(
+                    part.offsets, part.ids, part.lines, repeat(part.name, len(part.lines)), strict=True
+                )
             rows.sort(key=itemgetter(0))
-            found += rows
-        return found
+            yield from rows
 
     @cached_property
     def _by_id(self) -> dict[str, Row]:
-        return {row[RECORD_ID]: row for row in self._all}
+        return {row[RECORD_ID]: row for row in self._rows() if row[RECORD_ID] in self._wanted}
 
     @cached_property
     def _by_moment(self) -> dict[str, Row]:
         """First original of each moment."""
-        return {row[MOMENT]: row for row in reversed(self._all)}
+        found: dict[str, Row] = {}
+        for row in self._rows():
+            if (moment := moment_in(row[LINE])) in self._wanted:
+                found.setdefault(moment, row)
+        return found
 
     @cached_property
     def _by_digest(self) -> dict[str, dict[str, Row]]:
         found: dict[str, dict[str, Row]] = {}
-        for row in self._all:
-            found.setdefault(digest_in(row[LINE]), {}).setdefault(row[MOMENT].partition(" ")[2], row)
+        for row in self._rows():
+            if (digest := digest_in(row[LINE])) in self._wanted:
+                found.setdefault(digest, {}).setdefault(moment_in(row[LINE]).partition(" ")[2], row)
         return found
 
 
@@ -137,7 +152,19 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
     revisits = [sorted(_of_file(parts), key=itemgetter(0)) for parts in files]
     if not any(revisits):
         return
-    resolve_each(chain(*revisits), Originals(files), notes)
+    wanted: set[str] = set()
+    for _, revisit, _ in chain(*revisits):
+        wanted |= {*_named(revisit), revisit.digest}
+    resolve_each(chain(*revisits), Originals(files, wanted), notes)
+
+
+def _named(revisit: Answer | Waiting) -> tuple[str, str]:
+    """Return record id ("" if it names none) and moment of the original that a revisit names."""
+    if isinstance(revisit, Waiting):
+        return "", revisit.moment
+    assert revisit.revisit is not None
+    record_id, uri, date = revisit.revisit
+    return record_id, f"{timestamp_of(date)} {uri.partition('#')[0]}"
 
 
 def resolve_each(
@@ -162,10 +189,7 @@ def resolve_each(
                 continue
             name = part.name
         else:
-            assert revisit.revisit is not None
-            record_id, uri, date = revisit.revisit
-            moment = f"{timestamp_of(date)} {uri.partition('#')[0]}"
-            original = originals.find(record_id, moment, revisit.digest, revisit.url)
+            original = originals.find(*_named(revisit), revisit.digest, revisit.url)
             if original is not None:
                 _add(part, revisit, original)
                 continue

@@ -129,16 +129,15 @@ class SwiftPairs:
         rest = b',"req":[%d,%d]%b,"session":"%b","events":[%b,%b]%b,"id":"%b"}' % (
             asked_at, asked_length, keys, session, begin, end, after, identity.encode(),
         )  # fmt: skip
-        url, text = uri.decode(), digest.decode()
         part = self.part
         if kind == b"response":
             made += rest
-            part.original(made, told_at, record_id, f"{timestamp.decode()} {url}")
+            part.original(made, told_at, record_id)
             part.listed.append(made)
             return True
         made += b',"type":%b,"orig":' % mime
         moment = f"{timestamp_of(of_date.decode())} {clean_uri(of_uri.decode()).partition('#')[0]}"
-        part.waiting.append(Waiting(told_at, text, url, moment, made, rest))
+        part.waiting.append(Waiting(told_at, digest.decode(), uri.decode(), moment, made, rest))
         return True
 
     def _fields(self, lines: bytes) -> Headers | None:

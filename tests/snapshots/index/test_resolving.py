@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.snapshots.malformed import HEAD, NEXT, PAGE, bodies, http, opened, packed, record, revisit
 
 DIGEST = b"WARC-Payload-Digest: sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -26,6 +28,21 @@ def test_revisits_before_their_original(tmp_path: Path) -> None:
     by_id = b"WARC-Refers-To: <urn:uuid:00000000-0000-4000-8000-000000000001>"
     with opened(tmp_path, packed(revisit(fields=by_id), record(http())), "y.warc.gz") as snapshot:
         assert bodies(snapshot)[NEXT] == PAGE
+
+
+@pytest.mark.parametrize(
+    "page", ['http://example.test/?q="a"', "http://example.test/a\\\\b\\n", "http://example.test/é ö"]
+)
+def test_revisits_name_an_original_of_any_address(tmp_path: Path, page: str) -> None:
+    date = b"WARC-Refers-To-Date: 2020-01-02T03:04:05Z\r\n"
+    named = b"WARC-Refers-To-Target-URI: %b\r\n" % page.encode() + date
+    data = packed(record(http(), uri=page.encode(), fields=DIGEST), revisit(fields=named))
+    with opened(tmp_path, data) as snapshot:
+        assert bodies(snapshot)[NEXT] == PAGE
+        original = next(c.original for c in snapshot.captures() if c.url == NEXT)
+        assert original == next(
+            (c.filename, c.offset, c.length) for c in snapshot.captures() if c.url != NEXT
+        )
 
 
 def test_not_modified_revisits(tmp_path: Path) -> None:

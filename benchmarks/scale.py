@@ -1,5 +1,8 @@
 """Figures of docs/scale.md: an index measured here, and a simulation of many machines on what was measured.
 
+    python -m benchmarks.scale archives DIR CAPTURES    an open snapshot of so many captures, without its index
+    stillweb index DIR                                  its index, from the records alone
+    python -m benchmarks.scale opened DIR CAPTURES      opening, look-ups and evidence there
     python -m benchmarks.scale measure [CAPTURES]    bytes a capture, opening, look-ups, range reads by a store
     python -m benchmarks.scale simulate              1,000 million captures, 100,000 attempts, on some nodes
 
@@ -9,6 +12,7 @@ gives jobs to workers as Ray does, the next one to the first that is free; a wor
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import os
 import random
@@ -19,12 +23,20 @@ import time
 import zlib
 from bisect import bisect
 from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
+
+from isal import isal_zlib
 
 BLOCK = 1 << 20
 CAPTURES, SITES, ATTEMPTS = 1_000_000_000, 1_000_000, 100_000
 SITES_OF_ATTEMPT, PAGES_OF_SITE = 5, 8  # what an attempt looks at
+SITES_OF_ARCHIVES = 10_007
+BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
+ROTATE = 1_000_000_000  # bytes of an archive file, as in snapshots/writer.py
 CACHE = 16 << 30  # bytes of a node, as in snapshots/remote.py
 
 
@@ -74,6 +86,119 @@ def measure(count: int) -> None:
         say(
             f"in a store: opened in {opened * 1000:.0f} ms by {blocks} blocks of 1 MiB; 100 look-ups read {more} more"
         )
+
+
+def url_at(number: int) -> str:
+    """Return the URL of a capture of `archives`: some thousand captures a site."""
+    return f"https://site{number % SITES_OF_ARCHIVES}.example/path/{number // 100_070}/page-{number}.html?id={number}"
+
+
+def archives(root: Path, count: int) -> None:
+    """Write WARC files of so many captures with small bodies, as a recorder writes them; one in 20 is a revisit.
+
+    The records are put together as text, 50 times as fast as by `Writer`.
+    """
+    (root / "archive").mkdir(parents=True)
+    made = number = 0
+    while made < count:
+        with open(root / "archive" / f"data-{number:05d}.warc.gz", "wb") as file:
+            while made < count and file.tell() < ROTATE:
+                file.write(b"".join(_pair(one) for one in range(made, min(made + 1000, count))))
+                made = min(made + 1000, count)
+        number += 1
+
+
+def _pair(number: int) -> bytes:
+    """Return request and answer as two gzip members."""
+    moment = BEGIN + timedelta(milliseconds=5 * number)
+    date = _date(moment)
+    revisit = number % 20 == 19
+    page = number - 1 if revisit else number
+    url = url_at(page)
+    body = b"<!doctype html><title>Page %d</title><p>The page %d of a site says little." % (page, page)
+    asked = (
+        f"GET /{url.split('/', 3)[3]} HTTP/1.1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: */*\r\n\r\n"
+    ).encode()
+    told = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    told += b"" if revisit else body
+    ids = [f"<urn:uuid:{number:08x}-000{one}-8000-8000-000000000000>" for one in (1, 2)]
+    ours = f"WARC-Stillweb-Session: session-{number // 60}\r\nWARC-Stillweb-Events: {number % 60 * 2 + 1}-{number % 60 * 2 + 2}\r\n"
+    about = (
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n"
+        f"WARC-Refers-To-Target-URI: {url}\r\nWARC-Refers-To-Date: {_date(moment - timedelta(milliseconds=5))}\r\n"
+        if revisit
+        else ""
+    )
+    heads = (
+        f"WARC/1.1\r\nWARC-Type: request\r\nWARC-Record-ID: {ids[0]}\r\nWARC-Date: {date}\r\nWARC-Target-URI: {url}\r\n"
+        f"WARC-Block-Digest: {_digest(asked)}\r\nWARC-Payload-Digest: {_digest(b'')}\r\n"
+        f"{ours}Content-Type: application/http; msgtype=request\r\nContent-Length: {len(asked)}\r\n\r\n",
+        f"WARC/1.1\r\nWARC-Type: {'revisit' if revisit else 'response'}\r\nWARC-Record-ID: {ids[1]}\r\nWARC-Date: {date}\r\n"
+        f"WARC-Target-URI: {url}\r\nWARC-Concurrent-To: {ids[0]}\r\nWARC-Protocol: http/1.1\r\n"
+        f"WARC-Payload-Digest: {_digest(body)}\r\nWARC-Block-Digest: {_digest(told)}\r\n{about}{ours}"
+        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(told)}\r\n\r\n",
+    )
+    blocks = zip(heads, (asked, told), strict=True)
+    return b"".join(isal_zlib.compress(h.encode() + b + b"\r\n\r\n", 1, 31) for h, b in blocks)
+
+
+def _digest(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def _date(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def opened(root: Path, count: int) -> None:
+    """Open an indexed snapshot of `archives`, look captures up, and learn the evidence of some sites."""
+    from stillweb.snapshots.evidence.matcher import Matcher
+    from stillweb.snapshots.identity.keys import request_key
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.snapshot import Snapshot
+
+    chance = random.Random(1)
+    pages = [number - number % 20 for number in (chance.randrange(count) for _ in range(1000))]
+    urls = [url_at(number) for number in pages]
+    keys = [request_key(Request("GET", url)).urlkey for url in urls]
+    begin, before = time.perf_counter(), _resident()
+    with Snapshot.open(root) as snapshot:
+        say(
+            f"opened in {(time.perf_counter() - begin) * 1000:.0f} ms, {_resident() - before:.1f} MB more in memory"
+        )
+        say(f"place in the index: {_taken(snapshot.candidates, keys)}")
+        matcher, before = Matcher(snapshot), _resident()
+        asked = [Request("GET", url) for url in urls[:200]]
+        say(f"first request of a site: {_taken(matcher.lookup, asked)}")
+        grown, learnt = _resident() - before, sum(one.size for one in matcher._sites.values())
+        say(f"evidence of {len(matcher._sites)} sites, {learnt} captures: {grown:.0f} MB")
+        again = [
+            Request("GET", url_at(number + 10_007 * 20))
+            for number in pages[:200]
+            if number + 10_007 * 20 < count
+        ]
+        say(f"another request of these sites: {_taken(matcher.lookup, again)}")
+        say(
+            f"response read and checked: {_taken(snapshot.read, [snapshot.candidates(key)[0] for key in keys])}"
+        )
+        say(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB in memory")
+
+
+def _taken(ask: Callable[[Any], object], questions: list[Any]) -> str:
+    took = []
+    for question in questions:
+        begin = time.perf_counter()
+        assert ask(question)
+        took.append((time.perf_counter() - begin) * 1000)
+    took.sort()
+    return f"p50 {took[len(took) // 2]:.3f} ms, p99 {took[len(took) * 99 // 100]:.2f} ms"
+
+
+def _resident() -> float:
+    """Return the megabytes of memory that this process takes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
 def simulate(bytes_of_capture: float = 600, deflated: float = 1.0) -> None:
@@ -152,6 +277,10 @@ def _jobs(workers: int, losses: float, seed: int = 7) -> tuple[float, float, flo
 if __name__ == "__main__":
     if sys.argv[1:2] == ["measure"]:
         measure(int((sys.argv[2:] or ["1000000"])[0]))
+    elif sys.argv[1:2] == ["archives"]:
+        archives(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1:2] == ["opened"]:
+        opened(Path(sys.argv[2]), int(sys.argv[3]))
     else:
         simulate()
         say("the same, with blocks deflated:")

@@ -1,24 +1,27 @@
 """`python -m benchmarks.damaging.hours [--minutes N] [--rate R]`: memory of a gateway whose sessions come and go.
 
-`stillweb replay` serves a page and a form. Each session asks for both and for two addresses that were never recorded,
-and doesn't return. The resident memory of the gateway's processes is told each fifth minute.
+`stillweb replay` serves a page and a form. Each session has a connection, a name and a cookie of its own, asks for both
+and for two addresses that were never recorded, and doesn't return. The resident memory of the gateway's processes is told
+ten times.
 """
 
 from __future__ import annotations
 
+import base64
+import http.client
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import click
-import httpx
 
 from benchmarks.servers import memory, replay
 from tests.proxy.frozen import Site
 
 URL = "http://a.test/"
-TOLD = 300.0  # seconds between two lines
+TOLD = 10  # lines
 
 
 @click.command()
@@ -37,8 +40,8 @@ def main(minutes: float, rate: float) -> None:
             begun, sessions, told = time.monotonic(), 0, 0.0
             while (now := time.monotonic() - begun) < minutes * 60:
                 if now >= told:
-                    click.echo(f"{now / 60:.0f} min, {sessions} sessions: {memory(server.pid):.1f} MB")
-                    told += TOLD
+                    click.echo(f"{now / 60:.1f} min, {sessions} sessions: {memory(server.pid):.1f} MB")
+                    told += minutes * 60 / TOLD
                 ask(server.through[1], f"session-{sessions}")
                 sessions += 1
                 time.sleep(max(0.0, begun + sessions / rate - time.monotonic()))
@@ -47,11 +50,22 @@ def main(minutes: float, rate: float) -> None:
 
 def ask(port: int, session: str) -> None:
     """Send the requests of one session, on a connection that is closed afterwards."""
-    with httpx.Client(proxy=f"http://{session}:x@127.0.0.1:{port}", timeout=60) as client:
-        assert client.get(URL).status_code == 200
-        assert client.post(f"{URL}form", content=b"a=1").status_code == 200
-        client.get(f"{URL}never?{session}")
-        client.post(f"{URL}form", content=f"a={session}")
+    fields = {
+        "Proxy-Authorization": "Basic " + base64.b64encode(f"{session}:x".encode()).decode(),
+        "Cookie": f"sid={session}",
+    }
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as client:
+
+        def status(method: str, url: str, body: str | None = None) -> int:
+            client.request(method, url, body, fields)
+            answer = client.getresponse()
+            answer.read()
+            return answer.status
+
+        assert status("GET", URL) == 200
+        assert status("POST", f"{URL}form", "a=1") == 200
+        status("GET", f"{URL}never?{session}")
+        status("POST", f"{URL}form", f"a={session}")
 
 
 if __name__ == "__main__":

@@ -320,13 +320,12 @@ class Attempt:
         `messages` are those of the body. The trace gets `new`, the messages of a conversation that were not
         sent before; without it, those that the previous call did not send.
         """
-        from stillweb.harness.models.client import request_digest
         from stillweb.harness.models.tape import TapeMiss
 
         place = self.lanes.begin(thread or threading.current_thread())
         if self.fork and self.spent.steps + 1 >= self.fork["step"]:
             body = {**body, "model": self.fork["model"]}
-        said, asked = self._sent.copied(messages), request_digest(body)
+        said, asked = self._sent.copied(messages), digest(dict(body))
         try:
             reply, taking = await self._reply(ask, body, place)
         except TapeMiss:

@@ -23,13 +23,10 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-import openai
-from openai import AsyncOpenAI
 
 from stillweb.harness.models.sse import chat_of, read_stream, response_of, text_of, thoughts_of
 from stillweb.harness.models.tape import ModelError, Taking, Tape
 from stillweb.harness.models.transport import SESSION_HEADER, Retry, TapeTransport
-from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.secrets.redact import mask_value
 
@@ -134,6 +131,8 @@ class ModelClient:
 
     def open_sdk(self, key: str, base_url: str, http: httpx.AsyncClient, timeout: float) -> Any:
         """Return the SDK's client over `http`, which makes no tries of its own."""
+        from openai import AsyncOpenAI  # 1,200 modules, which an agent's own process does not need
+
         sdk = AsyncOpenAI(api_key=key, base_url=base_url, http_client=http, max_retries=0, timeout=timeout)
         # otherwise the SDK detects it on a thread, which would reorder concurrent first calls
         sdk._platform = "Unknown"
@@ -142,6 +141,8 @@ class ModelClient:
     @staticmethod
     def errors() -> SdkErrors:
         """Return the SDK's classes of errors."""
+        import openai
+
         return openai.APIConnectionError, openai.APIStatusError, openai.OpenAIError
 
     def is_answer(self, asked: bytes, body: bytes) -> bool:
@@ -492,8 +493,3 @@ class Judge:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def request_digest(body: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (hex) of a request's canonical body."""
-    return digest(dict(body))

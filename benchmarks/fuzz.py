@@ -1,7 +1,7 @@
 """`python -m benchmarks.fuzz [--cases N] [--seed S] [--jobs J] [--only KIND]`: inputs that are wrong in what they mean.
 
 Each input (`benchmarks.damaging.meaning`) is opened by some commands in this process: none may raise what the command line
-takes for a bug, take more than `SECONDS`, or more than `MEMORY` beyond what the process has. `verify` is asked each time,
+takes for a bug, take more than `SECONDS` of the processor, or more than `MEMORY` beyond what the process has. `verify` is asked each time,
 so that it never dies. A find names its number; `--case N` shows it again with its traceback.
 """
 
@@ -27,8 +27,9 @@ import click
 from benchmarks.damaging.bounded import Found, bounded
 from benchmarks.damaging.meaning import KINDS, URL, Chance, Data, Masters, case, encoded, masters
 
-SECONDS = 10  # of an input, on a machine that does other things too
+SECONDS = 10  # of the processor, for a command on an input
 MEMORY = 400  # MB that an input may add to the process
+BUSY = 6  # times the processor's time that a batch may take on a machine that does other things too
 TOGETHER = 50  # inputs of a process
 TRACED = 5  # functions of ours that a find names
 
@@ -77,7 +78,7 @@ def fuzz(
     )
     found: Counter[str] = Counter()
     for batch, told in bounded(
-        batches, partial(_batch, made=made, seed=seed, only=only), jobs, TOGETHER * SECONDS
+        batches, partial(_batch, made=made, seed=seed, only=only), jobs, TOGETHER * SECONDS * BUSY
     ):
         for name, count in told.items():
             if name.startswith(("crash", "hang", "memory")):  # of the whole process: a signal, or no end
@@ -170,8 +171,8 @@ def _call(words: list[str]) -> tuple[tuple[str, str], int | None]:
     out, err = (io.TextIOWrapper(one, "utf-8", write_through=True) for one in (io.BytesIO(), buffer))
     code: int | None = 0
     trace = ""
-    signal.signal(signal.SIGALRM, _too_slow)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGPROF, _too_slow)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             _load(words[1]) if words[0] == "load" else stillweb(words)
@@ -189,7 +190,7 @@ def _call(words: list[str]) -> tuple[tuple[str, str], int | None]:
         )
         err.write(traceback.format_exc())
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return (trace, buffer.getvalue().decode()), code
 
 

@@ -27,8 +27,8 @@ from typing import Any, Self
 
 from stillweb.harness._parsing import problem
 from stillweb.snapshots._os.aside import sync_folder
-from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.warc.appending import FULL_DISK, full_disk, write_whole
+from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
+from stillweb.snapshots.warc.appending import full_disk, write_whole
 
 SCHEMA = "stillweb-trace"
 VERSION = 1

@@ -1,5 +1,13 @@
 """Errors shown to the user; each says where, what is wrong and what to do, in one line."""
 
+from __future__ import annotations
+
+import errno
+import os
+
+FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NOTHING = "nothing was written: make room and do it again"
+
 
 class StillwebError(Exception):
     """Base of all expected failures. `exit_code` is the exit code of the command line."""
@@ -29,3 +37,25 @@ class MissingCapability(StillwebError):
     """A requirement that this machine lacks: a browser, namespaces, disk space, a free port."""
 
     exit_code = 4
+
+
+class NoRoom(MissingCapability):
+    """A full disk or quota, or a limit on the size of files. `why` is what the system says of it."""
+
+    why = ""
+
+    @classmethod
+    def at(cls, where: str | os.PathLike[str], why: str | None, then: str = NOTHING) -> NoRoom:
+        """Return the error for a place, with what is to be done then."""
+        made = cls(f"{os.fspath(where)}: {why}; {then}")
+        made.why = why or ""
+        return made
+
+
+def no_room(error: BaseException, path: str | os.PathLike[str]) -> NoRoom | None:
+    """Return the error for a new file or folder that is not made for want of room; None if that is not the reason."""
+    if isinstance(error, NoRoom):
+        return NoRoom.at(path, error.why)
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
+        return NoRoom.at(path, error.strerror)
+    return None

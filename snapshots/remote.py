@@ -22,8 +22,16 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.cache import cache_dir
-from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import (
+    FULL_DISK,
+    DamagedInput,
+    MissingCapability,
+    NoRoom,
+    StillwebError,
+    UsageError,
+)
 from stillweb.snapshots.extras import require
 
 BLOCK = 1 << 20  # bytes of a cached block
@@ -121,6 +129,8 @@ def plainly(address: str, failed: type[StillwebError] = MissingCapability) -> It
         cause = error.__cause__ if isinstance(error, RuntimeError) else error
         if not isinstance(cause, _store_errors()):
             raise
+        if isinstance(cause, OSError) and cause.errno in FULL_DISK:
+            raise NoRoom.at(address, cause.strerror, "make room and do it again") from error
         status = getattr(getattr(cause, "response", None), "status_code", getattr(cause, "status", None))
         if status in (401, 403):
             raise MissingCapability(
@@ -326,8 +336,8 @@ class FsspecStore:
                 return
             if isinstance(fs.protocol, tuple) and "file" in fs.protocol:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, f"{path}.part")
-                os.replace(f"{path}.part", path)
+                with source.open("rb") as data, aside(Path(path), wait=True) as out:
+                    shutil.copyfileobj(data, out)
                 return
             fs.put_file(str(source), path)  # an object store shows a file once it is whole
             fs.invalidate_cache(fs._parent(path))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.places import BytesPlace, Place, chunks
 from stillweb.snapshots.contents.failures import failed_line
-from stillweb.snapshots.errors import GateFailed, UsageError
+from stillweb.snapshots.errors import FULL_DISK, GateFailed, UsageError
 from stillweb.snapshots.remote import local
-from stillweb.snapshots.warc.appending import FULL_DISK, full_disk
+from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
     DIGEST,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from stillweb.harness.export.published import SUFFIX, encrypt
 from stillweb.harness.export.published import publish as write_published
 from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles
+from stillweb.snapshots._os.aside import folder_aside
 from stillweb.snapshots._os.places import BytesPlace, Place, chunks
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.opening import PUBLISHED
@@ -110,10 +110,9 @@ def pull(address: str, out: Path) -> list[str]:
             place = RemotePlace(files[path], str(resource["blocks"]).split(), f"{address}/{path}")
             wanted[name] = (place, str(resource["hash"]).removeprefix("sha256:"))
         wanted[PACKAGE] = (BytesPlace(_written(value)), "")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+    with folder_aside(out) as folder:
         for name, (source, expected) in wanted.items():
-            target = Path(folder) / "pulled" / name
+            target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             whole = hashlib.sha256()
             with target.open("wb") as written:
@@ -124,9 +123,6 @@ def pull(address: str, out: Path) -> list[str]:
                 raise DamagedInput(
                     f"{address}: {name} is not what was published (another SHA-256). Don't use it."
                 )
-        if out.exists():
-            out.rmdir()
-        os.replace(Path(folder) / "pulled", out)
     return list(wanted)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.benchmarks.browsecomp.dataset import derive_key
 from stillweb.harness.runs.run_files import RunFiles, trace_name
+from stillweb.snapshots._os.aside import folder_aside
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import write_whole
 
@@ -54,18 +55,19 @@ def publish(run: Path, out: Path) -> tuple[int, int]:
     }
     first = next(iter(canaries.values()), None)
     count = encrypted = 0
-    for path, name in _files(run):
-        count += 1
-        target = out / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if first is None:
-            shutil.copyfile(path, target)
-        elif name in _OPEN:
-            value = {**json.loads(path.read_text(encoding="utf-8")), "canary": first}
-            write_whole(target, [_text(value)])
-        else:
-            encrypt(path, target.with_name(target.name + SUFFIX), own.get(name, first))
-            encrypted += 1
+    with folder_aside(out) as folder:
+        for path, name in _files(run):
+            count += 1
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if first is None:
+                shutil.copyfile(path, target)
+            elif name in _OPEN:
+                value = {**json.loads(path.read_text(encoding="utf-8")), "canary": first}
+                write_whole(target, [_text(value)])
+            else:
+                encrypt(path, target.with_name(target.name + SUFFIX), own.get(name, first))
+                encrypted += 1
     return count, encrypted
 
 
@@ -116,18 +118,19 @@ def open_published(published: Path, out: Path) -> int:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not empty; name another directory with -o")
     decrypted = 0
-    for path, name in _files(published):
-        target = out / name.removesuffix(SUFFIX)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if name in _OPEN:
-            value = _object(path)
-            value.pop("canary", None)
-            write_whole(target, [_text(value)])
-        elif path.suffix != SUFFIX:
-            shutil.copyfile(path, target)
-        else:
-            _decrypt(path, target)
-            decrypted += 1
+    with folder_aside(out) as folder:
+        for path, name in _files(published):
+            target = folder / name.removesuffix(SUFFIX)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if name in _OPEN:
+                value = _object(path)
+                value.pop("canary", None)
+                write_whole(target, [_text(value)])
+            elif path.suffix != SUFFIX:
+                shutil.copyfile(path, target)
+            else:
+                _decrypt(path, target)
+                decrypted += 1
     return decrypted
 
 

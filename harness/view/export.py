@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from markupsafe import Markup
 
 from stillweb.harness.view.library import Linker
 from stillweb.harness.view.site import Site
+from stillweb.snapshots._os.aside import folder_aside
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_text
 
@@ -112,9 +112,7 @@ def export_folder(runs: Sequence[Path], snapshots: Sequence[Path | str], out: Pa
         raise UsageError(f"{out}: is there and not empty. Name a new folder")
     linker = _Folder()
     site = Site(runs, snapshots, linker=linker)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=".export-"))
-    try:
+    with closing(site), folder_aside(out) as folder:
         for table in site.tables.values():
             table.refresh(None)
         linker.link("/")
@@ -124,14 +122,7 @@ def export_folder(runs: Sequence[Path], snapshots: Sequence[Path | str], out: Pa
             suffix = (
                 "" if path.startswith("/static/") else ".png" if page.media.startswith("image/") else ".html"
             )
-            (aside / f"{linker.names[path]}{suffix}").write_bytes(page.body)
-        if out.exists():
-            out.rmdir()
-        aside.chmod(0o755)
-        aside.rename(out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        site.close()
+            (folder / f"{linker.names[path]}{suffix}").write_bytes(page.body)
     return out / "index.html"
 
 

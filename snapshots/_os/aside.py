@@ -1,15 +1,17 @@
-"""Atomic file replacement: write under a temporary name, then rename, by one process at a time."""
+"""Atomic replacement of files and folders: write under a temporary name, then rename, by one process at a time."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots.errors import UsageError, no_room
 
 
 @contextmanager
@@ -38,6 +40,35 @@ def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
         if error.filename is not None and Path(os.fsdecode(error.filename)) == temporary:
             error.filename = str(path)  # users know `path`, not the temporary name
         raise
+
+
+@contextmanager
+def folder_aside(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes `path` when the block ends, and is deleted if the block fails.
+
+    `path` does not exist, or is an empty folder. The temporary name is always the same, so that the next command
+    removes what a kill left behind. Raises UsageError while another process writes there, and NoRoom, which names
+    `path`.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.mkdir(parents=True, exist_ok=True)
+    guard = lock_directory(temporary, f"another process writes {path}; wait until it has ended")
+    try:
+        for one in temporary.iterdir():
+            shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
+        yield temporary
+        if path.exists():
+            path.rmdir()
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if (said := no_room(error, path)) is not None:
+            raise said from error
+        raise
+    finally:
+        if guard >= 0:
+            os.close(guard)
 
 
 def sync_folder(folder: Path) -> None:

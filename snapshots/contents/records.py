@@ -13,12 +13,13 @@ from typing import Any, BinaryIO
 
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.dates import iso_date, timestamp_of
+from stillweb.snapshots.errors import FULL_DISK
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.index import indexing
 from stillweb.snapshots.index.pairing import identity_of
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc import messages, warc
-from stillweb.snapshots.warc.appending import FULL_DISK, full_disk
+from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.members import pack, pack_file
 from stillweb.snapshots.warc.spooling import block_digest, measure, pieces, temporary, whole_if_small
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 from stillweb.snapshots._os.aside import sync_folder
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots._os.places import Place, chunks
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import UsageError, no_room
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.remote import local
@@ -68,6 +68,8 @@ class Assembly:
         shutil.rmtree(self.root, ignore_errors=True)
         if self._guard >= 0:
             os.close(self._guard)
+        if error is not None and (said := no_room(error, self.out)) is not None:
+            raise said from error
 
     def copy(self, name: str, records: Iterable[Range]) -> None:
         """Copy records of one of the source's archive files, in their order there."""

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stillweb.snapshots.errors import MissingCapability
-from stillweb.snapshots.warc.appending import FULL_DISK
+from stillweb.snapshots.errors import FULL_DISK, MissingCapability
 
 _SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # errno in the text of tantivy's ValueError
 

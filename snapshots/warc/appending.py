@@ -14,11 +14,9 @@ from typing import BinaryIO
 
 from stillweb.snapshots._os.aside import aside, sync_folder
 from stillweb.snapshots._os.places import CHUNK, FilePlace
-from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import FULL_DISK, MissingCapability, NoRoom, StillwebError, UsageError
 from stillweb.snapshots.warc.scan import Damage, scan
 from stillweb.snapshots.words import counted
-
-FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class AppendFile:
@@ -90,11 +88,9 @@ class AppendFile:
             os.close(fd)
 
 
-def full_disk(path: Path, error: OSError) -> MissingCapability:
+def full_disk(path: Path, error: OSError) -> NoRoom:
     """Return the error for a disk, quota or file size limit without room."""
-    return MissingCapability(
-        f"{path}: {error.strerror}; what was recorded before is kept: free some space and go on"
-    )
+    return NoRoom.at(path, error.strerror, "what was recorded before is kept: free some space and go on")
 
 
 def not_written(path: Path, error: OSError) -> StillwebError:

@@ -97,6 +97,52 @@ def test_no_room_while_sealing(tmp_path: Path, room: Callable[[int], Path], how:
         assert stillweb("seal", path).code == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["cut", "cut to a folder", "publish", "pull", "a run"])
+def test_what_is_made_anew_without_room_is_not_there(tmp_path: Path, what: str) -> None:
+    """A half run lay there, a hidden folder was named, and publishing advised to check the network."""
+    path, sealed, store = (
+        make(tmp_path / "s", 8, "application/octet-stream"),
+        tmp_path / "s.wacz",
+        tmp_path / "store",
+    )
+    (tmp_path / "ledger").write_text("")
+    assert stillweb("seal", path).code == 0
+    assert (
+        stillweb(
+            "replay",
+            sealed,
+            "--ledger",
+            tmp_path / "ledger",
+            "--",
+            "curl",
+            "-so",
+            "/dev/null",
+            "https://a.test/0",
+        ).code
+        == 0
+    )
+    assert stillweb("publish", sealed, "--to", store).code == 0
+    (work := tmp_path / "run").mkdir()
+    assert stillweb(*run_words(work, "{call: fetch, with: {url: 'https://a.test/0'}}")).code == 0
+    out = tmp_path / ("new.wacz" if what == "cut" else "new")
+    words: dict[str, tuple[str | Path, ...]] = {
+        "cut": ("cut", sealed, "--ledger", tmp_path / "ledger", "-o", out),
+        "cut to a folder": ("cut", sealed, "--ledger", tmp_path / "ledger", "-o", out),
+        "publish": ("publish", sealed, "--to", out),
+        "pull": ("pull", store, "-o", out),
+        "a run": ("publish", work / "run", "-o", out),
+    }
+    before = {*tmp_path.iterdir()}
+    done = stillweb(*words[what], **limited(1500))
+    assert (done.code, len(done.said.splitlines())) == (4, 1)
+    assert f"{out}: File too large; " in done.said
+    assert "make room and do it again" in done.said
+    assert [file for file in out.rglob("*") if file.is_file()] == []
+    assert {*tmp_path.iterdir()} - before <= ({out} if what == "publish" else set())
+    assert stillweb(*words[what]).code == 0
+
+
 def crawl(path: Path, first: int, count: int) -> Path:
     """An archive whose addresses are long, and small when packed: what is sorted on disk needs several times its room."""
     address = b"http://a.test/%05d/" + b"long" * 400

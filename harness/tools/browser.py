@@ -27,6 +27,7 @@ from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.browser.browser import profile_of
 from stillweb.proxy.browser.page_snapshot import Sight, look_at, state_of
+from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -45,10 +46,24 @@ class BrowserSession(Browsing):
     _digests: dict[str, str] | None = None
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Run a tool. Every failure is a result with `is_error`; only a missing browser raises."""
+        """Run a tool. Every failure is a result with `is_error`; only a missing browser and one that has ended raise."""
         return await self.shared.run(self._call(name, dict(arguments)))
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        if not await self.lost():
+            try:
+                result = await self._answered_call(name, arguments)
+            except PlaywrightError:
+                if not await self.lost():
+                    raise
+            else:
+                if not (result.is_error and await self.lost()):
+                    return result
+        raise StillwebError(
+            "the browser has ended, and the pages of all attempts with it. Make the attempts again: --retry-failed"
+        )
+
+    async def _answered_call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
             schema = next((tool["inputSchema"] for tool in contract()["tools"] if tool["name"] == name), None)

@@ -13,7 +13,8 @@ from playwright.async_api import Error as PlaywrightError
 from stillweb.harness.tools.browser_files import drop, file_upload, opens_chooser
 from stillweb.harness.tools.browser_reply import Reply, tab_lines
 from stillweb.harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
-from stillweb.harness.tools.browser_text import find, full_url, is_pattern, quoted, said
+from stillweb.harness.tools.browser_text import MATCHING_SECONDS, Endless, find, full_url, quoted, said
+from stillweb.harness.tools.workspace import LARGEST
 from stillweb.proxy.browser.freeze import begin_step, pass_time, step
 from stillweb.proxy.browser.page_snapshot import STILL, readable
 
@@ -31,6 +32,12 @@ _MODIFIERS = (
     ({"Meta"}, "ControlOrMeta"),
     ({"Shift"}, "Shift"),
 )
+
+
+MOST_PIXELS = 1 << 26  # of the viewport or a screenshot: 4 bytes each
+LONGEST_SIDE = 1 << 16
+_FULL_SIZE = """() => [document.documentElement, document.body].reduce(
+  ([width, height], e) => e ? [Math.max(width, e.scrollWidth), Math.max(height, e.scrollHeight)] : [width, height], [0, 0])"""
 
 
 async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -204,18 +211,22 @@ async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> Non
         reply.error(said("find_neither"))
     elif text and regex:
         reply.error(said("find_both"))
-    elif regex and not is_pattern(regex):
-        raise Problem(
-            said(
-                "invalid",
-                name="browser_find",
-                problems=said("problem", message="Invalid regular expression", path="regex"),
-            )
-        )
     else:
         where = await readable(session.page)
         seen = "" if where is None else await where.aria_snapshot(mode="ai", timeout=GIVEN_MS)
-        reply.result(find(seen, text, regex))
+        reply.result(await _found("browser_find", "regex", asyncio.to_thread(find, seen, text, regex)))
+
+
+async def _found(tool: str, argument: str, work: Awaitable[str | None]) -> str:
+    """Return the result of a search by a pattern. Raise Problem for an invalid pattern, and for one that takes too long."""
+    try:
+        found = await work
+    except Endless:
+        raise Problem(said("timeout", ms=int(MATCHING_SECONDS * 1000))) from None
+    if found is None:
+        problem = said("problem", message="Invalid regular expression", path=argument)
+        raise Problem(said("invalid", name=tool, problems=problem))
+    return found
 
 
 async def tabs(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -249,9 +260,10 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
     wrapper = """async (%s) => {
       const value = eval(`(${expression})`);
       const called = typeof value === "function";
-      const result = await (called ? value(element) : value);
-      return [JSON.stringify(result, null, 2) ?? "undefined", called];
-    }"""
+      const text = JSON.stringify(await (called ? value(element) : value), null, 2) ?? "undefined";
+      if (text.length > MOST) throw new RangeError("Invalid string length");
+      return [text, called];
+    }""".replace("MOST", str(LARGEST))
     locator, code = (
         await session.locate(given["target"], given.get("element")) if given.get("target") else (None, "")
     )
@@ -291,13 +303,8 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
 
 async def network_requests(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """List the tab's requests: `browser_network_requests`."""
-    pattern = given.get("filter")
-    try:
-        matches = re.compile(pattern) if pattern else None
-    except re.error:
-        message = said("problem", message="Invalid regular expression", path="filter")
-        raise Problem(said("invalid", name="browser_network_requests", problems=message)) from None
-    reply.result(await session.tab.network(bool(given.get("static")), matches))
+    listed = session.tab.network(bool(given.get("static")), given.get("filter"))
+    reply.result(await _found("browser_network_requests", "filter", listed))
 
 
 async def network_request(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -314,6 +321,12 @@ async def console_messages(session: Browsing, given: dict[str, Any], reply: Repl
     reply.result(session.tab.console(given.get("level", "info"), bool(given.get("all"))))
 
 
+def _refuse_area(width: float, height: float) -> None:
+    """Raise Problem for more pixels than one attempt may use of the browser that it shares with others."""
+    if abs(width * height) > MOST_PIXELS or max(width, height) > LONGEST_SIDE:
+        raise Problem(f"Error: {width:g} x {height:g} pixels are more than can be drawn.")
+
+
 async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """Take a screenshot, which is in the result under a name without a time: `browser_take_screenshot`."""
     if given.get("fullPage") and given.get("target"):
@@ -327,9 +340,13 @@ async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply
     if given.get("target"):
         locator, place = await session.locate(given["target"], given.get("element"))
         label = given.get("element") or "element"
+        box = await locator.bounding_box(timeout=GIVEN_MS)
+        _refuse_area(*((box["width"], box["height"]) if box else (0, 0)))
         data = await locator.screenshot(**options, timeout=GIVEN_MS)
         place = f"page.{place}"
     else:
+        if given.get("fullPage"):
+            _refuse_area(*await session.page.evaluate(_FULL_SIZE))
         data = await session.page.screenshot(**options, full_page=bool(given.get("fullPage")), timeout=15_000)
     name = given.get("filename") or f"screenshot.{'jpeg' if kind == 'jpeg' else 'png'}"
     reply.result(f"- [Screenshot of {label}]({name})")
@@ -357,6 +374,7 @@ async def handle_dialog(session: Browsing, given: dict[str, Any], reply: Reply) 
 async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """Set the size of the viewport: `browser_resize`."""
     width, height = int(given["width"]), int(given["height"])
+    _refuse_area(width, height)
     reply.code(f"await page.setViewportSize({{ width: {width}, height: {height} }});")
     await session.page.set_viewport_size({"width": width, "height": height})
     await session.rest()

@@ -19,7 +19,7 @@ from playwright.async_api import FilePayload, Locator
 from stillweb.harness.tools.browser_reply import Reply
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing, Problem
 from stillweb.harness.tools.browser_text import quoted, said
-from stillweb.harness.tools.workspace import ROOT, Outside, Workspace
+from stillweb.harness.tools.workspace import LARGEST, ROOT, Outside, Workspace
 from stillweb.proxy.browser.uploads import Given, put, type_of
 
 OUTPUT = ROOT / ".playwright-mcp"  # the real server's output folder, which it lists among the allowed roots
@@ -34,13 +34,18 @@ def denied(outside: Outside) -> Problem:
 
 
 def read_files(paths: list[str], workspace: Workspace, folder: str) -> list[FilePayload]:
-    """Return the files with these paths. Raise Problem; `folder` is the key of the error text for a directory."""
+    """Return the files with these paths, of LARGEST bytes together. Raise Problem.
+
+    `folder` is the key of the error text for a directory.
+    """
     found: list[FilePayload] = []
+    left = LARGEST
     try:
         full = [workspace.resolve(path) for path in paths]
         for path in full:
             try:
-                data = workspace.read(str(path))
+                data = workspace.read(str(path), left)
+                left -= len(data)
             except IsADirectoryError:
                 raise Problem(said(folder)) from None
             except OSError as error:

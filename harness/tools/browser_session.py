@@ -107,7 +107,17 @@ class Browsing:
         self.doubted, self.unsure = False, None
         self.ahead.clear()
         if context is not None:
-            await context.close()
+            with contextlib.suppress(PlaywrightError):  # the browser has ended
+                await context.close()
+
+    async def lost(self) -> bool:
+        """Return True if the browser has ended, or its driver, and the session's pages with it."""
+        try:
+            if self.context is not None:
+                await self.context.cookies()
+        except PlaywrightError:
+            return True
+        return False
 
     def new_misses(self) -> list[Missed]:
         """Return the misses since the last call, sorted by URL, because the order of a page's requests varies."""

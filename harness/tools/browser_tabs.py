@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.harness.tools.browser_text import said
+from stillweb.harness.tools.browser_text import matching, said
 from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:
@@ -162,17 +162,21 @@ class Tab:
             head.append(said("messages_shown", shown=len(shown), level=level))
         return "\n".join([*head, "", *map(str, shown)])
 
-    async def network(self, static: bool, matches: Any) -> str:
-        """Return the result of `browser_network_requests`."""
+    async def network(self, static: bool, pattern: str | None) -> str | None:
+        """Return the result of `browser_network_requests`, or None for an invalid pattern. Raise Endless."""
+        urls = [request.url for request in self.requests]
+        matches = await asyncio.to_thread(matching, pattern, urls) if pattern else [True] * len(urls)
+        if matches is None:
+            return None
         lines: list[str] = []
         hidden = 0
-        for number, request in enumerate(self.requests, start=1):
+        for number, (request, matched) in enumerate(zip(self.requests, matches, strict=False), start=1):
             response = await _response_of(request)
             fine = response is not None and response.status < 400 and request.failure is None
             if not static and fine and request.resource_type not in ("fetch", "xhr"):
                 hidden += 1
                 continue
-            if matches is not None and not matches.search(request.url):
+            if not matched:
                 continue
             lines.append(f"{number}. {_request_line(request, response)}")
         if hidden:

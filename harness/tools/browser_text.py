@@ -9,7 +9,9 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -151,36 +153,60 @@ def code_of(selector: str) -> str:
 # ---- search in a snapshot
 
 
-def _pattern(source: str) -> re.Pattern[str]:
+MATCHING_SECONDS = 5.0  # for a model's pattern: some take for ever
+_MATCHER = """import json, re, sys
+source, flags, texts = json.load(sys.stdin)
+try:
+    pattern = re.compile(source, flags)
+except (re.error, OverflowError, RecursionError):
+    print("null")
+else:
+    print(json.dumps([pattern.search(text) is not None for text in texts]))
+"""
+
+
+class Endless(Exception):
+    """Error for a pattern that takes longer than MATCHING_SECONDS."""
+
+
+def matching(source: str, texts: Sequence[str]) -> list[bool] | None:
+    """Return which texts a regular expression matches, or None for one that is invalid. Raise Endless.
+
+    A process of its own searches: nothing else could end a search that takes for ever, or holds up all others meanwhile.
+    """
     literal = re.fullmatch(r"/(.*)/([a-z]*)", source, re.DOTALL)
     body, letters = (literal.group(1), literal.group(2)) if literal else (source, "")
-    flags = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
-    value = re.RegexFlag(0)
-    for letter in letters:
-        value |= flags.get(letter, re.RegexFlag(0))
-    return re.compile(body, value)
-
-
-def is_pattern(source: str) -> bool:
-    """Return True if a regular expression is valid."""
+    named = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
+    flags = sum(named[letter] for letter in set(letters) & named.keys())
     try:
-        _pattern(source)
-    except re.error:
-        return False
-    return True
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _MATCHER],
+            input=json.dumps([body, flags, list(texts)]).encode(),
+            capture_output=True,
+            timeout=MATCHING_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise Endless from None
+    found: list[bool] | None = json.loads(done.stdout)
+    return found
 
 
-def find(snapshot: str, text: str | None, regex: str | None) -> str:
-    """Return the result of `browser_find`: the matching lines with context and their path from the root."""
-    matches: Callable[[str], bool]
+def find(snapshot: str, text: str | None, regex: str | None) -> str | None:
+    """Return the result of `browser_find`: the matching lines with context and their path from the root.
+
+    Return None for an invalid `regex`. Raise Endless.
+    """
+    lines = snapshot.split("\n")
+    matches: list[bool] | None
     if regex:
-        pattern = _pattern(regex)
-        shown = regex if re.fullmatch(r"/(.*)/([a-z]*)", regex, re.DOTALL) else f"/{regex}/"
-        query, matches = shown, lambda line: pattern.search(line) is not None
+        query = regex if re.fullmatch(r"/(.*)/([a-z]*)", regex, re.DOTALL) else f"/{regex}/"
+        matches = matching(regex, lines)
     else:
         needle = (text or "").lower()
-        query, matches = f'"{text}"', lambda line: needle in line.lower()
-    lines = snapshot.split("\n")
+        query, matches = f'"{text}"', [needle in line.lower() for line in lines]
+    if matches is None:
+        return None
     indents = [len(line) - len(line.lstrip()) for line in lines]
 
     def above(index: int) -> list[int]:
@@ -193,7 +219,7 @@ def find(snapshot: str, text: str | None, regex: str | None) -> str:
                 indent = indents[at]
         return path[::-1]
 
-    hits = [i for i, line in enumerate(lines) if matches(line)]
+    hits = [i for i, matched in enumerate(matches) if matched]
     if not hits:
         return said("find_none", query=query)
     windows: list[list[int]] = []

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from stillweb.snapshots.errors import DamagedInput, UsageError
 
 ROOT = PurePosixPath("/workspace")
-LARGEST = 50_000_000  # bytes of a file: the browser receives it as text
+LARGEST = 50_000_000  # bytes of all files of a call: the browser receives them as text
 
 
 class Outside(Exception):
@@ -42,8 +42,8 @@ class Workspace:
             raise Outside(found)
         return found
 
-    def read(self, path: str) -> bytes:
-        """Return the bytes of a file. Raise Outside, or OSError if it is missing or can't be read."""
+    def read(self, path: str, most: int = LARGEST) -> bytes:
+        """Return the bytes of a file. Raise Outside, or OSError if it is missing, can't be read or has more than `most`."""
         found = self.resolve(path)
         if found == ROOT:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -69,10 +69,10 @@ class Workspace:
             if not stat.S_ISREG(kind.st_mode):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             with os.fdopen(os.dup(at), "rb") as file:
-                data = file.read(LARGEST + 1)
+                data = file.read(most + 1)
         finally:
             os.close(at)
-        if len(data) > LARGEST:
+        if len(data) > most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         return data
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from playwright._impl._errors import TargetClosedError
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.errors import first_line
@@ -250,9 +251,26 @@ class BrowserHost:
     async def start(self) -> BrowserHost:
         """Launch the browser unless it is running. Raises MissingCapability if it can't be started."""
         async with self._starting:
-            if self._browser is None or not self._browser.is_connected():
+            if self._browser is not None and not self._browser.is_connected():
+                await self.close()
+            if self._browser is None:
                 await self._launch()
         return self
+
+    async def _new_context(self, options: dict[str, Any]) -> BrowserContext:
+        """Create a context, in a new browser if Playwright's driver has ended: `is_connected` does not tell that."""
+        await self.start()
+        browser = self._browser
+        assert browser is not None
+        try:
+            return await browser.new_context(**options)
+        except TargetClosedError:
+            async with self._starting:
+                if self._browser is browser:
+                    await self.close()
+        await self.start()
+        assert self._browser is not None
+        return await self._browser.new_context(**options)
 
     async def _attach(self, address: str) -> None:
         """Connect to a running browser, and take the cookies and storage of its own pages."""
@@ -366,7 +384,6 @@ class BrowserHost:
         from stillweb.proxy.browser.freeze import install
 
         await self.start()
-        assert self._browser is not None
         if not urlsplit(proxy_url).username:
             proxy_url = with_session(proxy_url, session)
         full = complete(profile, self.build)
@@ -394,7 +411,7 @@ class BrowserHost:
             options["storage_state"] = _state(full.storage)
         begin = dict(self._begin)
         options["extra_http_headers"] |= begin.pop("extra_http_headers", {})
-        context = await self._browser.new_context(**(options | begin | more))
+        context = await self._new_context(options | begin | more)
         await install(context, full, proxy_url, replay=replay)
         return context
 
@@ -469,6 +486,7 @@ class Spares:
         if spare is not None:
             try:
                 name, context = await spare
+                await context.cookies()  # raises if browser or driver have ended
                 if context.pages:
                     gateway.rename(name, session)
                 else:  # the browser has lost it

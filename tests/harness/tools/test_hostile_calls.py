@@ -1,0 +1,145 @@
+"""No call of a model ends the browser, the tools or the wait of other attempts: what would is refused within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillweb.harness.tools import Toolset
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.snapshots.errors import StillwebError
+from stillweb.snapshots.snapshot import Snapshot
+from tests.support.every_tool import WIDGETS, make_every_tool_site
+
+LONG = "([1]+)+$"  # takes for ever for a line of ones with another end
+ONES = "() => { document.body.innerHTML = `<p>${'1'.repeat(60)}x</p>`; return fetch('/' + '1'.repeat(60) + 'x').catch(() => 0); }"
+TALL = "() => { document.body.style.height = '9000000px'; }"
+CALLS: dict[str, tuple[list[tuple[str, dict[str, Any]]], str]] = {
+    "a result that is too long": (
+        [("browser_evaluate", {"function": "() => 'x'.repeat(300 << 20)"})],
+        "RangeError: Invalid string length",
+    ),
+    "a window that is too large": (
+        [("browser_resize", {"width": 1e9, "height": 1e9})],
+        "1e+09 x 1e+09 pixels are more than can be drawn",
+    ),
+    "a window that is too wide": (
+        [("browser_resize", {"width": 9e6, "height": 1})],
+        "9e+06 x 1 pixels are more than can be drawn",
+    ),
+    "a page that is too tall": (
+        [("browser_evaluate", {"function": TALL}), ("browser_take_screenshot", {"fullPage": True})],
+        "pixels are more than can be drawn",
+    ),
+    "an element that is too tall": (
+        [("browser_evaluate", {"function": TALL}), ("browser_take_screenshot", {"target": "body"})],
+        "pixels are more than can be drawn",
+    ),
+    "files that are too many": (
+        [("browser_drop", {"target": "#to", "paths": ["own.txt"] * 60})],
+        "EFBIG: file too large",
+    ),
+    "a pattern that takes for ever": (
+        [("browser_evaluate", {"function": ONES}), ("browser_find", {"regex": LONG})],
+        "Timeout 5000ms exceeded",
+    ),
+    "a filter that takes for ever": (
+        [("browser_evaluate", {"function": ONES}), ("browser_network_requests", {"filter": LONG + "x"})],
+        "Timeout 5000ms exceeded",
+    ),
+    "a pattern that nests too deeply": (
+        [("browser_find", {"regex": "(" * 5000 + ")" * 5000})],
+        "Invalid regular expression",
+    ),
+    "a pattern that repeats too often": (
+        [("browser_network_requests", {"filter": "a{99999999999}"})],
+        "Invalid regular expression",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Toolset, asyncio.Runner, Path]]:
+    folder = tmp_path_factory.mktemp("hostile")
+    make_every_tool_site(folder / "site")
+    (folder / "own.txt").write_bytes(b"x" * 1_000_000)
+    with Snapshot.open(folder / "site") as snapshot, asyncio.Runner() as runner:
+        toolset = Toolset(snapshot, ["playwright-mcp"])
+        yield toolset, runner, folder
+        runner.run(toolset.close())
+
+
+def text_of(result: ToolResult) -> str:
+    return "\n".join(str(part.get("text", "")) for part in result.content)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_would_end_or_hold_up_all_is_refused(
+    tools: tuple[Toolset, asyncio.Runner, Path], name: str
+) -> None:
+    toolset, runner, folder = tools
+    calls, told = CALLS[name]
+
+    async def play() -> str:
+        one, other = toolset.session("one", folder), toolset.session("other")
+        for session in (one, other):
+            assert not (await session.call("browser_navigate", {"url": WIDGETS})).is_error
+        *before, last = calls
+        for tool, arguments in before:
+            await one.call(tool, arguments)
+        hostile = asyncio.ensure_future(one.call(*last))
+        await asyncio.sleep(0.2)
+        begun = time.monotonic()
+        assert not (await other.call("browser_snapshot", {})).is_error
+        assert time.monotonic() - begun < 4
+        said = text_of(await hostile)
+        assert not (await one.call("browser_snapshot", {})).is_error
+        for session in (one, other):
+            await session.close()
+        return said
+
+    assert told in runner.run(play())
+
+
+@pytest.mark.parametrize("ended", ["driver", "browser"])
+def test_a_browser_that_ends_costs_its_attempts_and_no_later_one(
+    tools: tuple[Toolset, asyncio.Runner, Path], ended: str
+) -> None:
+    toolset, runner, folder = tools
+
+    async def play() -> None:
+        sessions = [toolset.session(f"{ended}-{name}", folder) for name in ("one", "two")]
+        for session in sessions:
+            assert not (await session.call("browser_navigate", {"url": WIDGETS})).is_error
+        await asyncio.sleep(1)  # a spare page is made
+        driver = children(os.getpid(), "run-driver")
+        for process in driver if ended == "driver" else children(driver[0]):
+            os.kill(process, signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        for session in sessions:
+            for _ in range(2):  # not in a new window, without the cookies of before
+                with pytest.raises(StillwebError, match="the browser has ended"):
+                    await session.call("browser_snapshot", {})
+            await session.close()
+        later = toolset.session(f"{ended}-later", folder)
+        assert not (await later.call("browser_navigate", {"url": WIDGETS})).is_error
+        await later.close()
+
+    runner.run(play())
+
+
+def children(process: int, words: str = "") -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, parent, *args in rows if int(parent) == process and words in " ".join(args)]

@@ -132,7 +132,7 @@ class Recording:
 
     async def _written(self) -> None:
         traffic = self.traffic
-        hanging = len(traffic.hanging) + len(traffic.unread) if traffic is not None else 0
+        hanging = len(traffic.hanging()) + len(traffic.unread) if traffic is not None else 0
         await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0, hanging)
 
     async def store(

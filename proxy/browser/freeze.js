@@ -186,13 +186,15 @@
   if (G.Response) for (const name of ["text", "json", "arrayBuffer", "blob", "bytes", "formData"])
     stand(Response.prototype, name, (f, self, args) => track(inOrder(Reflect.apply(f, self, args))));
   if (G.Response && G.ReadableStreamDefaultReader) { // a body that is read piece by piece
-    const bodies = new WeakSet(), readers = new WeakSet();
+    const bodies = new WeakSet(), readers = new WeakSet(), of_ = ReadableStream.prototype;
     getter(Response.prototype, "body", (get) => { const body = get(); if (body) bodies.add(body); return body; });
-    stand(ReadableStream.prototype, "getReader", (f, self, args) => {
-      const reader = Reflect.apply(f, self, args);
-      if (bodies.has(self)) readers.add(reader);
-      return reader;
-    });
+    const passed = (name, apply) => stand(of_, name, (f, self, args) => bodies.has(self) ? apply(Reflect.apply(f, self, args)) : Reflect.apply(f, self, args));
+    passed("getReader", (reader) => { readers.add(reader); return reader; });
+    passed("pipeThrough", (stream_) => { bodies.add(stream_); return stream_; });
+    passed("tee", (both) => { for (const one of both) bodies.add(one); return both; });
+    passed("pipeTo", track);
+    passed("values", (pieces) => { const next = pieces.next.bind(pieces); pieces.next = (...args) => track(next(...args)); return pieces; });
+    Object.defineProperty(of_, Symbol.asyncIterator, { value: of_.values, writable: true, configurable: true, enumerable: false });
     for (const kind of ["ReadableStreamDefaultReader", "ReadableStreamBYOBReader"])
       if (G[kind]) stand(G[kind].prototype, "read", (f, self, args) =>
         readers.has(self) ? track(Reflect.apply(f, self, args)) : Reflect.apply(f, self, args));

@@ -215,15 +215,17 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
     """Let exactly `seconds` of the page's own time pass, and wait for what that starts."""
     left = seconds * 1000
     patience = patience or Patience()
+    reading = 0.0
     deadline = asyncio.get_running_loop().time() + patience.real
     while left > 0 and asyncio.get_running_loop().time() < deadline:
         await traffic.idle(patience.stuck, patience.real)
-        stuck = "true" if traffic.hanging else "false"
+        stuck = "true" if traffic.hanging(reading) else "false"
         state = await step(page, traffic, left, patience, f"whole: true, through: {stuck}")
         if state is None:
             await asyncio.sleep(0.02)
             continue
         left -= state["moved"]
+        reading = patience.stuck if state["pending"] else 0
         if state["pending"] or state["held"]:
             await asyncio.sleep(0.002)
     calm = await settle(page, traffic, patience)
@@ -253,6 +255,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
     fetched: int | None = None  # number of the page's fetches, as it last reported
     endings = 0  # rounds since its time is up
     ahead = 0.0  # ms to the next timer, as the page last reported
+    reading = 0.0  # s from which on a body is not waited for that the page reads; 0 if it reads none
     restless = f"keeps asking the network for {patience.total / 1000:g} s"
     while True:
         rounds += 1
@@ -261,7 +264,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             waiting = traffic.under_way(patience.stuck)
             what = f"still waiting for {waiting[0]}" if waiting else f"not quiet within {patience.real:g} s"
             return Calm(False, spent, rounds, what)
-        through = "true" if traffic.hanging else "false"
+        through = "true" if traffic.hanging(reading) else "false"
         before = traffic.count
         span = min(patience.virtual - since, max(STRIDE, since, ahead), max(0.0, patience.total - spent))
         state = await step(page, traffic, span, patience, f"through: {through}")
@@ -271,8 +274,10 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             await asyncio.sleep(0.01)
             continue
         ahead = 1 + (state["next"] or 0)
+        reading = patience.stuck if state["pending"] else 0
         still = loop.time() < loading or asked < LOADINGS
-        if state["ready"] != "complete" and not traffic.hanging and still:
+        hanging = traffic.hanging(reading)
+        if state["ready"] != "complete" and not hanging and still:
             asked += 1
             await asyncio.sleep(0.01)  # bounded: a document written to after loading never completes
             continue
@@ -293,7 +298,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         endings += spent + ahead > patience.total
         if endings > ENDINGS:
             return Calm(False, spent, rounds, restless)
-        if state["held"] or (state["pending"] and not traffic.hanging):
+        if state["held"] or (state["pending"] and not hanging):
             await asyncio.sleep(0.003)  # the answer is here, and the page is still reading it
             continue
         if asking or traffic.under_way(patience.stuck):
@@ -316,7 +321,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         recorded = bool(traffic.streams) and not after["replay"]
         if recorded and await listening.bring(after, functools.partial(ask_all, page, "hearing()")):
             continue
-        hanging, traffic.rested = traffic.hanging, traffic.navigations
+        hanging, traffic.rested = traffic.hanging(reading), traffic.navigations
         reason = f"no answer from {hanging[0]}" if hanging else ""
         if recorded:
             reason = reason or await listening.over()

@@ -104,8 +104,8 @@ WORKER = re.compile(r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)")
 TAB_LOOKS = 500  # checks for a tab that was opened: at least ten seconds
 _UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
 _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
-# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds nothing up: Chromium
-# never reports the end of a body that no script reads, and freeze.js reports when one is being read.
+# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds up only a page that says
+# (freeze.js) that it reads one: Chromium never reports the end of a body that no script reads.
 UNREAD = 0.3
 
 
@@ -146,7 +146,8 @@ class Traffic:
     unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
     tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
     silence: Silence = field(default_factory=Silence)
-    unread: set[Request] = field(default_factory=set)  # requests answered, whose body no script has read
+    # requests answered whose body has not ended, and when they were sent; a script may be reading it
+    unread: dict[Request, float] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
     _under_way: dict[Request, float] = field(default_factory=dict)
@@ -228,12 +229,13 @@ class Traffic:
     def _end(self, request: Request) -> None:
         self.ended += 1
         self._under_way.pop(request, None)
-        self.unread.discard(request)
+        self.unread.pop(request, None)
         self._changed.set()
 
     def _leave_unread(self, request: Request) -> None:
-        if self._under_way.pop(request, None) is not None:
-            self.unread.add(request)
+        since = self._under_way.pop(request, None)
+        if since is not None:
+            self.unread[request] = since
             self._changed.set()
 
     def _finished(self, request: Request) -> None:
@@ -288,10 +290,15 @@ class Traffic:
         limit = asyncio.get_running_loop().time() - stuck
         return [request.url for request, since in self._under_way.items() if since >= limit]
 
-    @property
-    def hanging(self) -> list[str]:
-        """The URLs of all requests under way, however old."""
-        return [request.url for request in self._under_way]
+    def hanging(self, reading: float = 0) -> list[str]:
+        """Return the URLs of all requests under way, however old.
+
+        With `reading`, the page reads bodies: those of requests sent more than so many seconds ago are
+        under way, too.
+        """
+        limit = asyncio.get_running_loop().time() - reading
+        read = [request.url for request, since in self.unread.items() if reading and since < limit]
+        return [request.url for request in self._under_way] + read
 
     async def idle(self, stuck: float, seconds: float) -> bool:
         """Wait until no request is under way, at most `seconds`. Return False if the time is up.

@@ -401,10 +401,14 @@ class RecordingAddon:
 
     def _left(self, draft: Draft, reason: str) -> None:
         """End an exchange that its client broke off; of an answer that may have no end, keep what came."""
+        flow, spool = self._flows.get(draft.flow), draft.response_spool
+        if flow is not None and flow.response is not None and spool is not None and spool.size:
+            if length_of(flow.response.headers) is None:
+                fill(draft, flow)
         if draft.status:
             self._keep_part(draft)
         else:
-            self._give_up(draft, reason, self._flows.get(draft.flow), by_client=True)
+            self._give_up(draft, reason, flow, by_client=True)
 
     def _keep_part(self, draft: Draft) -> None:
         draft.break_off()

@@ -1,4 +1,4 @@
-"""What a client began to read and left is kept whole; what has no known end is given up."""
+"""What a client began to read and left is kept whole, or as far as it came where it has no known end."""
 
 from __future__ import annotations
 
@@ -123,15 +123,23 @@ def test_what_a_client_left_is_kept_whole_where_only_writing_shows_that_it_is_go
         assert (recorder.stats.aborted, recorder.failures) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("length", "method"), [(None, "GET"), (SIZE, "POST"), (lifetime.OUTLIVE_BYTES + 1, "GET")]
-)
-def test_what_may_not_end_or_may_do_something_is_given_up(
-    length: int | None, method: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("length", "method"), [(SIZE, "POST"), (lifetime.OUTLIVE_BYTES + 1, "GET")])
+def test_what_is_long_or_may_do_something_is_given_up(length: int, method: str, tmp_path: Path) -> None:
     with leaving(tmp_path, False, length=length, method=method) as recorder:
         assert (recorder.stats.aborted, recorder.stats.captures) == (1, 0)
         assert recorder.given_up == ["http://x.test/file"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_may_not_end_is_kept_as_far_as_it_came(method: str, tmp_path: Path) -> None:
+    with leaving(tmp_path, False, length=None, method=method) as recorder:
+        assert (recorder.stats.aborted, recorder.given_up) == (0, [])
+    with Snapshot.open(tmp_path / "site") as snapshot, Gateway(snapshot) as gateway:
+        assert [capture.truncated for capture in snapshot.captures()] == ["disconnect"]
+        assert read(method, False, gateway)[::2] == (200, BODY[:PIECE])
+        assert [(line["verdict"], line["ambiguous"]) for line in gateway.ledger.entries()] == [
+            ("exact", True)
+        ]
 
 
 def test_what_breaks_off_behind_its_client_is_given_up(

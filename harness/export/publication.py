@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,15 +23,17 @@ from stillweb.harness.runs.moved import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.snapshots._os.aside import folder_aside
 from stillweb.snapshots._os.places import BytesPlace, Place, chunks
-from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.opening import PUBLISHED
 from stillweb.snapshots.operations import late
 from stillweb.snapshots.remote import BLOCK, RemoteFile, RemotePlace, Store, is_remote, open_store
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.container import PACKAGE
 from stillweb.snapshots.words import counted
 
 CARD = "README.md"
+_SHA256 = re.compile("sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +117,18 @@ def pull(address: str, out: Path) -> list[str]:
     with folder_aside(out) as folder:
         for name, (source, expected) in wanted.items():
             target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
             whole = hashlib.sha256()
-            with target.open("wb") as written:
-                for piece in chunks(source):
-                    whole.update(piece)
-                    written.write(piece)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as written:
+                    for piece in chunks(source):
+                        whole.update(piece)
+                        written.write(piece)
+            except OSError as error:
+                if error.errno in FULL_DISK:
+                    raise full_disk(target, error) from error
+                # too long, or a folder or another file already, for some systems also in capitals
+                raise DamagedInput(f"{address}: {name} can't be written here: {error.strerror}") from error
             if expected and whole.hexdigest() != expected:
                 raise DamagedInput(
                     f"{address}: {name} is not what was published (another SHA-256). Don't use it."
@@ -143,13 +153,21 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
         value = json.loads(place.read(0, place.size))
         if value.get("profile") != PUBLISHED:
             return None
+        names = {PACKAGE}
         for resource in value["resources"]:
-            parts = str(resource["name"]).split("/")
-            if not {"path", "hash", "bytes", "blocks"} <= resource.keys() or {"", ".", ".."} & {*parts}:
-                raise ValueError(f"resource {resource['name']}")
+            name, known = resource["name"], {"path", "hash", "bytes", "blocks"} <= resource.keys()
+            if not known or name in names or not _SHA256.fullmatch(resource["hash"]) or not _is_name(name):
+                raise ValueError(f"resource {name!r:.80}")
+            names.add(name)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: {error}") from error
     return dict(value)
+
+
+def _is_name(name: str) -> bool:
+    """Return True if a name leads to a file below any folder, on this system. Raise UnicodeEncodeError."""
+    name.encode()
+    return not ({"", ".", ".."} & {*name.split("/")} or {os.sep, "\0"} - {"/"} & {*name})
 
 
 def _written(value: Mapping[str, Any]) -> bytes:

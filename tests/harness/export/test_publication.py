@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +221,45 @@ def test_a_tampered_file_is_neither_read_nor_pulled(
         pull(str(tmp_path / "published"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
+
+
+HOSTILE_LISTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a parent": lambda one: [{**one, "name": "../site.wacz"}],
+    "a parent below": lambda one: [{**one, "name": "a/../../site.wacz"}],
+    "an absolute name": lambda one: [{**one, "name": "/tmp/site.wacz"}],
+    "an empty name": lambda one: [{**one, "name": ""}],
+    "a NUL": lambda one: [{**one, "name": "a\0b"}],
+    "half of a character": lambda one: [{**one, "name": "a\ud800b"}],
+    "a name that is too long": lambda one: [{**one, "name": "a" * 300}],
+    "a file that is a folder, too": lambda one: [{**one, "name": "a"}, {**one, "name": "a/b"}],
+    "a folder that is a file, too": lambda one: [{**one, "name": "a/b"}, {**one, "name": "a"}],
+    "a name twice": lambda one: [one, one],
+    "the list itself": lambda one: [{**one, "name": "datapackage.json"}],
+    "a name that is no text": lambda one: [{**one, "name": {"a": 1}}],
+    "no hash": lambda one: [{**one, "hash": ""}],
+    "another hash": lambda one: [{**one, "hash": "sha256:" + "0" * 64}],
+    "other blocks": lambda one: [{**one, "blocks": "0" * 64}],
+    "too many blocks": lambda one: [{**one, "blocks": f"{one['blocks']} {one['blocks']}"}],
+    "blocks that are a number": lambda one: [{**one, "blocks": 10**400}],
+    "no list": lambda one: {"a": one},
+    "a resource that is none": lambda one: [[1]],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_LISTS)
+def test_a_hostile_list_is_refused_and_writes_nothing(
+    name: str, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    publish_to(sealed, str(tmp_path / "published"))
+    listed = tmp_path / "published" / "datapackage.json"
+    value = json.loads(listed.read_text())
+    (one,) = (resource for resource in value["resources"] if resource["name"] == "site.wacz")
+    listed.write_text(json.dumps({**value, "resources": HOSTILE_LISTS[name](one)}))
+    before = {path for path in tmp_path.rglob("*") if "cache" not in path.parts}
+    with pytest.raises(DamagedInput):
+        pull(str(tmp_path / "published"), tmp_path / "out")
+    assert {path for path in tmp_path.rglob("*") if "cache" not in path.parts} == before
 
 
 def drop_bucket(s3: Any, name: str) -> None:

@@ -402,9 +402,10 @@ class RecordingAddon:
     def _left(self, draft: Draft, reason: str) -> None:
         """End an exchange that its client broke off; of an answer that may have no end, keep what came."""
         flow, spool = self._flows.get(draft.flow), draft.response_spool
-        if flow is not None and flow.response is not None and spool is not None and spool.size:
-            if length_of(flow.response.headers) is None:
-                fill(draft, flow)
+        response = flow.response if flow is not None else None
+        began = response is not None and spool is not None and spool.size
+        if flow is not None and response is not None and began and length_of(response.headers) is None:
+            fill(draft, flow)
         if draft.status:
             self._keep_part(draft)
         else:

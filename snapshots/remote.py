@@ -186,7 +186,7 @@ class RemotePlace:
 
     def read(self, offset: int, length: int) -> bytes:
         end = min(offset + length, self.size)
-        if offset >= end:
+        if not 0 <= offset < end:
             return b""
         first, last = offset // BLOCK, (end - 1) // BLOCK
         pieces = [self._cached(n) for n in range(first, last + 1)]

@@ -7,6 +7,7 @@ was, and the same command goes on to the same end, or says in a line what to do.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -118,11 +119,16 @@ def fresh(folder: Path, made: Path) -> None:
     shutil.copytree(made / "site", folder / "site")
 
 
+def start(killed: Killed) -> Started:
+    """Start a command as a process of its own, not as a fork of this one."""
+    return Started(*killed.words, close_fds=True)
+
+
 def timed(killed: Killed, folder: Path, made: Path) -> float:
     """Run a command to its end; return its seconds."""
     fresh(folder, made)
     begun = time.monotonic()
-    done = Started(*killed.words).end()
+    done = start(killed).end()
     assert done.code == 0, (killed.words, done)
     return time.monotonic() - begun
 
@@ -163,6 +169,7 @@ told: list[str] = []
 def main(times: int, only: str, seed: int) -> None:
     """Print what came of the kills of each command; exit code 1 if one left something half done."""
     chance, found = random.Random(seed), 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with tempfile.TemporaryDirectory(prefix="stillweb-kills-") as root, Origin(small_site.answer) as origin:
         os.environ |= {"STILLWEB_STATE": f"{root}/state", "STILLWEB_CACHE": f"{root}/cache"}
         made, folder = Path(root, "made"), Path(root, "work")
@@ -191,12 +198,13 @@ def main(times: int, only: str, seed: int) -> None:
 
 def kill(killed: Killed, after: float, number: signal.Signals) -> tuple[Done | None, list[str]]:
     """Start a command, send a signal after some seconds, and wait until nothing of it is left."""
-    started = Started(*killed.words)
+    started = start(killed)
     time.sleep(after)
-    if number == signal.SIGINT:
-        started.interrupt()
-    else:
-        os.kill(started.process.pid, number)
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        if number == signal.SIGINT:
+            started.interrupt()
+        else:
+            os.kill(started.process.pid, number)
     try:
         end = started.end()
     except AssertionError as error:

@@ -27,7 +27,7 @@ class Place(Protocol):
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return at most `length` bytes from `offset`; fewer only at the end."""
+        """Return at most `length` bytes from `offset`; fewer only at the end, none outside."""
 
     def close(self) -> None:
         """Free all resources; a second call does nothing."""
@@ -64,7 +64,7 @@ class FilePlace:
 
     def read(self, offset: int, length: int) -> bytes:
         length = min(length, self.size - offset)
-        if length <= 0:
+        if length <= 0 or offset < 0:  # as a damaged index may say
             return b""
         try:
             data = os.pread(self._fd, length, self.base + offset)
@@ -99,7 +99,7 @@ class BytesPlace:
         self.name = name
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._data[offset : offset + length]
+        return self._data[offset : offset + length] if offset >= 0 else b""
 
     def close(self) -> None:
         """Do nothing: there is no resource to free."""
@@ -115,6 +115,8 @@ class Part:
         self.name = name or whole.name
 
     def read(self, offset: int, length: int) -> bytes:
+        if offset < 0:
+            return b""
         return self.whole.read(self.base + offset, max(0, min(length, self.size - offset)))
 
     def close(self) -> None:

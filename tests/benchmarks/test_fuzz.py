@@ -41,6 +41,7 @@ def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> Non
         (401, 1222),
         (402, 742),
         (402, 1471),
+        (901, 6504),
     ],
 )
 def test_what_the_fuzzer_found_once_is_told_in_a_line(

@@ -41,6 +41,7 @@ def test_places_read_alike(tmp_path: Path) -> None:
         assert place.read(300, 7) == DATA[300:307]
         assert place.read(len(DATA) - 2, 9) == DATA[-2:]
         assert place.read(len(DATA) + 5, 9) == b""
+        assert place.read(-3, 9) == b""  # it was a traceback in a file, and bytes before an entry of a zip
         assert b"".join(chunks(place, 3, size=100)) == DATA[3:]
         file = Reader(place)
         assert (file.seek(-5, io.SEEK_END), file.read(2), file.tell()) == (

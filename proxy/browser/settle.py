@@ -166,6 +166,13 @@ class Traffic:
     def _page(self, page: Page) -> None:
         self.tabs += 1
         page.on("websocket", self._socket)
+        page.on("close", self._closed)
+
+    def _closed(self, page: Page) -> None:
+        """End the requests of a closed tab: the browser tells no end of those that were under way."""
+        for request in [*self._under_way]:
+            if _tab_of(request) is page:
+                self._end(request)
 
     async def new_page(self) -> Page:
         """Open a page of our own, which no other page opened."""
@@ -316,6 +323,13 @@ class Traffic:
             except TimeoutError:
                 continue
         return True
+
+
+def _tab_of(request: Request) -> Page | None:
+    try:
+        return request.frame.page
+    except PlaywrightError:  # a worker's, or a tab's that the browser has not reported yet
+        return None
 
 
 LISTENINGS = 6  # times that streams are listened to for silence, at most

@@ -38,6 +38,10 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
             {"Content-Type": "application/json", "Cache-Control": "no-store"},
             b'{"seen": true}' * 1000,
         )
+    if path == "/closes":
+        return 200, {"Content-Type": "text/html"}, b"<h1>Signed in</h1><script>close()</script>"
+    if path == "/opens":
+        return 200, {"Content-Type": "text/html"}, b"<p>page</p><script>open('/closes')</script>"
     if path in UNREAD:
         return 200, {"Content-Type": "text/html"}, f"<p>page</p><script>{UNREAD[path]}</script>".encode()
     return 200, {"Content-Type": "text/html"}, PAGE.replace("ASK", PAGES[path]).encode()
@@ -87,6 +91,16 @@ def test_a_page_does_not_wait_for_a_body_that_no_script_reads(
     async def opened() -> Calm:
         driver = await browser.driver(Patience(stuck=60, real=10))
         _, calm = await driver.open(site + path)
+        await driver.context.close()
+        return calm
+
+    assert browser.run(opened()).quiet
+
+
+def test_a_page_does_not_wait_for_a_tab_that_has_closed_itself(browser: Browsing, site: str) -> None:
+    async def opened() -> Calm:
+        driver = await browser.driver(Patience(stuck=60, real=10))
+        _, calm = await driver.open(f"{site}/opens")
         await driver.context.close()
         return calm
 

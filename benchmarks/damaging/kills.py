@@ -204,9 +204,8 @@ def kill(killed: Killed, after: float, number: signal.Signals) -> tuple[Done | N
     try:
         end = started.end()
     except AssertionError as error:
-        begun = "/stillweb/" in str(error) or "Traceback" not in str(
-            error
-        )  # else Python had not come to our code
+        # Python, or a program that is recorded, may have been interrupted before our code begins
+        begun = "/stillweb/harness/" in str(error) or "Traceback" not in str(error)
         return None, [f"ended badly: {str(error)[-6000:]}"] if begun else []
     codes = {0, 130, -2} if number == signal.SIGINT else {0, -9}
     return end, [] if end.code in codes else [f"exit code {end.code}: {end.err[-300:]}"]

@@ -1,0 +1,39 @@
+"""Commands that are killed in the middle: a few of what `benchmarks.damaging.kills` does many times."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.damaging import kills
+from tests.harness import small_site
+from tests.proxy.origin import Origin
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("kills")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kills, "CAPTURES", 100)
+        patch.setenv("STILLWEB_STATE", str(folder / "state"))
+        patch.setenv("STILLWEB_CACHE", str(folder / "cache"))
+        kills.prepare(folder / "made")
+        yield folder / "made"
+
+
+@pytest.mark.parametrize("name", ["index", "import", "cut", "cut to a directory", "publish a run", "pull"])
+def test_a_killed_command_leaves_nothing_half_done(made: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "work"
+    with Origin(small_site.answer) as origin:
+        killed = kills.commands(folder, made, origin.url)[name]
+        took = kills.timed(killed, folder, made)
+        expected = kills.listed(folder)
+        for part, number in ((0.6, signal.SIGKILL), (0.9, signal.SIGKILL), (0.8, signal.SIGINT)):
+            kills.fresh(folder, made)
+            _, wrong = kills.kill(killed, part * took, number)
+            assert [*wrong, *kills.faults(killed, folder, expected)] == []

@@ -26,6 +26,7 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, with_echoes
+from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
@@ -234,22 +235,8 @@ def _echoing(said: Said, found: list[Echo]) -> Said:
     )
 
 
-# Words of messages by which a client shows that it lives; all their words are of these.
-_BEAT = {"ping", "pong", "heartbeat", "keepalive", "alive", "beat", "ka", "hb"}
-_OF_BEATS = {
-    *_BEAT,
-    *("type", "op", "opcode", "event", "action", "method", "cmd", "command", "msg", "message", "kind", "keep", "heart", "t", "d"),
-    *("id", "ref", "ts", "timestamp", "time", "payload", "data", "topic", "phoenix", "jsonrpc", "params", "null", "true", "phx", "reply", "status", "ok", "response"),
-}  # fmt: skip
-_SILENT = re.compile(r"\s*|[23]|\{\"type\":6\}\x1e")  # STOMP's line breaks, Engine.IO's, SignalR's
-
-
-def is_beat(said: Said) -> bool:
-    """Return True if a message only shows that its sender lives."""
-    if not isinstance(said, str) or len(said) > 200:
-        return False
-    words = set(re.findall("[a-z]+", said.lower()))
-    return bool(_SILENT.fullmatch(said)) or (words <= _OF_BEATS and not words.isdisjoint(_BEAT))
+def _is_beat(said: Said) -> bool:
+    return isinstance(said, str) and is_sign_of_life(said)
 
 
 def _form(said: Said) -> str:
@@ -372,7 +359,7 @@ class Player:
         fits, doubtful, reordered = self._fitting(said)
         while not (fits or doubtful) and self._given is not None and self._skip_beats():
             fits, doubtful, reordered = self._fitting(said)
-        if not (fits or doubtful or reordered) and self._given is not None and is_beat(said):
+        if not (fits or doubtful or reordered) and self._given is not None and _is_beat(said):
             return self._beat(said)
         if not fits and not doubtful and reordered:
             self._reordered = True
@@ -426,10 +413,10 @@ class Player:
 
     def _beatless(self, one: Conversation) -> Conversation:
         heard = one.heard()
-        if self._count >= len(heard) or not is_beat(one.messages[heard[self._count]][1]):
+        if self._count >= len(heard) or not _is_beat(one.messages[heard[self._count]][1]):
             return one
         at, end = heard[self._count], (*heard, len(one.messages))[self._count + 1]
-        answers = (n for n in range(at + 1, end) if is_beat(one.messages[n][1]))
+        answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n][1]))
         gone = {at, next(answers, at)}
 
         def left(items: tuple[_T, ...]) -> tuple[_T, ...]:
@@ -455,9 +442,9 @@ class Player:
         leads = self._former[0] if self._former else self._alive[0]
         form = _form(said)
         for at in leads.heard():
-            if is_beat(leads.messages[at][1]) and _form(leads.messages[at][1]) == form:
+            if _is_beat(leads.messages[at][1]) and _form(leads.messages[at][1]) == form:
                 after = leads.messages[at + 1 : at + 2]
-                return self._own([what for mine, what in after if not mine and is_beat(what)])
+                return self._own([what for mine, what in after if not mine and _is_beat(what)])
         return []
 
     def _inherit(self, one: Conversation, other: Conversation) -> None:

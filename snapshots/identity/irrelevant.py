@@ -1,4 +1,4 @@
-"""Requests and cookies that no answer depends on: favicons, telemetry, requests of the browser itself."""
+"""Requests, cookies and messages that no answer depends on: favicons, telemetry, requests of the browser itself, pings."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ class _Lists:
         self.errand_paths = _Patterns(data["errand_paths"])
         self.paths = _Patterns(data["paths"] + data["errand_paths"])
         self.cookies = _Patterns(data["cookies"])
+        self.life = frozenset(data["signs_of_life"])
+        self.beside_life = self.life | frozenset(data["beside_signs_of_life"])
+        self.wordless_life = re.compile("|".join(data["wordless_signs_of_life"]))
 
 
 def _by_host(listed: list[str]) -> dict[str, set[str]]:
@@ -124,3 +127,12 @@ def _handed_over(request: Request) -> bool:
 def irrelevant_cookie(name: str) -> bool:
     """Return True if a cookie of this name belongs to a tracker, a load balancer or the like."""
     return name in _lists().cookies
+
+
+def is_sign_of_life(message: str) -> bool:
+    """Return True if a web socket's message only shows that its sender lives."""
+    if len(message) > 200:
+        return False
+    words, lists = set(re.findall("[a-z]+", message.lower())), _lists()
+    only = words <= lists.beside_life and not words.isdisjoint(lists.life)
+    return only or lists.wordless_life.fullmatch(message) is not None

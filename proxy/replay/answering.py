@@ -261,6 +261,8 @@ class Answerer:
             if (masked := mask(request)) is not request:
                 request_key(masked)
             evidence = self.matcher.evidence(site_of(request.url))
+            if not large(request) and self.matcher.learnt(request):
+                return  # nothing varies on its site
             evidence.foresee(evidence.asked(request, request_key(request).canonical, {}))
             self.matcher.twins(request)
         except DamagedInput:

@@ -65,7 +65,7 @@ from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Reque
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
-LIGHT = 300  # captures, or KB of their requests, from which on it takes time to learn a site
+LIGHT = 8  # captures, or KB of their requests, from which on a site takes longer to learn than others may wait (1 ms each)
 HOT = 1 << 15  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough

@@ -455,7 +455,7 @@ def test_a_form_that_says_everything_replaces_what_it_said_before() -> None:
 
 
 def test_only_a_large_sites_model_is_learnt_beside_the_requests() -> None:
-    pages = tuple((get(f"{A}/page/{n}"), html(str(n))) for n in range(400))
+    pages = tuple((get(f"{A}/page/{n}"), html(str(n))) for n in range(20))
     small, large = over(*FILTERED), over(*FILTERED, *pages)
     assert small.learnt(LIST)
     assert not large.learnt(LIST)
@@ -464,7 +464,7 @@ def test_only_a_large_sites_model_is_learnt_beside_the_requests() -> None:
 
 
 def test_where_nothing_varies_only_what_has_more_than_one_answer_waits_for_the_model() -> None:
-    quiet = over(*((get(f"{A}/page/{n}"), html(str(n))) for n in range(400)))
+    quiet = over(*((get(f"{A}/page/{n}"), html(str(n))) for n in range(20)))
     assert not quiet.learnt(get(f"{A}/page/1"))
     assert quiet.evidence("a.test").quiet
     assert quiet.learnt(get(f"{A}/page/1"))

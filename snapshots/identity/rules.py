@@ -23,6 +23,7 @@ from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, drawn
 from stillweb.snapshots.secrets.redact import MASK, mask
+from stillweb.snapshots.shapes import shaped
 
 PLACES = ("query", "form", "json", "part", "path")
 
@@ -458,9 +459,10 @@ def load(text: str, name: str = "rules.toml") -> RuleSet:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{name}: {error}") from error
-    rules = []
-    for item in data.get("rule", []):
-        rules.append(_rule(item, name))
+    items = data.get("rule")
+    if set(data) != {"rule"} or not isinstance(items, list):
+        raise UsageError(f"{name}: holds something else than rules, or none. Begin each with [[rule]]")
+    rules = [_rule(item, name) for item in items]
     if len({r.id for r in rules}) != len(rules):
         raise UsageError(f"{name}: two rules have the same id")
     return RuleSet(tuple(rules))
@@ -474,7 +476,9 @@ def own_text(path: Path) -> str:
         raise UsageError(f"{path}: can't be read: {error}") from error
 
 
-def _rule(item: Mapping[str, Any], name: str) -> Rule:
+def _rule(item: Any, name: str) -> Rule:
+    if not isinstance(item, Mapping):
+        raise UsageError(f"{name}: {item!r} is no rule. Begin each with [[rule]]")
     label = item.get("id", "?")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", str(label)):
         raise UsageError(f"{name}: rule {label!r}: the id must be lower-case words joined by hyphens")
@@ -498,6 +502,11 @@ def _rule(item: Mapping[str, Any], name: str) -> Rule:
         raise UsageError(f"{name}: rule {label}: kind must be one of {', '.join(KINDS)}")
     if not item.get("join") or not item.get("apart"):
         raise UsageError(f"{name}: rule {label}: needs examples, both join and apart")
+    try:
+        shaped({key: item[key] for key in ("join", "apart")}, dict[str, list[tuple[str, str]]])
+        shaped({key: item.get(key, []) for key in ("drop", "blank")}, dict[str, list[dict[str, Any]]])
+    except ValueError as error:
+        raise UsageError(f"{name}: rule {label}: {error}") from error
     fields: dict[str, tuple[Field, ...]] = {}
     for key in ("drop", "blank"):
         fields[key] = tuple(_field(f, name, f"{label}.{key}") for f in item.get(key, []))

@@ -71,6 +71,12 @@ def test_a_layer_without_them_leaves_them_in_force(files: tuple[Path, Path], tmp
         (RULE.replace("q=y", "q=x").replace("trace=0123abcd\"]]\n", "trace=4567ef01\"]]\n"), "joins"),
         (RULE.replace("shelf-trace", "tracking"), "another rule of this id"),
         (RULE.replace("[[rule]]", "[[rule"), "own.toml: "),
+        (RULE.replace("[[rule]]", "[[rules]]"), r"Begin each with \[\[rule\]\]"),
+        ("", r"Begin each with \[\[rule\]\]"),
+        ("rule = 3", r"Begin each with \[\[rule\]\]"),
+        ("rule = [1]", "1 is no rule"),
+        (RULE.replace("join = [[", 'join = ["x", ['), "rule shelf-trace: Expected array"),
+        (RULE.replace("blank = [{", 'blank = ["x", {'), "rule shelf-trace: Expected object"),
     ],
 )  # fmt: skip
 def test_what_does_not_do_what_it_says_is_refused(text: str, why: str) -> None:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.snapshots.errors import MissingCapability, StillwebError
+from stillweb.snapshots.errors import StillwebError
 from tests.support.shelf_tools import PAGES
 from tests.support.waiting import HANG
 
@@ -18,11 +18,6 @@ PAGE = next(iter(PAGES))
 
 class Odd(BaseException):
     """Of a framework of somebody's."""
-
-
-async def lacking() -> None:
-    """What a tool says that has no browser to go with."""
-    raise MissingCapability("there is no browser")
 
 
 class Raising:
@@ -68,7 +63,7 @@ class Raising:
     async def has_no_browser_in_a_task(self, attempt: Attempt) -> None:
         """Which is told by a group."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(lacking())
+            group.create_task(attempt.call("fetch", {"url": "browser"}))
 
     async def leaves_a_task(self, attempt: Attempt) -> None:
         """Leave a task that calls tools for as long as it may."""

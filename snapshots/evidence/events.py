@@ -124,7 +124,7 @@ def event_of(
         kind = "write"
     name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"
     if status >= 400 and request.method not in SAFE_METHODS:
-        name, kind = name + REFUSED, "weak write"
+        name, kind = name + REFUSED, "refused"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(v for _, v in values)
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()

@@ -83,6 +83,7 @@ class Candidates:
     ]  # by the likeliest of the group: its members, each with its share
     chances: dict[str, float]  # of a group: that it decides
     untested: set[str]  # types that happened before all observations alike
+    always: set[str]  # types that happened before all observations, whether alike or not
     shares: dict[str, tuple[str, float]]  # of each member: its group, and its share in that
 
 
@@ -148,7 +149,6 @@ class Model:
         self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
-        self._silent: dict[int, float] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
         self._absent_groups: dict[tuple[int, str], dict[int, float]] = {}
         self._usual: Set[str] | None = None
@@ -251,7 +251,7 @@ class Model:
     def _find_candidates(self, target: Target) -> Candidates:
         observations = target.observations
         by_pattern: dict[tuple[int, ...], list[str]] = defaultdict(list)
-        untested: set[str] = set()
+        untested, always = set[str](), set[str]()
         last: dict[int, Observation] = {}
         for o in observations:
             last[id(o.history)] = o
@@ -260,6 +260,8 @@ class Model:
         for t in sorted(types):
             names: dict[int | str, int] = {}
             pattern = tuple(names.setdefault(o.mark(t), len(names)) for o in observations)
+            if not t.startswith(PART) and 0 not in names:
+                always.add(t)
             if len(names) > 1:
                 by_pattern[pattern].append(t)
             else:
@@ -277,7 +279,9 @@ class Model:
             chances[first] = _bounded(1 - math.prod(1 + chance for chance, _ in weighed))
         kept = sorted(chances, key=lambda t: (-chances[t], t))[: priors.CANDIDATES]
         shares = {t: (first, share) for first in kept for t, share in groups[first]}
-        return Candidates({t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested, shares)
+        return Candidates(
+            {t: groups[t] for t in kept}, {t: chances[t] for t in kept}, untested, always, shares
+        )
 
     def _echo(self, t: str, target: Target) -> float:
         """Return the factor of the odds that a type decides, by how many of the words sent with it are in the answers after it alone."""
@@ -529,7 +533,7 @@ class Model:
             left = (1 - alike) / max(1e-9, 1 - told)
             chances = {answer: chance * left for answer, chance in chances.items()}
             chances |= {answer: alike * share for answer, share in very.items()}
-        return chances
+        return {answer: min(1.0, chance) for answer, chance in chances.items()}  # sums of floats
 
     def _as_recorded(
         self, key: int, past: tuple[History, int], parts: Parts, name: str
@@ -603,40 +607,51 @@ class Model:
         """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
 
         The first is of an answer that depends on no event that was searched, the second of one that does. Events are no
-        independent doubts: an answer that depends on none of those that were searched may depend on none at all.
+        independent doubts: an answer that depends on none of those that were searched may depend on none at all, and
+        where one of them decides nothing, the next is less likely to.
         """
-        bound = dict.fromkeys((o.answer for o in target.observations), 1.0)
-        by_parts, by_events = dict(bound), dict(bound)
-        depends = self._depends
+        doubts: dict[int, list[float]] = {o.answer: [] for o in target.observations}
+        by_parts = dict.fromkeys(doubts, 1.0)
         for t, chances in self.untried(target.event.key, past, parts).items():
             for answer, kept in chances.items():
-                bound[answer] *= kept
                 if t.startswith(PART):
                     by_parts[answer] *= kept
-                else:
-                    by_events[answer] *= 1 - min(priors.SURELY, (1 - kept) / depends)
-        own = self._own_share(target.event.key)
-        free = {answer: by_parts[answer] * (1 - own + own * by_events[answer]) for answer in bound}
+                elif kept < 1:
+                    doubts[answer].append(1 - kept)
+        free, bound = {}, {}
+        for answer, found in doubts.items():
+            depends = max([self._depends, *found])  # what one event decides depends on events
+            own = self._own_share(target.event.key, depends)
+            apart = together = 1.0
+            for number, doubt in enumerate(sorted(found, reverse=True)):
+                left = priors.DOUBT / (priors.DOUBT + number)
+                together *= 1 - doubt * left
+                apart *= 1 - min(priors.SURELY, doubt / depends) * left
+            free[answer] = by_parts[answer] * (1 - own * (1 - apart))
+            bound[answer] = by_parts[answer] * together
         return free, bound
 
-    def _own_share(self, key: int) -> float:
-        """Return the chance that an answer depends on events at all, though on none of those that were searched."""
-        found = self._silent.get(key)
-        if found is None:
-            searched = (c for t, c in self.candidates(key).chances.items() if not t.startswith(PART))
-            silent = math.prod(1 - min(priors.SURELY, chance / self._depends) for chance in searched)
-            depending = self._depends * silent
-            found = self._silent[key] = depending / (depending + 1 - self._depends)
-        return found
+    def _own_share(self, key: int, depends: float) -> float:
+        """Return the chance that an answer depends on events, though on none of those that were searched.
+
+        `depends` is the chance before the search that it depends on events at all.
+        """
+        searched = (c for t, c in self.candidates(key).chances.items() if not t.startswith(PART))
+        silent = math.prod(1 - min(priors.SURELY, chance / depends) for chance in searched)
+        return depends * silent / (depends * silent + 1 - depends)
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""
         target, found = self.targets[key], self.candidates(key)
         mine = set(past[0].types(past[1]))
-        return {
+        untried = {
             t: self._kept(t, target, past, parts)
             for t in sorted((mine | found.untested | parts.keys()) - found.shares.keys())
         }
+        for t in sorted((found.always & found.shares.keys()) - mine):
+            kept = self._kept(t, target, past, parts)
+            untried[t] = {answer: 1 - priors.NEEDED * (1 - chance) for answer, chance in kept.items()}
+        return untried
 
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of how a type or part is now."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 DECIDES = {
     "write": 0.35,
     "weak write": 0.25,
+    "refused": 0.06,
     "choosing GET": 0.03,
     "plain GET": 0.012,
     "beacon": 0.002,
@@ -18,6 +19,7 @@ KINDS = list(DECIDES)
 UNSEEN = {
     "write": 0.3,
     "weak write": 0.3,
+    "refused": 0.1,
     "choosing GET": 0.02,
     "plain GET": 0.02,
 }  # of types that were never recorded
@@ -30,6 +32,9 @@ ANSWERS = {"file": 0.03, "confirmed": 0.3, "page": 1.0}
 DEPENDS = 0.6
 DEPENDS_STRENGTH = 4.0
 SURELY = 0.97
+# Share of that chance which counts where a type happened before every recorded answer, whatever it said, and is lacking now
+NEEDED = 0.3
+DOUBT = 2.0  # how many doubts the first is worth against those that come after it
 REDUCTIONS = {
     "last": 0.6,
     "last of each": 0.15,
@@ -70,7 +75,7 @@ OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
 # What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
-RELATED = {True: 2.0, False: 0.5, None: 1.0}
+RELATED = {True: 1.5, False: 0.8, None: 1.0}
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S

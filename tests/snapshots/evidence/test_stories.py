@@ -244,6 +244,43 @@ def test_a_step_that_is_left_out_costs_no_miss() -> None:
     assert [text.rstrip("?") for text in told(over(*walk), LIST, about, HOME)] == ["list", "about", "home"]
 
 
+def test_a_refused_write_that_is_left_out_costs_no_miss() -> None:
+    """A wrong password once, an order that was turned down: the pages recorded after it are served without it."""
+    wrong, order = post(f"{A}/login", "user=ann&password=no"), post(f"{A}/orders", "id=1")
+    recorded = over(
+        (wrong, html("wrong password", 401)),
+        (order, html("sign in first", 403)),
+        (LOGIN, redirect("/")),
+        (HOME, html("home of ann")),
+        (LIST, html("tea, pot, cup")),
+    )
+    assert likely(recorded, LOGIN, HOME)[1] > 0.9
+    assert likely(recorded, LOGIN, HOME, LIST)[1] > 0.9
+
+
+def test_what_always_came_after_a_write_is_not_sure_without_it() -> None:
+    """A job that was never sent off has no state, though none of the recorded jobs was told from the others by it."""
+    state = get(f"{A}/jobs/1")
+    walk: list[Exchange] = []
+    for number in range(12):
+        sent = post(f"{A}/jobs", f"kind={number}")
+        walk += [(sent, plain("accepted")), (state, plain("running")), (state, plain("running"))]
+    text, confidence = likely(over(*walk), state)
+    assert text == "running"
+    assert confidence < SURE
+
+
+def test_a_view_that_was_recorded_once_is_doubted_where_a_write_changed_the_others() -> None:
+    """However many pages of the site stay as they are."""
+    views = [get(f"{A}/shelf?by={by}") for by in ("name", "year", "size", "colour", "owner")]
+    write, once = post(f"{A}/shelf", "text=tea"), get(f"{A}/shelf?by=price")
+    still = [(get(f"{A}/page/{name}"), html(f"page {name}")) for name in "abcdefghijklmnopqrst"]
+    walk = [(once, html("no tea")), *still, *((view, html(f"no tea {n}")) for n, view in enumerate(views))]
+    walk += [(write, redirect("/shelf?by=name"))]
+    walk += [*((view, html(f"tea {n}")) for n, view in enumerate(views)), *still]
+    assert likely(over(*walk), write, once)[1] < 0.75
+
+
 def test_a_write_to_another_resource_is_no_miss() -> None:
     def put(name: str) -> Request:
         return Request("PUT", f"{A}/notes/{name}", (), b"text")

@@ -20,8 +20,9 @@ from urllib.parse import unquote
 import ahocorasick_rs
 
 # Pseudonyms in older snapshots lack the proof at the end.
-PSEUDONYM = re.compile(rb"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
-PSEUDONYM_TEXT = re.compile(r"stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?")
+# That of a JSON web token begins with the token's header and claims.
+_PSEUDONYM = r"(?:eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.)?stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?"
+PSEUDONYM, PSEUDONYM_TEXT = re.compile(_PSEUDONYM.encode()), re.compile(_PSEUDONYM)
 
 # -- search for many strings at once
 

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import encodings
+from stillweb.snapshots.operations.leaks import in_bytes
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_cookie
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, Sought, altered, mask
 
 SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
 TOKEN = "tok_9aB3xK7mQ2wE5rT8yU1i"
+JSON = "Content-Type", "application/json"
 
 
 @pytest.fixture
@@ -316,6 +318,44 @@ def test_well_known_formats_wherever_they_are(redactor: Redactor, secret: str) -
     assert got.url == f"https://a.test/?x={redactor.pseudonym(secret)}"
     page = redactor.response(answer(f"<script>k='{secret}'</script>".encode(), ("Content-Type", "text/html")))
     assert secret.encode() not in page.body
+
+
+def token(claims: object, signature: str = "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P") -> str:
+    parts = [json.dumps(part).encode() for part in ({"alg": "HS256"}, claims)]
+    return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), signature])
+
+
+def test_a_page_can_read_the_claims_of_a_token_whose_signature_is_gone(redactor: Redactor) -> None:
+    """As jwt-decode and the libraries of identity providers do, for a name or the time when it ends."""
+    whole = token({"sub": "ann", "name": "Ann", "exp": 1_767_225_600})
+    told = redactor.response(answer(json.dumps({"id_token": whole}).encode(), JSON)).body
+    given = json.loads(told)["id_token"]
+    head, claims, signature = given.split(".")
+    assert (head, claims) == tuple(whole.split(".")[:2])
+    assert PSEUDONYM_TEXT.fullmatch(signature)
+    # what the page does with it is what it would have done with the true one, in recording and replay
+    for field in ((("Authorization", f"Bearer {whole}"),), (("Cookie", f"session={whole}"),)):
+        sent = redactor.request(Request("GET", f"https://a.test/me#id_token={whole}", field))
+        assert sent.url == f"https://a.test/me#id_token={given}"
+        assert sent.headers == ((field[0][0], field[0][1].replace(whole, given)),)
+        assert redactor.request(sent) is sent
+    assert not list(in_bytes([told]))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"access_token": "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc"},
+        {"password": "hunter2-2025!"},
+        {"inner": token({"sub": "ann"})},
+        ["no", "claims"],
+    ],
+)
+def test_a_token_whose_claims_hold_a_secret_is_replaced_whole(redactor: Redactor, claims: object) -> None:
+    whole = token(claims)
+    told = redactor.response(answer(json.dumps({"id_token": whole}).encode(), JSON)).body
+    assert PSEUDONYM_TEXT.fullmatch(json.loads(told)["id_token"])
+    assert whole.split(".")[1].encode() not in told
 
 
 def test_binary_bodies_are_left_alone_unless_a_learned_secret_is_in_them(redactor: Redactor) -> None:

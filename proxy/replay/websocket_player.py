@@ -330,7 +330,7 @@ class Player:
         self._alive = [own, *(one for one in known if one is not own)]
         self._at = 0  # messages of the leading conversation so far
         self._told = 0  # of these, sent since the client's last message
-        self._lives = False  # the client's last message was no more than a sign of life
+        self.lives = False  # the client's last message was no more than a sign of life
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
         self._steps = 0  # steps that the client has done
@@ -355,7 +355,7 @@ class Player:
 
     def client(self, url: str, said: Said) -> list[Said] | None:
         """Return the server's messages after a client's message; None if it was not recorded here."""
-        self._lives = False
+        self.lives = False
         fits, doubtful, reordered = self._fitting(said)
         while not (fits or doubtful) and self._given is not None and self._skip_beats():
             fits, doubtful, reordered = self._fitting(said)
@@ -438,7 +438,7 @@ class Player:
 
     def _beat(self, said: Said) -> list[Said]:
         """Return what the server said to a recorded sign of life of the same form; time decides how many there are."""
-        self._lives = True
+        self.lives = True
         leads = self._former[0] if self._former else self._alive[0]
         form = _form(said)
         for at in leads.heard():
@@ -543,7 +543,7 @@ class Player:
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts; "" if there is none."""
         leads = self._alive[0]
-        said = leads.words and self._count and not self._lives
+        said = leads.words and self._count and not self.lives
         return leads.words[leads.heard()[self._count - 1]] if said else ""
 
     def expected(self) -> Said | None:
@@ -807,7 +807,8 @@ class Socket:
     """The server side of one web socket.
 
     `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, `heard()` on
-    one that was. `doubted()` is called if the recorded conversations differ, and returns whether to go on.
+    one that was. `doubted()` is called where the recorded conversations differ, and with each answer from then on, and
+    returns whether to go on.
     """
 
     def __init__(
@@ -829,7 +830,8 @@ class Socket:
         self._close = close
         self._strayed = strayed
         self._told = heard
-        self._doubted: Callable[[], bool] | None = doubted
+        self._doubted = doubted
+        self._noted = False  # that what is said here is doubted
         self._secrets = secrets or Secrets()
         self._marked = marked
         self._frames: Any = FrameProtocol(client=False, extensions=[])
@@ -888,12 +890,14 @@ class Socket:
                 self._write(self._frames.send_data(MISSED, fin=True))
             return
         self._told()
+        if answer and not self._player.lives:
+            self._noted = False  # a client that hears of no doubt takes this answer for sure
         self._say(answer)
 
     def _say(self, messages: list[Said]) -> None:
-        if self._player.ambiguous and self._doubted is not None:
-            doubted, self._doubted = self._doubted, None
-            if not doubted():
+        if self._player.ambiguous and not self._noted:
+            self._noted = True
+            if not self._doubted():
                 self._end(1011, "stillweb: miss: what was recorded here differs")
                 return
         for what in map(self._secrets.shown, messages):

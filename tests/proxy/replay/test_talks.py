@@ -331,6 +331,19 @@ def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> No
         )
 
 
+def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:
+    """A page that is shown long after it must not be taken for sure."""
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        hear(peer, client)
+        peer.sendall(client.send(TextMessage('{"add":"milk"}')))
+        peer.sendall(client.send(TextMessage('{"add":"tea"}')))
+        assert hear(peer, client) == '["tea"]'
+        peer.sendall(client.send(TextMessage(f"ask {OWN[0]}")))
+        assert [hear(peer, client), hear(peer, client)] == ['["tea","rum"]', f"to {OWN[0]}: yes"]
+        told = [(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries() if e["url"].endswith("/ws")]
+        assert told == [("exact", False), ("miss", False), ("exact", True), ("exact", True)]
+
+
 @pytest.mark.parametrize(("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies")])
 def test_a_message_with_an_id_that_the_site_gave_is_a_miss(tmp_path: Path, one: str, accept: str) -> None:
     with replayed(tmp_path / "s", accept=accept) as (gateway, peer, client):

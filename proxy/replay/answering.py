@@ -69,7 +69,7 @@ from stillweb.snapshots.evidence.lookup import doubted as doubt_of
 from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
-from stillweb.snapshots.identity.echoes import Echo, echoes, with_echoes
+from stillweb.snapshots.identity.echoes import Echo, echoes, in_address, with_echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import canonical_url, opens_socket, request_key
 from stillweb.snapshots.identity.numbering import renumbered
@@ -993,7 +993,11 @@ def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
         return None
     media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
     body = with_echoes(plain, media, found)
-    return None if body == plain else _with_body(stored, body)
+    headers = tuple((n, in_address(v, found) if n.lower() == "location" else v) for n, v in stored.headers)
+    told = stored if headers == stored.headers else replace(stored, headers=headers)
+    if body == plain:
+        return told if told is not stored else None
+    return _with_body(told, body)
 
 
 def _with_body(stored: Response, body: bytes) -> Response:

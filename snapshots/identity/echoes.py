@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
 
 from stillweb.snapshots.http.bodies import JSON
 from stillweb.snapshots.identity.keys import Parsed, parse
@@ -84,6 +85,14 @@ def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
         for echo in found:
             text = _in_text(text, str(echo.recorded), str(echo.own))
     return text.encode()
+
+
+def in_address(url: str, found: Iterable[Echo]) -> str:
+    """Return the address of a redirect with the asked values in place of the recorded ones."""
+    for echo in found:
+        for form in (str, quote_plus, quote):
+            url = _in_text(url, form(str(echo.recorded)), form(str(echo.own)))
+    return url
 
 
 def _in_text(text: str, recorded: str, own: str) -> str:

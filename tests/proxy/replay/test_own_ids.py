@@ -157,6 +157,31 @@ def test_a_script_calls_the_function_that_was_asked_for(
         assert c.get(f"{HOST}/q?{asked}").text == told
 
 
+def test_a_sign_in_comes_back_with_the_state_that_its_client_drew(tmp_path: Path) -> None:
+    """OAuth 2 with PKCE: a client that finds another state in the redirect gives up (RFC 6749, 10.12)."""
+    site = Site(tmp_path / "s")
+    asked, back, token = f"{HOST}/authorize", "http://app.test/cb?code=9f8e7d6c", f"{HOST}/token"
+    form = (("Content-Type", "application/x-www-form-urlencoded"),)
+
+    def query(state: str, challenge: str) -> str:
+        return f"?client_id=a&response_type=code&state={state}&code_challenge={challenge}"
+
+    def grant(verifier: str) -> bytes:
+        return f"grant_type=authorization_code&code=9f8e7d6c&code_verifier={verifier}".encode()
+
+    theirs, mine = "xK3mQ9vB2nL8pR5t", "aB7cD2eF9gH4iJ6k"
+    site.add(asked + query(theirs, "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"), b"", status=302, headers=(("Location", f"{back}&state={theirs}"),))  # fmt: skip
+    site.add(f"{back}&state={theirs}", b"signed in")
+    site.add(token, b'{"scope": "openid"}', method="POST", request_headers=form, request_body=grant("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        found = c.get(asked + query(mine, "Q9Nelhob3PxwGsFNUKhvDIbpfL2u9VSXcvHKTtux-dN"))
+        assert found.headers["location"] == f"{back}&state={mine}"
+        assert c.get(found.headers["location"]).text == "signed in"
+        told = c.post(token, content=grant("eCkguKfA5DWQ-nC03L38vicVKV2q2s_xX2hGXGPFkYl"), headers=dict(form))
+        assert told.json() == {"scope": "openid"}
+        assert {e["verdict"] for e in gateway.ledger.entries()} == {"rule:oauth"}
+
+
 def test_a_soap_answer_relates_to_the_message_that_was_sent(tmp_path: Path) -> None:
     def message(one: str) -> bytes:
         return f"<s:Envelope><s:Header><a:MessageID>{one}</a:MessageID></s:Header><s:Body/></s:Envelope>".encode()

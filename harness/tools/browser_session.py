@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.harness.tools.browser_shared import SharedBrowser
-from stillweb.harness.tools.browser_tabs import Tab
+from stillweb.harness.tools.browser_tabs import Tab, bounded
 from stillweb.harness.tools.browser_text import code_of, said
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.browser.browser import Renames
@@ -150,7 +150,7 @@ class Browsing:
             return []
         lines = [said("chooser")] if self.tab.chooser is not None else []
         if self.tab.dialog is not None:
-            lines.append(said("dialog", type=self.tab.dialog.type, message=self.tab.dialog.message))
+            lines.append(said("dialog", type=self.tab.dialog.type, message=bounded(self.tab.dialog.message)))
         return lines
 
     # ---- for the actions

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Dialog, FileChooser, Page, Request, Response
 
 LEVELS = ("error", "warning", "info", "debug")
+LONGEST = 1 << 16  # characters of a message, a title or a dialog that are told
+
+
+def bounded(text: str) -> str:
+    """Return a text of a page's own, cut and marked if it is too long to be told to a model."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… ({len(text)} characters)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +74,10 @@ class Tab:
     def _console(self, message: ConsoleMessage) -> None:
         place = message.location
         where = f"{MARKED.sub('', place.get('url', ''))}:{place.get('lineNumber', 0)}"
-        self.messages.append(Message(message.type, message.text, where))
+        self.messages.append(Message(message.type, bounded(message.text), where))
 
     def _error(self, error: PlaywrightError) -> None:
-        self.messages.append(Message("pageerror", error.stack or error.message, ""))
+        self.messages.append(Message("pageerror", bounded(error.stack or error.message), ""))
 
     def _request(self, request: Request) -> None:
         main = request.is_navigation_request() and request.frame == self.page.main_frame
@@ -130,7 +138,7 @@ class Tab:
         if self.is_held:
             return ""
         try:
-            return await asyncio.wait_for(self.page.title(), 60)
+            return bounded(await asyncio.wait_for(self.page.title(), 60))
         except (PlaywrightError, TimeoutError):
             return ""
 

@@ -137,6 +137,34 @@ def test_a_browser_that_ends_costs_its_attempts_and_no_later_one(
     runner.run(play())
 
 
+@pytest.mark.parametrize(
+    ("function", "tool"),
+    [
+        (
+            "() => { for (let n = 0; n < 5; n++) console.log('x'.repeat(4 << 20)); }",
+            "browser_console_messages",
+        ),
+        ("() => { document.title = 'x'.repeat(4 << 20); }", "browser_snapshot"),
+    ],
+)
+def test_what_a_page_says_without_end_is_cut(
+    tools: tuple[Toolset, asyncio.Runner, Path], function: str, tool: str
+) -> None:
+    toolset, runner, folder = tools
+
+    async def play() -> str:
+        session = toolset.session(tool, folder)
+        await session.call("browser_navigate", {"url": WIDGETS})
+        await session.call("browser_evaluate", {"function": function})
+        said = text_of(await session.call(tool, {"level": "debug"} if "console" in tool else {}))
+        await session.close()
+        return said
+
+    said = runner.run(play())
+    assert "(4194304 characters)" in said
+    assert len(said) < 1 << 20
+
+
 def children(process: int, words: str = "") -> list[int]:
     listed = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True

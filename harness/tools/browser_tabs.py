@@ -173,7 +173,7 @@ class Tab:
     async def network(self, static: bool, pattern: str | None) -> str | None:
         """Return the result of `browser_network_requests`, or None for an invalid pattern. Raise Endless."""
         urls = [request.url for request in self.requests]
-        matches = await asyncio.to_thread(matching, pattern, urls) if pattern else [True] * len(urls)
+        matches = await asyncio.to_thread(matching, pattern, "", urls) if pattern else [True] * len(urls)
         if matches is None:
             return None
         lines: list[str] = []

@@ -169,19 +169,17 @@ class Endless(Exception):
     """Error for a pattern that takes longer than MATCHING_SECONDS."""
 
 
-def matching(source: str, texts: Sequence[str]) -> list[bool] | None:
-    """Return which texts a regular expression matches, or None for one that is invalid. Raise Endless.
+def matching(source: str, letters: str, texts: Sequence[str]) -> list[bool] | None:
+    """Return which texts a regular expression with the flags of some letters matches, or None for one that is invalid. Raise Endless.
 
     A process of its own searches: nothing else could end a search that takes for ever, or holds up all others meanwhile.
     """
-    literal = re.fullmatch(r"/(.*)/([a-z]*)", source, re.DOTALL)
-    body, letters = (literal.group(1), literal.group(2)) if literal else (source, "")
     named = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
     flags = sum(named[letter] for letter in set(letters) & named.keys())
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _MATCHER],
-            input=json.dumps([body, flags, list(texts)]).encode(),
+            input=json.dumps([source, flags, list(texts)]).encode(),
             capture_output=True,
             timeout=MATCHING_SECONDS,
             check=True,
@@ -200,8 +198,9 @@ def find(snapshot: str, text: str | None, regex: str | None) -> str | None:
     lines = snapshot.split("\n")
     matches: list[bool] | None
     if regex:
-        query = regex if re.fullmatch(r"/(.*)/([a-z]*)", regex, re.DOTALL) else f"/{regex}/"
-        matches = matching(regex, lines)
+        literal = re.fullmatch(r"/(.*)/([a-z]*)", regex, re.DOTALL)
+        query = regex if literal else f"/{regex}/"
+        matches = matching(*(literal.groups() if literal else (regex, "")), lines)
     else:
         needle = (text or "").lower()
         query, matches = f'"{text}"', [needle in line.lower() for line in lines]

@@ -167,7 +167,7 @@ async def _lasting() -> AsyncIterator[bytes]:
 
 
 def test_what_a_program_left_is_named(tmp_path: Path) -> None:
-    with Origin(lambda _: Answer(body=_lasting())) as origin:
+    with Origin(lambda _: Answer(body=_lasting(), length=1 << 30)) as origin:
         done = stillweb(
             "record", "-o", tmp_path / "s", "--", "sh", "-c", f"curl -sN {origin.url}/live | head -c 10"
         )

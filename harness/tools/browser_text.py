@@ -200,7 +200,8 @@ def find(snapshot: str, text: str | None, regex: str | None) -> str | None:
     if regex:
         literal = re.fullmatch(r"/(.*)/([a-z]*)", regex, re.DOTALL)
         query = regex if literal else f"/{regex}/"
-        matches = matching(*(literal.groups() if literal else (regex, "")), lines)
+        source, letters = (literal[1], literal[2]) if literal else (regex, "")
+        matches = matching(source, letters, lines)
     else:
         needle = (text or "").lower()
         query, matches = f'"{text}"', [needle in line.lower() for line in lines]

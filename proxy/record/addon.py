@@ -368,7 +368,7 @@ class RecordingAddon:
         for key, draft in list(self._drafts.items()):
             if (flow := self._sockets.pop(key, None)) is not None:
                 self._keep_messages(draft, flow)
-            elif draft.status:
+            elif self._has_part(draft):
                 self._keep_part(draft)
             else:
                 self._give_up(draft, "the recorder was stopped before the answer was complete")
@@ -401,15 +401,19 @@ class RecordingAddon:
 
     def _left(self, draft: Draft, reason: str) -> None:
         """End an exchange that its client broke off; of an answer that may have no end, keep what came."""
+        if self._has_part(draft):
+            self._keep_part(draft)
+        else:
+            self._give_up(draft, reason, self._flows.get(draft.flow), by_client=True)
+
+    def _has_part(self, draft: Draft) -> bool:
+        """Return True for an answer that may have no end, of which some came; the draft has its head then."""
         flow, spool = self._flows.get(draft.flow), draft.response_spool
         response = flow.response if flow is not None else None
         began = response is not None and spool is not None and spool.size
         if flow is not None and response is not None and began and length_of(response.headers) is None:
             fill(draft, flow)
-        if draft.status:
-            self._keep_part(draft)
-        else:
-            self._give_up(draft, reason, flow, by_client=True)
+        return bool(draft.status)
 
     def _keep_part(self, draft: Draft) -> None:
         draft.break_off()

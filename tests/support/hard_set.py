@@ -241,6 +241,12 @@ def address_signed_in_a_way_of_its_own(draw: random.Random) -> Made:
     return one, two
 
 
+def sign_in_with_a_drawn_state(draw: random.Random) -> Made:
+    drawn_anew = [f"a1{draw.getrandbits(128):032x}" for _ in range(2)]
+    one, two = (Request("GET", f"http://a.test/authorize?client_id=c&response_type=code&state={state}") for state in drawn_anew)  # fmt: skip
+    return one, two
+
+
 def message_with_an_id(draw: random.Random) -> Made:
     texts = [
         f"<e:Envelope><e:Header><MessageID>{draw.getrandbits(60)}</MessageID></e:Header><e:Body/></e:Envelope>"
@@ -516,7 +522,7 @@ JOIN: list[Kind] = [
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,
-    message_with_an_id, address_signed_anew, address_signed_in_a_way_of_its_own, conversation_with_drawn_call_ids,
+    message_with_an_id, sign_in_with_a_drawn_state, address_signed_anew, address_signed_in_a_way_of_its_own, conversation_with_drawn_call_ids,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,

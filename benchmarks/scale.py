@@ -31,6 +31,8 @@ from typing import Any
 
 from isal import isal_zlib
 
+from stillweb.snapshots.dates import iso_date
+
 BLOCK = 1 << 20
 CAPTURES, SITES, ATTEMPTS = 1_000_000_000, 1_000_000, 100_000
 SITES_OF_ATTEMPT, PAGES_OF_SITE = 5, 8  # what an attempt looks at
@@ -90,7 +92,7 @@ def measure(count: int) -> None:
 
 def url_at(number: int) -> str:
     """Return the URL of a capture of `archives`: some thousand captures a site."""
-    return f"https://site{number % SITES_OF_ARCHIVES}.example/path/{number // 100_070}/page-{number}.html?id={number}"
+    return f"https://site{number % SITES_OF_ARCHIVES}.example/path/{number // (10 * SITES_OF_ARCHIVES)}/page-{number}.html?id={number}"
 
 
 def archives(root: Path, count: int) -> None:
@@ -111,7 +113,7 @@ def archives(root: Path, count: int) -> None:
 def _pair(number: int) -> bytes:
     """Return request and answer as two gzip members."""
     moment = BEGIN + timedelta(milliseconds=5 * number)
-    date = _date(moment)
+    date = iso_date(moment)
     revisit = number % 20 == 19
     page = number - 1 if revisit else number
     url = url_at(page)
@@ -127,7 +129,7 @@ def _pair(number: int) -> bytes:
     ours = f"WARC-Stillweb-Session: session-{number // 60}\r\nWARC-Stillweb-Events: {number % 60 * 2 + 1}-{number % 60 * 2 + 2}\r\n"
     about = (
         "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n"
-        f"WARC-Refers-To-Target-URI: {url}\r\nWARC-Refers-To-Date: {_date(moment - timedelta(milliseconds=5))}\r\n"
+        f"WARC-Refers-To-Target-URI: {url}\r\nWARC-Refers-To-Date: {iso_date(moment - timedelta(milliseconds=5))}\r\n"
         if revisit
         else ""
     )
@@ -148,12 +150,9 @@ def _digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def _date(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def opened(root: Path, count: int) -> None:
     """Open an indexed snapshot of `archives`, look captures up, and learn the evidence of some sites."""
+    from benchmarks.environments import memory
     from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.identity.keys import request_key
     from stillweb.snapshots.request import Request
@@ -163,21 +162,21 @@ def opened(root: Path, count: int) -> None:
     pages = [number - number % 20 for number in (chance.randrange(count) for _ in range(1000))]
     urls = [url_at(number) for number in pages]
     keys = [request_key(Request("GET", url)).urlkey for url in urls]
-    begin, before = time.perf_counter(), _resident()
+    begin, before = time.perf_counter(), memory()
     with Snapshot.open(root) as snapshot:
         say(
-            f"opened in {(time.perf_counter() - begin) * 1000:.0f} ms, {_resident() - before:.1f} MB more in memory"
+            f"opened in {(time.perf_counter() - begin) * 1000:.0f} ms, {memory() - before:.1f} MB more in memory"
         )
         say(f"place in the index: {_taken(snapshot.candidates, keys)}")
-        matcher, before = Matcher(snapshot), _resident()
+        matcher, before = Matcher(snapshot), memory()
         asked = [Request("GET", url) for url in urls[:200]]
         say(f"first request of a site: {_taken(matcher.lookup, asked)}")
-        grown, learnt = _resident() - before, sum(one.size for one in matcher._sites.values())
+        grown, learnt = memory() - before, sum(one.size for one in matcher._sites.values())
         say(f"evidence of {len(matcher._sites)} sites, {learnt} captures: {grown:.0f} MB")
         again = [
-            Request("GET", url_at(number + 10_007 * 20))
+            Request("GET", url_at(number + SITES_OF_ARCHIVES * 20))
             for number in pages[:200]
-            if number + 10_007 * 20 < count
+            if number + SITES_OF_ARCHIVES * 20 < count
         ]
         say(f"another request of these sites: {_taken(matcher.lookup, again)}")
         say(
@@ -194,11 +193,6 @@ def _taken(ask: Callable[[Any], object], questions: list[Any]) -> str:
         took.append((time.perf_counter() - begin) * 1000)
     took.sort()
     return f"p50 {took[len(took) // 2]:.3f} ms, p99 {took[len(took) * 99 // 100]:.2f} ms"
-
-
-def _resident() -> float:
-    """Return the megabytes of memory that this process takes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
 def simulate(bytes_of_capture: float = 600, deflated: float = 1.0) -> None:

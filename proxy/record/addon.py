@@ -409,9 +409,13 @@ class RecordingAddon:
     def _has_part(self, draft: Draft) -> bool:
         """Return True for an answer that may have no end, of which some came; the draft has its head then."""
         flow, spool = self._flows.get(draft.flow), draft.response_spool
-        response = flow.response if flow is not None else None
-        began = response is not None and spool is not None and spool.size
-        if flow is not None and response is not None and began and length_of(response.headers) is None:
+        if (
+            flow is not None
+            and flow.response is not None
+            and spool is not None
+            and spool.size
+            and length_of(flow.response.headers) is None
+        ):
             fill(draft, flow)
         return bool(draft.status)
 

@@ -75,7 +75,7 @@ from stillweb.snapshots.identity.keys import canonical_url, opens_socket, reques
 from stillweb.snapshots.identity.numbering import renumbered
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
-from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import TEXTUAL, mask
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import counted
@@ -980,9 +980,7 @@ def with_ids(stored: Response, ids: Mapping[str, str]) -> Response | None:
         except EncodingProblem:  # already damaged at the origin: served as recorded
             plain = body
         body = renumbered(plain, ids)
-    if body == plain:
-        return replace(stored, headers=headers) if headers != stored.headers else None
-    return _with_body(replace(stored, headers=headers), body)
+    return _altered(stored, headers, plain, body)
 
 
 def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
@@ -994,12 +992,12 @@ def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
     media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
     body = with_echoes(plain, media, found)
     headers = tuple((n, in_address(v, found) if n.lower() == "location" else v) for n, v in stored.headers)
-    told = stored if headers == stored.headers else replace(stored, headers=headers)
+    return _altered(stored, headers, plain, body)
+
+
+def _altered(stored: Response, headers: Headers, plain: bytes, body: bytes) -> Response | None:
+    """Return the answer with other fields, and another body in place of the decoded one; None if both are as they were."""
     if body == plain:
-        return told if told is not stored else None
-    return _with_body(told, body)
-
-
-def _with_body(stored: Response, body: bytes) -> Response:
-    left = tuple(field for field in stored.headers if field[0].lower() not in _OF_THE_BYTES)
+        return replace(stored, headers=headers) if headers != stored.headers else None
+    left = tuple(field for field in headers if field[0].lower() not in _OF_THE_BYTES)
     return replace(stored, headers=(*left, ("Content-Length", str(len(body)))), body=body)

@@ -20,6 +20,7 @@ from stillweb.proxy.check import check
 from stillweb.proxy.explore import explorer
 from stillweb.snapshots.profile import Profile
 from tests.proxy.sites import Forward, forward
+from tests.support.waiting import STARTS
 
 T = TypeVar("T")
 
@@ -44,6 +45,15 @@ class Browsing:
         context = await self.host.context(session, self.proxy.proxy_url(session), profile or self.profile)
         self.contexts.append(context)
         return Driver(context, patience=patience)
+
+    async def look(self, url: str, ready: str, what: str) -> dict[str, Any]:
+        """Return what an expression gives on a page once another holds there, in a context of its own."""
+        driver = await self.driver()
+        await driver.open(url)
+        await driver.page.wait_for_function(f"() => {ready}", timeout=STARTS * 1000)
+        found: dict[str, Any] = await driver.page.evaluate(f"() => ({what})")
+        await driver.context.close()
+        return found
 
     async def clear(self) -> None:
         """Close all pages and contexts, and forget what they asked for."""

@@ -45,16 +45,11 @@ def runs(chromium: Browsing) -> Iterator[list[dict[str, Any]]]:
             text += "fetch('/done');"
         return 200, {"Content-Type": "text/javascript"}, text.encode()
 
-    async def look(browser: Browsing, url: str) -> dict[str, Any]:
-        driver = await browser.driver()
-        await driver.open(url)
-        await driver.page.wait_for_function("() => seen.a && seen.b", timeout=STARTS * 1000)
-        seen: dict[str, Any] = await driver.page.evaluate("() => ({...seen, order: Object.keys(seen)})")
-        await driver.context.close()
-        return seen
-
     with serve(handle) as url:
-        yield [chromium.run(look(chromium, f"{url}/")) for _ in range(2)]
+        yield [
+            chromium.run(chromium.look(f"{url}/", "seen.a && seen.b", "{...seen, order: Object.keys(seen)}"))
+            for _ in range(2)
+        ]
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import pytest
 
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
-from tests.support.waiting import STARTS
 
 PAGE = """<!DOCTYPE html><script>
 const s = crypto.subtle, data = new TextEncoder().encode("three mills"), text = (b) => [...new Uint8Array(b)].join();
@@ -63,16 +62,10 @@ def runs(chromium: Browsing) -> Iterator[list[dict[str, Any]]]:
     def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         return 200, {"Content-Type": "text/html"}, PAGE.encode()
 
-    async def look(url: str) -> dict[str, Any]:
-        driver = await chromium.driver()
-        await driver.open(url)
-        await driver.page.wait_for_function("() => window.done", timeout=STARTS * 1000)
-        found: dict[str, Any] = await driver.page.evaluate("() => ({seen, right, refused})")
-        await driver.context.close()
-        return found
-
     with serve(handle) as url:
-        yield [chromium.run(look(f"{url}/")) for _ in range(2)]
+        yield [
+            chromium.run(chromium.look(f"{url}/", "window.done", "{seen, right, refused}")) for _ in range(2)
+        ]
 
 
 @pytest.mark.slow

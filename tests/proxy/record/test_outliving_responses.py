@@ -1,4 +1,4 @@
-"""What a client began to read and left is kept whole, or as far as it came where it has no known end."""
+"""An answer that its client began to read and left is kept whole, or as far as it came where it has no known end."""
 
 from __future__ import annotations
 

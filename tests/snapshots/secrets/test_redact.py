@@ -326,7 +326,7 @@ def token(claims: object, signature: str = "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P") -
 
 
 def test_a_page_can_read_the_claims_of_a_token_whose_signature_is_gone(redactor: Redactor) -> None:
-    """As jwt-decode and the libraries of identity providers do, for a name or the time when it ends."""
+    """Libraries such as jwt-decode take a name, or the time when a sign-in ends, from the claims."""
     whole = token({"sub": "ann", "name": "Ann", "exp": 1_767_225_600})
     told = redactor.response(answer(json.dumps({"id_token": whole}).encode(), JSON)).body
     given = json.loads(told)["id_token"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ settings.register_profile(
     max_examples=100,
 )
 settings.load_profile("stillweb")
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background jobs; tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BROWSER_FIXTURES = frozenset({"browser", "chromium"})
 # Whatever a test module takes from one of these starts a browser, or other programs.

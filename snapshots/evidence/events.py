@@ -86,10 +86,12 @@ def event_of(
     size: int = 0,
     *,
     own: bool = False,
+    redirected: Collection[str] = (),
 ) -> Event:
     """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none.
 
-    `own`: its conditions make it a question of its own, as those of a write always do.
+    `own`: its conditions make it a question of its own, as those of a write always do. `redirected`: types of
+    writes that the site answers by a redirect when it has done them; a page instead is the form again, with what is wrong in it.
     """
     if is_plain(request):
         parts = _split(request.url)
@@ -123,7 +125,8 @@ def event_of(
     else:
         kind = "write"
     name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"
-    if status >= 400 and request.method not in SAFE_METHODS:
+    shown_again = status == 200 and "html" in media and name in redirected
+    if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
         name, kind = name + REFUSED, "refused"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(v for _, v in values)

@@ -124,11 +124,14 @@ class SiteEvidence:
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()
         names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
+        self._redirected = set[str]()  # types of writes that are answered by a redirect
         for c in found:
             if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
                 continue
             if (request := _by_index(c) or _readable(store, c)) is None:
                 continue
+            if c.method not in SAFE_METHODS and 300 <= c.status < 400:
+                self._redirected.add(event_of(request, c.key, c.status).type)
             issued = self._issued(request)[0]
             normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
             if parts:
@@ -334,7 +337,9 @@ class SiteEvidence:
             told = whole_number(response.header("content-length") or "")
             size = len(response.body) if told is None else told
             status = told_status(response) if request.method not in SAFE_METHODS else response.status
-            event = event_of(request, normal, status, media, location, said, size, own=own)
+            event = event_of(
+                request, normal, status, media, location, said, size, own=own, redirected=self._redirected
+            )
         return Asked(replace(event, fields=made_up(parts)), parts, normal)
 
 

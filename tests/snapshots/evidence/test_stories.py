@@ -244,11 +244,12 @@ def test_a_step_that_is_left_out_costs_no_miss() -> None:
     assert [text.rstrip("?") for text in told(over(*walk), LIST, about, HOME)] == ["list", "about", "home"]
 
 
-def test_a_refused_write_that_is_left_out_costs_no_miss() -> None:
+@pytest.mark.parametrize("status", [401, 200], ids=["by status", "by the form again"])
+def test_a_refused_write_that_is_left_out_costs_no_miss(status: int) -> None:
     """A wrong password once, an order that was turned down: the pages recorded after it are served without it."""
     wrong, order = post(f"{A}/login", "user=ann&password=no"), post(f"{A}/orders", "id=1")
     recorded = over(
-        (wrong, html("wrong password", 401)),
+        (wrong, html("wrong password", status)),
         (order, html("sign in first", 403)),
         (LOGIN, redirect("/")),
         (HOME, html("home of ann")),

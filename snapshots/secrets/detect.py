@@ -423,6 +423,8 @@ _QUOTED = re.compile(
 _SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
 # Values without quotes: in a pair, in a line of a header or of settings, after an option, in an element.
 _BARE = re.compile(rb"=(?P<value>[^&;\s\"'`<>,(){}\\]{1,4096})")
+# the next assignment of a script's chain: e.firstToken=e.secondToken=void 0
+_ASSIGNED = re.compile(rb"=[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+=(?=[\w$])")
 _LINE = re.compile(
     rb"[ \t]{0,4}[:=][ \t]{0,4}(?P<scheme>[A-Za-z-]{3,20}[ ]+)?(?P<value>[^\s\"'`<>,;\\{}()\[\]]{6,4096})(?=[\s\"'`,;\\]|\Z)"
 )
@@ -518,6 +520,8 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
             yield Named(name, *found)
         return
     after = data[end : end + 1]
+    if after == b"=" and _ASSIGNED.match(data, end):
+        return
     if after == b"=" and (match := _BARE.match(data, end)):
         value = unquote(match["value"].decode("utf-8", "replace"))
         if looks_drawn(value) or (sent and (name[0] == "-" or _chosen(value))):

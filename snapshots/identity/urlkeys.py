@@ -76,7 +76,7 @@ def _surt(url: str) -> str:
     return f"{key}?{query}" if query else key
 
 
-_kept_surt = lru_cache(maxsize=1 << 16)(_surt)
+_kept_surt = lru_cache(maxsize=1 << 12)(_surt)  # a gateway is asked for new URLs for ever
 _last_surt = lru_cache(maxsize=8)(_surt)  # a request's is asked for several times
 
 

@@ -207,7 +207,8 @@ def test_a_bare_secret_is_found_by_its_format(text: str, secret: str) -> None:
         'id="00123456789012345678901234567890123456789012"',
         "a.path.of.patterns",
         "airtable keyboardShortcuts",
-        "e.Kind=e.KindToken=e.openMessageConnection=e.NullLogger9=e.StopToken=e.StopTokenSource=e.Row=void 0,e.x",
+        "e.ProgressToken=e.createMessageConnection=e.NullLogger=e.ConnectionOptions=e.ConnectionStrategy"
+        "=e.WriteableStreamMessageWriter=e.NotificationType9=e.NotificationType8=void 0,e.x",
         "var accessToken=t.f.requestType9=t.f.requestType8;",
     ],
 )

@@ -66,7 +66,7 @@ from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
 LIGHT = 8  # captures, or KB of their requests, from which on a site takes longer to learn than others may wait (1 ms each)
-HOT = 1 << 15  # decisions remembered
+HOT = 1 << 12  # decisions and keys remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth

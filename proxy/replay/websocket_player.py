@@ -701,7 +701,6 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
     if plain or "?" not in url:
         return Found(plain)
     asked = Request("GET", url)
-    masked = mask(asked)
     others: list[Conversation] = []
     names: dict[str, str] = {}  # query field -> pseudonym of the value in `url`
     drawn: list[Conversation] = []
@@ -719,7 +718,9 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
         told = recogniser.request(asked)
         if alike(told, stored):
             return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
-        if masked is not asked and alike(mask(stored), masked):
+        # what the recording learnt from a header to be a secret looks like none in the query
+        hidden = mask(Request("GET", _in_places_of(address, url)))
+        if alike(mask(stored), hidden) and hidden.url != url:
             others += [_as(one, names, dict(_pairs(address))) for one in conversations(snapshot, address)]
     if drawn and not others:
         return Found(drawn, False, rule="visit-id")
@@ -759,6 +760,14 @@ def _asked_for(stored: str, asked: str) -> list[str]:
         return []
     names = {name for name, value in theirs if PSEUDONYM_TEXT.fullmatch(value)}
     return [value for name, value in mine if name in names]
+
+
+def _in_places_of(stored: str, asked: str) -> str:
+    """Return the asked URL with the pseudonyms of the stored query in place of the values asked there."""
+    names = {name: value for name, value in _pairs(stored) if PSEUDONYM_TEXT.fullmatch(value)}
+    start, _, query = asked.partition("?")
+    pairs = (one.partition("=") for one in query.split("&"))
+    return f"{start}?" + "&".join(f"{name}{is_}{names.get(name, value)}" for name, is_, value in pairs)
 
 
 def _values(stored: str, asked: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ import wsproto
 from wsproto.events import CloseConnection, Message, Request, TextMessage
 
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.websocket_player import Conversation, Player, unordered
+from stillweb.proxy.replay.websocket_player import Conversation, Player, found_at, unordered
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.snapshot import Snapshot
@@ -350,3 +350,15 @@ def test_a_message_with_an_id_that_the_site_gave_is_a_miss(tmp_path: Path, one: 
         add_all(gateway, peer, client)
         peer.sendall(client.send(TextMessage(f"ask {one}")))
         assert until(lambda: [e["verdict"] for e in gateway.ledger.entries()][-1] == "miss")
+
+
+def test_a_session_that_was_a_secret_in_a_header_only_is_found_under_another_name(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for digit in "12":
+            url = f"http://{HOST}/ws?session_id=stillweb-secret-{digit * 24}&room=1"
+            content = {"url": url, "session": "s", "begin": writer.event("s"), "messages": [], "events": []}
+            writer.metadata(url, content)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = found_at(snapshot, f"http://{HOST}/ws?session_id=s_i8zn7z&room=1")
+        assert (len(found.conversations), found.sure) == (2, False)
+        assert not found_at(snapshot, f"http://{HOST}/ws?session_id=s_i8zn7z&room=2").conversations

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import rfc8785
@@ -29,7 +29,7 @@ from stillweb.harness.servers.mcp_words import META
 from stillweb.harness.tools.finding import missed
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.snapshots.capture import Exchange
-from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.request import Request
 
@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from stillweb.proxy.record.redaction import ExchangeRedactor
+    from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.writer import Writer
 
 SERVER = "urn:stillweb:mcp:"  # a metadata record of a server: its software, the command that started it
-# JSON-RPC codes of a miss, of a snapshot that can't be read, and of a method that the server does not have
-MISSED, INTERNAL, UNKNOWN = -32000, -32603, -32601
+# JSON-RPC codes of a miss, of a snapshot that can't be read, of a method that the server does not have, and of arguments
+# that no tape can hold
+MISSED, INTERNAL, UNKNOWN, INVALID = -32000, -32603, -32601, -32602
+LONGEST = 32 << 20  # bytes of a line that is read; longer ones are passed on unread
 _BRIDGED = "STILLWEB_MCP_BRIDGE"  # variable with the URL and the headers of a server that speaks HTTP
 BRIDGE_LEAVES = 30.0  # the same for a bridge, which may still wait for an answer
 LEAVE = 2.0  # seconds in which the server ends once its standard input is closed
@@ -114,7 +117,7 @@ class Recording:
     def sent(self, line: bytes) -> None:
         """Note a line from the client."""
         for message in _messages(line):
-            if "method" in message and "id" in message and message["method"] != "ping":
+            if isinstance(message.get("method"), str) and "id" in message and message["method"] != "ping":
                 with self._lock:
                     begin = self._writer.event(self.session)
                     self._calls[message["id"]] = _Call(message, begin, self.session, datetime.now(UTC))
@@ -123,12 +126,27 @@ class Recording:
         """Note a line from the server; yield requests to send to it, which ask for its lists."""
         for message in _messages(line):
             with self._lock:
-                if "method" in message:
+                if isinstance(message.get("method"), str):
                     self._told(message)
                 elif (call := self._calls.pop(message.get("id"), None)) is not None:
-                    self._store(call, message)
+                    try:
+                        self._store(call, message)
+                    except (
+                        ValueError
+                    ) as error:  # half a surrogate pair, say, or a number that JSON can't name
+                        self._leave(call, f"can't be kept: {error}")
                     if call.message["method"] == "initialize":
-                        yield from self._ask(message.get("result") or {})
+                        yield from self._ask(_object(message.get("result")))
+
+    def end(self) -> None:
+        """Note the calls that have no answer which could be read."""
+        with self._lock:
+            for call in self._calls.values():
+                self._leave(call, "has no answer that could be read")
+
+    def _leave(self, call: _Call, why: str) -> None:
+        name = _object(call.message.get("params")).get("name", "")
+        self.left.append(f"{call.message['method']} {name}".strip() + f": {why}")
 
     def asks(self, line: bytes) -> bool:
         """Return True for an answer to a request of ours, which the client must not see."""
@@ -136,7 +154,7 @@ class Recording:
 
     def _told(self, message: dict[str, Any]) -> None:
         if "id" not in message:
-            token = (message.get("params") or {}).get("progressToken")
+            token = _object(message.get("params")).get("progressToken")
             for call in self._calls.values():
                 if token is None or token == _token(call.message):
                     call.notes.append(message)
@@ -146,7 +164,7 @@ class Recording:
 
     def _ask(self, result: dict[str, Any]) -> Iterator[bytes]:
         for member, methods in _LISTS.items():
-            for method in methods if member in (result.get("capabilities") or {}) else ():
+            for method in methods if member in _object(result.get("capabilities")) else ():
                 id_ = f"stillweb-{method}"
                 message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": {}}
                 session = f"{self.session}-lists"
@@ -154,27 +172,28 @@ class Recording:
                 yield json.dumps(message).encode() + b"\n"
 
     def _store(self, call: _Call, answer: dict[str, Any]) -> None:
-        method, params = str(call.message["method"]), call.message.get("params") or {}
+        method, params = call.message["method"], _object(call.message.get("params"))
         result = answer.get("result")
         if isinstance(result, dict):
             # the second as revision 2026-07-28 tells it, which has no `initialize`
-            info = result.get("serverInfo") or (result.get("_meta") or {}).get(_INFO)
+            info = result.get("serverInfo") or _object(result.get("_meta")).get(_INFO)
             if isinstance(info, dict) and not self._named:
                 self._name, self._named = slug(str(info.get("name", ""))), True
             if method in ("initialize", "server/discover") and info is not None:
                 told = {"server": info, "command": [Path(self._command[0]).name, *self._command[1:]]}
                 self._writer.metadata(SERVER + self._name, self._redact_value(told))
-            for tool in result.get("tools", ()) if method == "tools/list" else ():
-                if (tool.get("annotations") or {}).get("readOnlyHint"):
-                    self._reading.add(tool["name"])
+            tools = result.get("tools") if method == "tools/list" else None
+            for tool in map(_object, tools if isinstance(tools, list) else ()):
+                if _object(tool.get("annotations")).get("readOnlyHint"):
+                    self._reading.add(str(tool.get("name")))
         if call.asked:
-            self.left.append(f"{method} {params.get('name', '')}: the server asked its client ({call.asked})")
+            self._leave(call, f"the server asked its client ({call.asked})")
             return
-        request = request_of(self._name, method, params, reads=params.get("name") in self._reading)
+        request = request_of(self._name, method, params, reads=str(params.get("name")) in self._reading)
         body: dict[str, Any] = {name: answer[name] for name in ("result", "error") if name in answer}
         if call.notes:
             body["notifications"] = call.notes
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        data = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         fields = (*_JSON, ("Content-Length", str(len(data))))
         end = self._writer.event(call.session)
         self._writer.exchange(
@@ -194,11 +213,20 @@ def _messages(line: bytes) -> list[dict[str, Any]]:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return []
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+    return [
+        one
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, dict) and isinstance(one.get("id"), str | int | float | None)
+    ]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Return a member that should be an object; an empty one where it is none."""
+    return value if isinstance(value, dict) else {}
 
 
 def _token(message: dict[str, Any]) -> Any:
-    return ((message.get("params") or {}).get("_meta") or {}).get("progressToken")
+    return _object(_object(message.get("params")).get("_meta")).get("progressToken")
 
 
 def record_url(
@@ -326,9 +354,11 @@ def record(
                     to_server.flush()
 
         def forward() -> None:
-            for line in _lines(sys.stdin.fileno()):
-                recording.sent(line)
-                give(iter([line]))
+            with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as file:
+                for line, whole in _lines(file):
+                    if whole:
+                        recording.sent(line)
+                    give(iter([line]))
             to_server.close()
             try:
                 server.wait(leave)
@@ -337,19 +367,24 @@ def record(
 
         with _ended_with(server):
             threading.Thread(target=_quietly(forward), daemon=True).start()
-            for line in from_server:
-                ours = recording.asks(line)
-                more = list(recording.received(line))
+            for line, whole in _lines(from_server):
+                ours = whole and recording.asks(line)
+                more = list(recording.received(line)) if whole else []
                 if not ours:
                     sys.stdout.buffer.write(line)
                     sys.stdout.buffer.flush()
                 give(iter(more))
+            recording.end()
             return recording, server.wait()
 
 
-def _lines(descriptor: int) -> Iterator[bytes]:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        yield from file
+def _lines(file: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield lines, and whether each is whole: one of more than LONGEST bytes comes in parts."""
+    inside = False
+    while part := file.readline(LONGEST):
+        ended = part.endswith(b"\n") or len(part) < LONGEST
+        yield part, ended and not inside
+        inside = not ended
 
 
 def _quietly(work: Callable[[], None]) -> Callable[[], None]:
@@ -425,10 +460,15 @@ class Tape:
         if method == "ping":
             yield {**head, "result": {}}
             return
-        request = request_of(self.name, method, params)
+        self.calls += 1
+        try:
+            request = request_of(self.name, method, params)
+        except ValueError as error:  # a number that JSON can't name, say
+            self.misses += 1
+            yield {**head, "error": {"code": INVALID, "message": f"these can't be recorded: {error}"}}
+            return
         if request.url in self._reading:
             request = replace(request, method="QUERY")
-        self.calls += 1
         try:
             found = visit.look(request)
             if found.capture is None and method == "server/discover":  # the tape is of an older revision
@@ -439,21 +479,38 @@ class Tape:
                 text = missed(request, found).body.decode().strip()
                 yield {**head, "error": {"code": MISSED, "message": text, "data": {META: found.meta()}}}
                 return
-            body = json.loads(visit.read(found).body)
+            body = _body_of(found.capture, visit.read(found).body)
         except StillwebError as error:
             yield {**head, "error": {"code": INTERNAL, "message": str(error)}}
             return
-        token = (params.get("_meta") or {}).get("progressToken")
+        token = _object(params.get("_meta")).get("progressToken")
         for note in body.pop("notifications", ()):
-            if "progressToken" in (note.get("params") or {}):
+            if "progressToken" in _object(note.get("params")):
                 if token is None:
                     continue
                 note["params"]["progressToken"] = token
             yield note
         if isinstance(body.get("result"), dict) and method in ("tools/call", "resources/read", "prompts/get"):
             result = body["result"]
-            result["_meta"] = {**(result.get("_meta") or {}), META: found.meta()}
+            result["_meta"] = {**_object(result.get("_meta")), META: found.meta()}
         yield {**head, **body}
+
+
+def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
+    """Return what a tape holds of an answer. Raises DamagedInput for what no client of MCP can read."""
+    from mcp.types import JSONRPCMessage
+
+    try:
+        body = json.loads(data)
+        for one in ({"id": 0, **body}, *body.get("notifications", ())):
+            JSONRPCMessage.model_validate({"jsonrpc": "2.0", **one})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        why = str(error).partition("\n")[0]
+        raise DamagedInput(
+            f"{capture.filename}: at {capture.offset}: the recorded answer is no JSON-RPC: {why}"
+        ) from error
+    found: dict[str, Any] = body
+    return found
 
 
 def make_server(tape: Tape) -> Server[Any, Any]:

@@ -239,3 +239,53 @@ def test_a_secret_is_not_recorded(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "mcp-record", "-o", tmp_path / "site", "--", "no-such-server")[0] == 4
     assert call(capsys, "mcp-record", "-o", tmp_path / "other")[0] == 2
+
+
+# what a server says to a call whose id is 2: the member `result` and more, as JSON
+ODD = {
+    "ids of other types": ('{"jsonrpc":"2.0","id":[2],"result":{}}\n{"jsonrpc":"2.0","id":{},"result":{}}', "no answer"),
+    "half a pair": ('{"jsonrpc":"2.0","id":2,"result":{"x":"\\ud800"}}', "can't be kept"),
+    "no number": ('{"jsonrpc":"2.0","id":2,"result":{"x":NaN}}', "can't be kept"),
+    "depth": ('{"jsonrpc":"2.0","id":2,"result":' + "[" * 100_000 + "]" * 100_000 + "}", "no answer"),
+    "a long number": ('{"jsonrpc":"2.0","id":2,"result":{"x":' + "9" * 5_000 + "}}", "no answer"),
+    "no objects": ('{"jsonrpc":"2.0","method":"m","params":[1]}\n{"jsonrpc":"2.0","id":2,"result":{"tools":7}}', ""),
+    "no messages": ('7\n[]\nnull\nwords\n{"jsonrpc":"2.0","id":2,"error":"none"}', ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_odd_answers_pass_and_what_is_not_kept_is_told(what: str, tmp_path: Path) -> None:
+    """Four of them ended the recording in a traceback, or were left out without a word."""
+    said, told = ODD[what]
+    (tmp_path / "said").write_text(said + "\n")
+    program = "import sys; input(); print(sys.argv[1]); input(); sys.stdout.write(open('said').read())"
+    first = '{"jsonrpc":"2.0","id":1,"result":{"serverInfo":{"name":"odd"},"capabilities":{}}}'
+    asked = '{"jsonrpc":"2.0","id":1,"method":"initialize"}\n' + ASKED.format(id=2, value=1)
+    words = ("mcp-record", "-o", "site", "--", sys.executable, "-c", program, first)
+    done = subprocess.run([sys.executable, "-m", "stillweb", *words], cwd=tmp_path, input=asked, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{first}\n{said}\n"
+    assert "Traceback" not in done.stderr
+    assert told in done.stderr
+    assert ("not recorded: tools/call t: " in done.stderr) is bool(told)
+    answers = replayed(tmp_path / "site", ASKED.format(id=7, value=1))
+    assert '"id":7' in answers
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", "9007199254740993"])
+def test_arguments_that_no_tape_holds_are_an_error(recorded: tuple[Path, list[Any]], value: str) -> None:
+    """They ended the server in a traceback."""
+    answers = replayed(recorded[0], ASKED.format(id=7, value=value) + ASKED.format(id=8, value=1))
+    assert '"code":-32602' in answers
+    assert '"id":8' in answers
+
+
+ASKED = '{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{{"a":{value}}}}}}}\n'
+
+
+def replayed(path: Path, asked: str) -> str:
+    """Return what a tape answers to lines."""
+    words = [sys.executable, "-m", "stillweb", "mcp-replay", str(path)]
+    done = subprocess.run(words, input=asked, capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
+    return done.stdout

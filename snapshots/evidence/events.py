@@ -26,6 +26,7 @@ _ACTION = re.compile(
 ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
 ACKNOWLEDGED = 1 << 16  # bytes of the answer to a write that are looked at
 _WORDS = re.compile(r"[a-z]+")
+_REFUSING = re.compile(r"error|fail|invalid|denied", re.IGNORECASE)
 # Words in the path of a write: what it does is added to what was done before, or replaces it.
 _ADDING = """
     add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote
@@ -108,7 +109,7 @@ def event_of(
         actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
         names = ",".join(sorted({n for n, _ in parameters} | actions))
     path = f"{parts.netloc}{parts.path}"
-    ids = tuple(IDS.findall(path))
+    ids = tuple(IDS.findall(parts.path))
     redirects = 300 <= status < 400 and status != 304
     query = "?" in request.url
     if irrelevant(request):
@@ -137,8 +138,14 @@ def event_of(
 def told_status(response: Response) -> int:
     """Return the status of an answer to a write; where its JSON says otherwise than its head, what that says.
 
-    Many applications answer all calls by 200 OK and say in the body that they refused, or where they lead.
+    Many applications answer all calls by 200 OK and say in the body that they refused, or where they lead. A redirect
+    to a page or with a parameter that is called an error is a refusal, too.
     """
+    if 300 <= response.status < 400:
+        parts = _split(response.header("location") or "")
+        names = "&".join(name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
+        led_to = f"{parts.path.rpartition('/')[2]}?{names}"
+        return 400 if _REFUSING.search(led_to) else response.status
     if response.status != 200 or "json" not in (response.header("content-type") or ""):
         return response.status
     try:

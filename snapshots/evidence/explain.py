@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.conditions import Peek, Place
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.events import IDS, Event, History
+from stillweb.snapshots.evidence.events import Event, History
 from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
 from stillweb.snapshots.evidence.model import PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
@@ -97,11 +97,11 @@ def _times(times: int, of: int, answers: int) -> str:
 
 
 def _event(event: Event) -> str:
-    """Return an event as its method, path and values; numbers of the host say nothing of it."""
+    """Return an event as its method, path and values."""
     method, address = event.type.split(" ")[:2]
-    host, slash, path = address.partition("/")
+    _, slash, path = address.partition("/")
     shown = " ".join(f"{name}={value}" for name, value in event.parameters if not name.startswith("#"))
-    numbers = [value for name, value in event.parameters if name.startswith("#")][len(IDS.findall(host)) :]
+    numbers = [value for name, value in event.parameters if name.startswith("#")]
     if numbers:
         shown = f"({', '.join(numbers)}) {shown}".strip()
     return f"{method} {slash or '/'}{path} {shown[:LONG]}".strip()

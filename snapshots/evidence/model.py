@@ -19,6 +19,7 @@ from stillweb.snapshots.evidence import priors
 from stillweb.snapshots.evidence.events import REFUSED, Event, History, replacing
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
+from stillweb.snapshots.secrets.redact import PREFIX
 
 # A type, or a part of the request (its name begins with PART); and whether only events that share an id with the request count
 Scoped = tuple[str, bool]
@@ -31,6 +32,9 @@ Related = tuple[str, bool | None]  # a type or kind, and whether its path is rel
 _WORD = re.compile(r"[a-z]{2,}")
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
 SAMPLED = 16  # answers that tell which words are usual
+_NAMING = re.compile(
+    r"#\d+|.*(?:id|pk)", re.IGNORECASE
+)  # parameters whose values name things; numbers of a path are called #0 …
 _TOLD = re.compile(r"[^\W_]+")
 
 
@@ -319,7 +323,10 @@ class Model:
             for k in self.siblings[target.event.type][: priors.SIBLINGS]
             if k != key and len(self.targets[k].observations) > 1
         ]
-        log_yes = {t: math.log(chances[t]) - (t in scoped) * math.log(2) for t in types}
+        log_yes = {(t, False): math.log(chances[t]) for t in types}
+        for t in sorted(scoped):
+            share = _scoped(t, target.event.type)
+            log_yes[t, True], log_yes[t, False] = (math.log(chances[t] * one) for one in (share, 1 - share))
         log_no = {t: math.log(1 - chances[t]) for t in types}
         none = sum(log_no.values())
         tried: dict[Chosen, list[tuple[float, float, Hypothesis]]] = {}
@@ -327,7 +334,7 @@ class Model:
         alike = len(target.answers) == 1
 
         def weigh(chosen: Chosen) -> float:
-            prior = none + sum(log_yes[t] - log_no[t] for t, _ in chosen)
+            prior = none + sum(log_yes[s] - log_no[s[0]] for s in chosen)
             weighed = tried[chosen] = []
             for reduction, slot, share in _ways(chosen, slots, alike):
                 own = self._likelihood(key, chosen, reduction, slot)
@@ -710,7 +717,19 @@ class Model:
             return dict.fromkeys(differs, 1.0)
         kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
         chance = self._part_chance(t, target) if part else self.chance(t, kind, target.event)
-        return {answer: 1 - chance * apart for answer, apart in differs.items()}
+        unheard = set() if part or here else self._unheard(t, target)
+        less = _moved(chance, priors.UNSAID)
+        return {a: 1 - (less if a in unheard else chance) * apart for a, apart in differs.items()}
+
+    def _unheard(self, t: str, target: Target) -> set[int]:
+        """Return the answers that repeat nothing of what was sent with a type before them, though it had words to repeat."""
+        unheard: dict[int, bool] = {}
+        for o in target.observations:
+            sent = _sent(t, o) - self._usual_words()
+            unheard[o.answer] = (
+                bool(sent) and unheard.get(o.answer, True) and not sent & self._shown(o.capture)
+            )
+        return {answer for answer, silent in unheard.items() if silent}
 
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
@@ -767,6 +786,7 @@ def _sent(t: str, o: Observation) -> set[str]:
         w
         for e in o.history.of(t, o.place)
         for v in (*(v for _, v in e.parameters), *e.fields)
+        if PREFIX not in v  # no answer repeats a secret
         for w in words_of(v)
     }
 
@@ -781,10 +801,24 @@ def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[Histor
     ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
     shares = _shares(priors.ALIKE, ((t, False),))
     share = _share_apart(shares, ours, theirs)
-    if target.ids and any(e.ids for e in (*ours, *theirs)):
-        own, their_own = ([e for e in es if not e.ids or target.ids & e.ids] for es in (ours, theirs))
-        share = (share + _share_apart(shares, own, their_own)) / 2
+    if any(_elsewhere(e, target) for e in (*ours, *theirs)):
+        own, their_own = ([e for e in es if not _elsewhere(e, target)] for es in (ours, theirs))
+        scoped = _scoped(t, target.type)
+        share = (1 - scoped) * share + scoped * _share_apart(shares, own, their_own)
     return share
+
+
+def _scoped(t: str, target: str) -> float:
+    """Return the chance that of a type which decides only events count that share an id with the request."""
+    return priors.SCOPED[t.split(" ", 2)[1] == target.split(" ", 2)[1]]
+
+
+def _elsewhere(event: Event, target: Event) -> bool:
+    """Return True if an event names another thing where a request names one: in its path, or by a parameter such as `id`."""
+    if not target.ids or event.ids & target.ids:
+        return False
+    named = {n for n, v in target.parameters if v in target.ids and _NAMING.fullmatch(n)}
+    return any(n in named for n, _ in event.parameters)
 
 
 def _share_apart(shares: Mapping[str, float], ours: list[Event], theirs: list[Event]) -> float:

@@ -68,6 +68,7 @@ RETURNED, FRESH = (
 LEARNING = 1.0  # what each answer in a new state adds to that
 # What a word that is sent with a type, and is in the answers after it alone, does to the odds that it decides; what one that is not does
 HEARD, UNHEARD = 5.0, 0.8
+UNSAID = 0.2  # the same where an answer repeats none of the words that were sent before it, and which are lacking now
 ECHOES = 3  # words, or sets of words that come together, that count
 # Share of the chance that a session cookie decides, where both requests have one and another request gave it: what gave it counts itself
 RENEWED = 0.2
@@ -76,6 +77,8 @@ POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
 # What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
 RELATED = {True: 1.5, False: 0.8, None: 1.0}
+# That of a type which decides only events count that share an id with the request, by whether they have the path of the request, too
+SCOPED = {True: 0.7, False: 0.5}
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S

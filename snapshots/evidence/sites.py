@@ -340,7 +340,9 @@ class SiteEvidence:
             event = event_of(
                 request, normal, status, media, location, said, size, own=own, redirected=self._redirected
             )
-        return Asked(replace(event, fields=made_up(parts)), parts, normal)
+        parameters = tuple(one for one in event.parameters if one[1] not in named)
+        event = replace(event, fields=made_up(parts), parameters=parameters, ids=event.ids.difference(named))
+        return Asked(event, parts, normal)
 
 
 def told_by(store: Store, capture: Capture) -> Response:

@@ -259,6 +259,44 @@ def test_a_refused_write_that_is_left_out_costs_no_miss(status: int) -> None:
     assert likely(recorded, LOGIN, HOME, LIST)[1] > 0.9
 
 
+def test_a_redirect_to_an_error_is_a_refusal() -> None:
+    wrong = post(f"{A}/login", "user=ann&password=no")
+    walk = (LOGIN, redirect("/home?welcome=ann")), (HOME, html("home of ann")), (LIST, html("tea, pot, cup"))
+    refused = over((wrong, redirect("/?login_error=1")), *walk)
+    assert likely(refused, LOGIN, HOME, LIST)[1] > 0.9
+    assert (
+        likely(refused, LOGIN, HOME, LIST)[1]
+        > likely(over((wrong, redirect("/")), *walk), LOGIN, HOME, LIST)[1]
+    )
+
+
+def test_a_write_that_an_answer_does_not_repeat_is_missed_less() -> None:
+    """What was sent before an answer and shows in it may have made it; without it, the answer is less likely."""
+    search, note = get(f"{A}/search?q=pot"), post(f"{A}/notes", "text=chamomile+infusion")
+
+    def recorded(found: str) -> Matcher:
+        return over(
+            (LIST, html("none")), (note, redirect("/list")), (LIST, html("one")), (search, html(found))
+        )
+
+    silent, told = (likely(recorded(found), search)[1] for found in ("a pot", "a pot, chamomile infusion"))
+    assert silent > told + 0.1
+
+
+@pytest.mark.parametrize("host", ["a.test", "127.0.0.1:8080", "web2.a.test"])
+def test_a_number_of_the_host_names_no_thing(host: str) -> None:
+    """A page about another thing than the one that was written is less doubted, whatever the site's host."""
+    site = f"http://{host}/things"
+    matcher = over(
+        (get(f"{site}/8"), html("thing 8")),
+        (LIST, html("none")),
+        (post(f"{site}/9", "name=pot"), redirect("/list")),
+        (LIST, html("pot")),
+    )
+    other, own = (likely(matcher, post(f"{site}/{n}", "name=pot"), get(f"{site}/8"))[1] for n in (9, 8))
+    assert other > own + 0.05
+
+
 def test_what_always_came_after_a_write_is_not_sure_without_it() -> None:
     """A job that was never sent off has no state, though none of the recorded jobs was told from the others by it."""
     state = get(f"{A}/jobs/1")

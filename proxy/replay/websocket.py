@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
-from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, found_at
+from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, drawn_sessions, found_at
 from stillweb.snapshots.evidence.spoken import STRAYED
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.issued import shown_in, text_of
@@ -46,8 +46,10 @@ class Talk:
         found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
         if not found.conversations or not (found.sure or answerer.accept == "rule"):
             return None
-        turn = line.sockets.get(request.url, 0)
-        line.sockets[request.url] = turn + 1
+        # where each page draws a session, addresses differ, and the first of those recorded stands for them
+        address = found.conversations[0].url
+        turn = line.sockets.get(address, 0)
+        line.sockets[address] = turn + 1
         spoken = answerer.matcher.spoken
         given = partial(_named, answerer, line, {}) if answerer.accept == "rule" else None
         player = Player(
@@ -57,6 +59,8 @@ class Talk:
             given,
             line.named,
         )
+        if not found.sure:
+            line.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, line)))
         talk = cls(answerer, request, line, player, found.secrets)
         talk.met = met = answerer.meets(request, line)
         verdict = "exact" if found.sure else f"rule:{found.rule}"

@@ -309,7 +309,8 @@ def _is_text(data: bytes) -> bool:
 class Player:
     """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
-    `turn` is the number of sockets that the session opened at this address before. `ambiguous` is set once
+    `turn` is the number of sockets that the session opened at this address before, `url` the address of the conversation
+    that is followed at first. `ambiguous` is set once
     the conversations that still fit differ in what the server says, or a message was not recorded here. `written` returns the writes (event
     numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
     after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
@@ -348,6 +349,7 @@ class Player:
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
         self.protocol = own.protocol
+        self.url = own.url
 
     def opened(self) -> list[Said]:
         """Return the server's first messages."""
@@ -722,9 +724,10 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
         hidden = mask(Request("GET", _in_places_of(address, url)))
         if alike(mask(stored), hidden) and hidden.url != url:
             others += [_as(one, names, dict(_pairs(address))) for one in conversations(snapshot, address)]
+    for some in (drawn, others):
+        some.sort(key=lambda one: (one.session, one.begin))
     if drawn and not others:
         return Found(drawn, False, rule="visit-id")
-    others.sort(key=lambda one: (one.session, one.begin))
     values = dict(_pairs(url))
     return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
 
@@ -751,6 +754,20 @@ def _drawn_apart(stored: str, asked: str) -> list[str]:
         return []
     apart = [(one, other) for (_, one), (_, other) in zip(theirs, mine, strict=True) if one != other]
     return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []
+
+
+# Names of what a page may draw for itself. Keys, tokens and passwords are somebody's.
+_SESSION = re.compile(r"sess(?:ion)?(?:[-_]?id)?$|(?:^|[-_])sid$", re.I)
+
+
+def drawn_sessions(stored: str, asked: str, given: Callable[[str], bool]) -> dict[str, str]:
+    """Return the sessions that a client drew itself, by the pseudonyms in whose places it asks with them."""
+    values = dict(_pairs(asked))
+    return {
+        name: values[place]
+        for place, name in _pairs(stored)
+        if PSEUDONYM_TEXT.fullmatch(name) and _SESSION.search(place) and not given(values[place])
+    }
 
 
 def _asked_for(stored: str, asked: str) -> list[str]:

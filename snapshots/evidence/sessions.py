@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.polls import POLLING, channel_of
 from stillweb.snapshots.http.fragments import asks_for_page
+from stillweb.snapshots.identity.recognising import Recogniser
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.identity.recognising import Recogniser
 
 REMEMBERED = 200  # captures served last, in which issued values are looked up
 
@@ -164,6 +162,12 @@ class Session:
     def opened(self, url: str) -> None:
         """Note that a web socket was opened."""
         self.upgraded.add(channel_of(url)[0])
+
+    def draws(self, secrets: Mapping[str, str]) -> None:
+        """Note secrets that its client drew itself, by the pseudonyms for which they stand from now on."""
+        for name, secret in secrets.items():
+            self.secrets = self.secrets or Recogniser()
+            self.secrets.stand_in(secret, name)
 
     def says(self, site: str, word: str) -> None:
         """Note what was said over a web socket of `site`, which may change what that answers."""

@@ -56,6 +56,11 @@ class Recogniser(Redactor):
             if (found := keystore.split(name)) is not None:
                 self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
 
+    def stand_in(self, secret: str, name: str) -> None:
+        """Let a secret that a client drew anew stand for a recorded one, unless another one does."""
+        if secret not in self._names and name not in self._names.values():
+            self.remember(secret, name)
+
     def learn(self, secret: str) -> str:
         """Return the pseudonym of a secret, `MASK` for one that was not recorded."""
         best: list[tuple[int, str]] = []
@@ -67,7 +72,7 @@ class Recogniser(Redactor):
                 best.append((self._near.get(name, 0), name))
         # Each layer has a name of its own for the secret: the one that was recorded here, and highest.
         if not best:
-            return MASK
+            return self._names.get(secret, MASK)  # one that stands for a recorded one
         name = max(best)[1]
         return name if self._names.get(secret) == name else self.remember(secret, name)
 

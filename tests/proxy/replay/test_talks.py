@@ -278,11 +278,11 @@ def hear(peer: socket.socket, client: wsproto.WSConnection) -> str:
         client.receive_data(peer.recv(4096))
 
 
-def ask(gateway: Gateway, method: str, body: str = "") -> str:
+def ask(gateway: Gateway, method: str, body: str = "", fields: str = "") -> str:
     """The body of an answer."""
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer:
         more = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
-        head = f"{method} http://{HOST}/items HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{more}\r\n"
+        head = f"{method} http://{HOST}/items HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{fields}{more}\r\n"
         peer.sendall((head + body).encode())
         data = b""
         while part := peer.recv(4096):
@@ -362,3 +362,48 @@ def test_a_session_that_was_a_secret_in_a_header_only_is_found_under_another_nam
         found = found_at(snapshot, f"http://{HOST}/ws?session_id=s_i8zn7z&room=1")
         assert (len(found.conversations), found.sure) == (2, False)
         assert not found_at(snapshot, f"http://{HOST}/ws?session_id=s_i8zn7z&room=2").conversations
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "sure"),
+    [
+        ("session_id", "X-Session-Id", [True, True, False]),
+        ("sid", "X-Session", [True, True, False]),
+        ("api_key", "X-Api-Key", [False, False, False]),
+    ],
+)
+def test_each_session_that_a_page_draws_is_the_recorded_one_of_its_turn(
+    tmp_path: Path, query: str, field: str, sure: list[bool]
+) -> None:
+    """Somebody's key is no such session, and a third page was never recorded."""
+    with Writer.open(tmp_path / "s") as writer:
+        for number in (2, 1):  # the first address isn't the first in the index
+            own = f"stillweb-secret-{str(number) * 24}"
+            begin = writer.event("s")
+            headers = (*JSON, (field, own))
+            asked = Asked("POST", f"http://{HOST}/items", headers, b'{"add":"tea"}')
+            at = writer.event("s")
+            writer.exchange(Exchange(asked, 200, "OK", JSON, b"true", MOMENT, "s", at, writer.event("s")))
+            url = f"http://{HOST}/ws?{query}={own}"
+            said = [{"from": "server", "text": f"{text} {number}"} for text in ("hello", "tea")]
+            content = {
+                "url": url,
+                "session": "s",
+                "begin": begin,
+                "messages": said,
+                "events": [begin, at + 1],
+            }
+            writer.metadata(url, content)
+    with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
+        for number, value in enumerate(("s_i8zn7z", "s_q04xk2", "s_77bqav")):
+            with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer:
+                peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+                assert b" 200 " in peer.recv(4096)
+                client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+                peer.sendall(client.send(Request(host=HOST, target=f"/ws?{query}={value}")))
+                turn = (2, 1, 1)[number]
+                assert hear(peer, client) == f"hello {turn}"
+                assert ask(gateway, "POST", '{"add":"tea"}', f"{field}: {value}\r\n") == "true"
+                assert hear(peer, client) == f"tea {turn}"
+        entries = [e for e in gateway.ledger.entries() if e["method"] == "POST"]
+        assert [not e["ambiguous"] for e in entries] == sure

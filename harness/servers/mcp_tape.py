@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -515,6 +515,7 @@ def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
 
 def make_server(tape: Tape) -> Server[Any, Any]:
     """Return a server of the SDK that answers each connection from the tape."""
+    import anyio
     from mcp.server.lowlevel import Server
     from mcp.shared.message import ServerMessageMetadata, SessionMessage
     from mcp.types import JSONRPCMessage, JSONRPCRequest
@@ -522,15 +523,19 @@ def make_server(tape: Tape) -> Server[Any, Any]:
     class Replayed(Server[Any, Any]):
         async def run(self, read: Any, write: Any, *rest: Any, **more: Any) -> None:  # type: ignore[override]
             visit = tape.session()
-            async with read, write:
-                async for item in read:
-                    asked = getattr(getattr(item, "message", None), "root", None)
-                    if not isinstance(asked, JSONRPCRequest):
-                        continue
-                    for one in tape.answer(visit, asked.id, asked.method, asked.params or {}):
-                        message = JSONRPCMessage.model_validate(one)
-                        about = None if "id" in one else ServerMessageMetadata(related_request_id=asked.id)
-                        await write.send(SessionMessage(message, about))
+            # a client's DELETE, or the server's end, closes the streams
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async with read, write:
+                    async for item in read:
+                        asked = getattr(getattr(item, "message", None), "root", None)
+                        if not isinstance(asked, JSONRPCRequest):
+                            continue
+                        for one in tape.answer(visit, asked.id, asked.method, asked.params or {}):
+                            message = JSONRPCMessage.model_validate(one)
+                            about = (
+                                None if "id" in one else ServerMessageMetadata(related_request_id=asked.id)
+                            )
+                            await write.send(SessionMessage(message, about))
 
     return Replayed(tape.name)
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
@@ -97,6 +98,31 @@ def over_http(path: Path) -> Iterator[str]:
             yield next(line for line in server.stderr if "serving at" in line).split()[-1]
         finally:
             server.terminate()
+        assert "Traceback" not in server.stderr.read()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_server_over_http_ends_without_a_traceback(recorded: tuple[Path, list[Any]], ends: bool) -> None:
+    """A session's streams are closed by its client's DELETE, and by the server's end after odd requests."""
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    odd = (
+        "{",
+        "[]",
+        '{"jsonrpc":"2.0","id":{}}',
+        ASKED.format(id=2, value="1e999"),
+        ASKED.format(id=3, value=1),
+    )
+    with over_http(recorded[0]) as url, httpx.Client(trust_env=False) as client:
+        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        answer = client.post(url, json=hello, headers=headers)
+        assert answer.status_code == 200
+        headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        for body in odd:
+            client.post(url, content=body, headers=headers)
+        if ends:
+            assert client.delete(url, headers=headers).status_code == 200
 
 
 @pytest.mark.slow

@@ -104,6 +104,24 @@ def usual_authorities(asked: Path | None) -> bytes:
     return b"\n".join(parts)
 
 
+def client_certificates(asked: Path) -> str:
+    """Return the path of a client's certificate, or of a directory of them, if each file can be used.
+
+    OpenSSL drops a key of another certificate without a word and asks the terminal for the password of an encrypted
+    one. Raises UsageError.
+    """
+    for path in sorted(asked.glob("*.pem")) if asked.is_dir() else [asked]:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(path, password="")
+        except ssl.SSLError as e:
+            raise UsageError(
+                f"{path}: no client certificate with its key. Name a PEM file of both, the key without a password"
+            ) from e
+        except OSError as e:
+            raise UsageError(f"{path}: can't be read ({e.strerror})") from e
+    return str(asked)
+
+
 def system_directory() -> str | None:
     """Return the system's directory of trusted certificates; None if there is none.
 

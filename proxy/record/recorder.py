@@ -24,7 +24,7 @@ from typing import Any, cast
 from mitmproxy import exceptions, options
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION
-from stillweb.proxy.net.ca import Authority, system_directory, usual_authorities
+from stillweb.proxy.net.ca import Authority, client_certificates, system_directory, usual_authorities
 from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command
 from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
@@ -359,7 +359,7 @@ class Recorder(Proxied):
             connection_strategy="eager",  # the origin chooses the protocol that the client then speaks
             ssl_verify_upstream_trusted_ca=str(trusted),
             ssl_verify_upstream_trusted_confdir=system_directory(),
-            client_certs=str(self._client_cert) if self._client_cert else None,
+            client_certs=client_certificates(self._client_cert) if self._client_cert else None,
         )
         self._master = master
         try:

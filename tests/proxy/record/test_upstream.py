@@ -198,6 +198,29 @@ def test_an_origin_that_wants_a_certificate_gets_the_one_that_was_named(
         assert client.get(f"{asking.url}/mine").text == "by None"
 
 
+@pytest.mark.parametrize("form", ["no key", "another key", "locked key", "no certificate", "a directory"])
+def test_a_certificate_that_cannot_be_used_is_refused_before_recording(
+    tmp_path: Path, mine: Path, form: str
+) -> None:
+    own = serialization.load_pem_private_key(mine.read_bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1()) if form in ("another key", "a directory") else own
+    locked = (
+        serialization.BestAvailableEncryption(b"pass")
+        if form == "locked key"
+        else serialization.NoEncryption()
+    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    certificate = x509.load_pem_x509_certificate(mine.read_bytes()).public_bytes(serialization.Encoding.PEM)
+    (tmp_path / "certificates").mkdir()
+    path = tmp_path / "certificates" / "127.0.0.1.pem"
+    path.write_bytes((certificate if form != "no certificate" else b"") + (pem if form != "no key" else b""))
+    with (
+        pytest.raises(UsageError, match=re.escape(f"{path}: no client certificate with its key")),
+        recording(tmp_path, client_cert=path.parent if form == "a directory" else path),
+    ):
+        pass
+
+
 def test_without_a_certificate_the_failure_is_told_at_once(
     tmp_path: Path, asking: Origin, authority: Authority
 ) -> None:

@@ -74,7 +74,8 @@ def test_a_secret_whose_name_here_says_nothing_is_recognised(tmp_path: Path) -> 
         mine = found_at(snapshot, "http://h.example/talk?session_id=s_rhohcn&room=1")
         assert (len(mine.conversations), mine.sure) == (1, True)
         assert mine.secrets.hidden("I am s_rhohcn") == f"I am {stored}"
-        assert found_at(snapshot, "http://h.example/talk?room=1&session_id=s_other").conversations == []
+        other = found_at(snapshot, "http://h.example/talk?room=1&session_id=s_other")
+        assert (len(other.conversations), other.sure) == (1, False)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ class Reply:
         if self.closed or not session.tabs:
             return
         self.sections.events += [said("downloading", name=name) for name in session.told_downloads()]
+        if session.told_crowded():
+            self.sections.events.append("- Left out: windows that the page opened, as too many are open")
         headers = [(tab, await tab.lines()) for tab in session.tabs]
         changed = [tab for tab, lines in headers if tab.header != lines]
         if self.with_snapshot or self.explicit or changed:

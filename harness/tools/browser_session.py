@@ -205,6 +205,12 @@ class Browsing:
         self._kept.clear()
         return names
 
+    def told_crowded(self) -> bool:
+        """Return True if windows were left out since the last call, and forget it."""
+        assert self.traffic is not None
+        crowded, self.traffic.crowded = self.traffic.crowded, False
+        return crowded
+
     def _gone(self, tab: Tab) -> None:
         if tab in self.tabs:
             index = self.tabs.index(tab)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("error", "warning", "info", "debug")
 LONGEST = 1 << 16  # characters of a message, a title or a dialog that are told
+MOST_MESSAGES, MOST_TEXT = 1000, 1 << 20  # messages of a console that are kept, and their characters
 
 
 def bounded(text: str) -> str:
@@ -48,12 +50,38 @@ class Message:
 
 
 @dataclass(eq=False)
+class Console:
+    """Newest messages of a console, within bounds, and the numbers of all its messages by level."""
+
+    kept: deque[Message] = field(default_factory=deque)
+    levels: Counter[str] = field(default_factory=Counter)
+    size: int = 0  # characters of `kept`
+
+    def add(self, message: Message) -> None:
+        """Keep a message, and drop the oldest ones beyond the bounds."""
+        self.levels[message.level] += 1
+        self._keep(message)
+
+    def extend(self, later: Console) -> None:
+        """Add the messages of a later console."""
+        self.levels += later.levels
+        for message in later.kept:
+            self._keep(message)
+
+    def _keep(self, message: Message) -> None:
+        self.kept.append(message)
+        self.size += len(str(message))
+        while len(self.kept) > MOST_MESSAGES or self.size > MOST_TEXT:
+            self.size -= len(str(self.kept.popleft()))
+
+
+@dataclass(eq=False)
 class Tab:
     """Page with its console, its requests since the last load, and the dialog that blocks it."""
 
     page: Page
-    messages: list[Message] = field(default_factory=list)
-    older: list[Message] = field(default_factory=list)
+    messages: Console = field(default_factory=Console)
+    older: Console = field(default_factory=Console)
     requests: list[Request] = field(default_factory=list)
     dialog: Dialog | None = None
     held: asyncio.Event = field(default_factory=asyncio.Event)  # set while a dialog is open
@@ -74,16 +102,16 @@ class Tab:
     def _console(self, message: ConsoleMessage) -> None:
         place = message.location
         where = f"{MARKED.sub('', place.get('url', ''))}:{place.get('lineNumber', 0)}"
-        self.messages.append(Message(message.type, bounded(message.text), where))
+        self.messages.add(Message(message.type, bounded(message.text), bounded(where)))
 
     def _error(self, error: PlaywrightError) -> None:
-        self.messages.append(Message("pageerror", bounded(error.stack or error.message), ""))
+        self.messages.add(Message("pageerror", bounded(error.stack or error.message), ""))
 
     def _request(self, request: Request) -> None:
         main = request.is_navigation_request() and request.frame == self.page.main_frame
         if main and request.redirected_from is None:
-            self.older += self.messages
-            self.messages, self.requests, self.status = [], [], None
+            self.older.extend(self.messages)
+            self.messages, self.requests, self.status = Console(), [], None
         self.requests.append(request)
 
     def _response(self, response: Response) -> None:
@@ -144,8 +172,7 @@ class Tab:
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of errors and warnings on the console since the last load."""
-        levels = [message.level for message in self.messages]
-        return levels.count("error"), levels.count("warning")
+        return self.messages.levels["error"], self.messages.levels["warning"]
 
     async def lines(self) -> list[str]:
         """Return the lines of the "Page" section."""
@@ -163,12 +190,18 @@ class Tab:
     def console(self, level: str, everything: bool) -> str:
         """Return the result of `browser_console_messages`."""
         errors, warnings = self.counts()
-        all_messages = self.older + self.messages if everything else self.messages
-        shown = [m for m in all_messages if LEVELS.index(m.level) <= LEVELS.index(level)]
-        head = [said("messages", total=len(self.messages), errors=errors, warnings=warnings)]
-        if len(shown) != len(self.messages):
-            head.append(said("messages_shown", shown=len(shown), level=level))
-        return "\n".join([*head, "", *map(str, shown)])
+        shown, total = Console(), self.messages.levels.total()
+        for console in (self.older, self.messages) if everything else (self.messages,):
+            shown.extend(console)
+        chosen = LEVELS[: LEVELS.index(level) + 1]
+        lines = [str(message) for message in shown.kept if message.level in chosen]
+        count = sum(shown.levels[one] for one in chosen)
+        head = [said("messages", total=total, errors=errors, warnings=warnings)]
+        if len(lines) != total:
+            head.append(said("messages_shown", shown=len(lines), level=level))
+        if count > len(lines):
+            head.append(f"Left out: {count - len(lines)} older messages")
+        return "\n".join([*head, "", *lines])
 
     async def network(self, static: bool, pattern: str | None) -> str | None:
         """Return the result of `browser_network_requests`, or None for an invalid pattern. Raise Endless."""

@@ -459,6 +459,8 @@ class Fetcher(Visitor):
         if new := sorted(one for one in streams if not any(one in note for note in result.notes)):
             notes.append(f"open streams: {', '.join(new)}")
         notes += driver.traffic.of_workers(lambda url: public(url, self.recorder.redactor))
+        if driver.traffic.crowded:
+            notes.append("opens too many windows: some were blocked, as they are in replay")
         if driver.dismissed:
             notes.append(f"cookie banner dismissed with {driver.dismissed!r}")
         if sight.veiled:

@@ -51,6 +51,7 @@ _FIELDS = {
 }
 _OPERABLE = {*_FIELDS, "button", "link", "tab", "menuitem", "option"}
 _NAMED = re.compile(r'^ *- \'?([a-z]+) ("(?:[^"\\]|\\.)*")', re.M)  # a line of an accessibility snapshot
+MOST_DIALOGS = 100  # dialogs of a page whose texts are kept; a page may open them in a loop
 SHOWN = 4  # elements listed in a message if a name means several
 # A tag with its id or name, its text, and the nearest ancestor that has an id.
 _LOOK = """(e) => {
@@ -336,7 +337,10 @@ class Driver:
         return response, await self.rest()
 
     async def _answer(self, dialog: Any) -> None:
-        self.dialogs.append(f"{dialog.type}: {dialog.message}")
+        if len(self.dialogs) < MOST_DIALOGS:
+            self.dialogs.append(f"{dialog.type}: {dialog.message}")
+        elif len(self.dialogs) == MOST_DIALOGS:
+            self.dialogs.append("more dialogs: left out")
         try:
             await dialog.accept(*([dialog.default_value] if dialog.type == "prompt" else []))
         except PlaywrightError:

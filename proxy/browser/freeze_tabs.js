@@ -19,6 +19,15 @@ if (isWindow) {
       if (w === w.parent) return false;
     }
   };
+  const MOST = 20; // windows that scripts of a document may have open; more are blocked, as by a browser's popup blocker
+  let windows = [], lone = 0, said = false; // those with an opener, the number of others; true if the last was blocked
+  const full = () => {
+    windows = windows.filter((w) => !w.closed);
+    const was = said;
+    said = windows.length + lone >= MOST;
+    if (said && !was) G.console.warn("stillweb: windows: blocked");
+    return said;
+  };
   const opens = (alone, ...elements) => { // true if a link or form opens a tab; `alone`: the tab has no opener
     const setter_ = [...elements, document.querySelector("base[target]")].find((e) => e && (e.getAttribute("formtarget") || e.getAttribute("target")));
     const target = setter_ ? setter_.getAttribute("formtarget") || setter_.getAttribute("target") : "";
@@ -39,7 +48,13 @@ if (isWindow) {
   const heed = (event, does) => native.soon(() => { if (!event.defaultPrevented && does()) tabs++; });
   const clicked = (event) => {
     const link = event.composedPath().find((e) => (e.localName === "a" || e.localName === "area") && e.hasAttribute("href"));
-    if (link) heed(event, () => followed(event, link));
+    if (!link) return;
+    const target = link.getAttribute("target") || "";
+    if (!event.isTrusted && !/^(|_self|_parent|_top)$/i.test(target) && !taken(target)) { // a script clicks
+      if (full()) event.preventDefault();
+      else lone++;
+    }
+    heed(event, () => followed(event, link));
   };
   const sent = (form, button) => form.getAttribute("method") !== "dialog" && opens(false, button, form);
   heedForms = (root) => listen(root, "submit", (event) => {
@@ -57,11 +72,14 @@ if (isWindow) {
     if (sent(self, null)) tabs++;
   });
   stand(G, "open", (f, self, args) => {
+    if (full()) return null;
     const w = Reflect.apply(f, self, args), [url, given, features] = args.map(String);
     const name = given && given !== "undefined" ? given : "_blank";
     // No window: it was blocked (as all are in a sandbox), or has no opener.
     const unseen = !w && G.origin !== "null" && /(^|[\s,])no(opener|referrer)\b(?!\s*=\s*(0|no|false))/i.test(features) && !taken(name);
     if (w ? isNew(w) && (!url || SHOWN.test(protocolOf(url))) : unseen) tabs++;
+    if (unseen) lone++;
+    if (w && w.top === w && !windows.includes(w)) windows.push(w);
     if (w && w.top === w && name[0] !== "_") named.set(name, w);
     return w;
   });

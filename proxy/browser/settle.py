@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import re
 from collections.abc import Callable
@@ -107,6 +108,9 @@ _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 # s after the head of a `fetch`'s answer in which its body may end unread. Later it holds up only a page that says
 # (freeze.js) that it reads one: Chromium never reports the end of a body that no script reads.
 UNREAD = 0.3
+MOST_PAGES = (
+    50  # pages that a context may have open; more are closed (and freeze_tabs.js blocks many of one document)
+)
 
 
 class Answer(NamedTuple):
@@ -145,11 +149,13 @@ class Traffic:
     blocked: bool = False  # a page wanted a service worker
     unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
     tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
+    crowded: bool = False  # windows that pages opened were blocked or closed, since there are too many
     silence: Silence = field(default_factory=Silence)
     # requests answered whose body has not ended, and when they were sent; a script may be reading it
     unread: dict[Request, float] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
+    _closing: set[asyncio.Future[None]] = field(default_factory=set)  # ends of surplus pages
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -167,6 +173,11 @@ class Traffic:
         self.tabs += 1
         page.on("websocket", self._socket)
         page.on("close", self._closed)
+        if len(self.context.pages) > MOST_PAGES:
+            self.crowded = True
+            closing = asyncio.ensure_future(_close(page))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _closed(self, page: Page) -> None:
         """End the requests of a closed tab: the browser tells no end of those that were under way."""
@@ -217,6 +228,8 @@ class Traffic:
             self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
         elif text.startswith("stillweb: worker: "):
             self.unloaded.append(text.removeprefix("stillweb: worker: "))
+        elif text == "stillweb: windows: blocked":
+            self.crowded = True
         elif "Service Worker registration blocked" in text:  # Playwright's words
             self.blocked = True
 
@@ -323,6 +336,11 @@ class Traffic:
             except TimeoutError:
                 continue
         return True
+
+
+async def _close(page: Page) -> None:
+    with contextlib.suppress(PlaywrightError):  # the context is gone
+        await page.close()
 
 
 def _tab_of(request: Request) -> Page | None:

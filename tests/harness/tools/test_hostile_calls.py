@@ -165,6 +165,61 @@ def test_what_a_page_says_without_end_is_cut(
     assert len(said) < 1 << 20
 
 
+FLOODS: dict[str, tuple[str, list[str]]] = {
+    "messages": (
+        "() => { for (let n = 0; n < 3000; n++) console.log(n); console.error('last'); }",
+        ["Total messages: 3001 (Errors: 1, Warnings: 0)", "Left out: 2001 older messages", "[ERROR] last"],
+    ),
+    "long messages": (
+        "() => { for (let n = 0; n < 40; n++) console.warn('x'.repeat(1 << 16)); }",
+        ["Total messages: 40 (Errors: 0, Warnings: 40)", "Left out: 25 older messages"],
+    ),
+    "errors": (
+        "() => { for (let n = 0; n < 2000; n++) setTimeout(() => { throw new Error('x'); }, 1); }",
+        ["Total messages: 2000 (Errors: 2000, Warnings: 0)", "Left out: 1000 older messages"],
+    ),
+    "windows": ("() => { for (let n = 0; n < 200; n++) open('about:blank'); }", []),
+    "windows without an opener": (
+        "() => { for (let n = 0; n < 200; n++) open('about:blank', '', 'noopener'); }",
+        [],
+    ),
+    "links": (
+        "() => { const a = Object.assign(document.createElement('a'), { href: 'about:blank', target: '_blank' });"
+        " document.body.append(a); for (let n = 0; n < 200; n++) a.click(); }",
+        [],
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_messages_or_windows_is_bounded_and_told(
+    tools: tuple[Toolset, asyncio.Runner, Path], name: str
+) -> None:
+    toolset, runner, folder = tools
+    function, told = FLOODS[name]
+
+    async def play() -> list[str]:
+        session = toolset.session(f"flood of {name}", folder)
+        await session.call("browser_navigate", {"url": WIDGETS})
+        calls = [
+            ("browser_evaluate", {"function": function}),
+            ("browser_console_messages", {"level": "debug"}),
+            ("browser_tabs", {"action": "list"}),
+        ]
+        said = [text_of(await session.call(*one)) for one in calls]
+        await session.close()
+        return said
+
+    evaluated, console, tabs = runner.run(play())
+    assert "### Error" not in evaluated
+    assert len(console) < 2 << 20
+    assert all(line in console for line in told)
+    if not told:
+        assert "Left out: windows" in evaluated
+        assert 5 < tabs.count("](about:blank)") < 31
+
+
 def children(process: int, words: str = "") -> list[int]:
     listed = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True

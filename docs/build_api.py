@@ -45,6 +45,7 @@ SHOWN = {
     "Request": stillweb.Request,
     "replay": stillweb.replay,
     "Replay": stillweb.Replay,
+    "coverage": stillweb.coverage,
     "run": stillweb.run,
     "Run": stillweb.Run,
     "compare": stillweb.compare,

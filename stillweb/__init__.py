@@ -10,7 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillweb.api import Recording, Replay, Run, Tools, compare, env, open, record, replay, run, tools
+    from stillweb.api import (
+        Recording,
+        Replay,
+        Run,
+        Tools,
+        compare,
+        coverage,
+        env,
+        open,
+        record,
+        replay,
+        run,
+        tools,
+    )
     from stillweb.proxy import Gateway, Recorder
     from stillweb.proxy.check.check import check
     from stillweb.snapshots import Request, Snapshot, Writer, seal, verify
@@ -19,7 +32,20 @@ if TYPE_CHECKING:
 
 _HOME = {
     **dict.fromkeys(
-        ("Recording", "Replay", "Run", "Tools", "compare", "env", "open", "record", "replay", "run", "tools"),
+        (
+            "Recording",
+            "Replay",
+            "Run",
+            "Tools",
+            "compare",
+            "coverage",
+            "env",
+            "open",
+            "record",
+            "replay",
+            "run",
+            "tools",
+        ),
         "stillweb.api",
     ),
     **dict.fromkeys(("Request", "Snapshot", "Writer", "seal", "verify"), "stillweb.snapshots"),
@@ -40,6 +66,7 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "coverage",
     "env",
     "open",
     "record",

@@ -1,4 +1,4 @@
-"""The public interface of Stillweb: record, open, replay, run, compare and call tools.
+"""The public interface of Stillweb: record, open, replay, look up coverage, run, compare and call tools.
 
 Importing this module loads no browser, no mitmproxy and no model client: each function loads what it needs, and
 raises MissingCapability with the command that installs it where an extra is missing.
@@ -25,11 +25,12 @@ from stillweb.snapshots.remote import absolute, local
 from stillweb.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
     from subprocess import Popen
 
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.compare.compare import RunComparison
+    from stillweb.harness.curation.coverage import Coverage
     from stillweb.harness.environment import Environment
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
@@ -214,13 +215,10 @@ def record(
         recorder = Recorder(
             writer,
             port=port,
-            upstream_ca=Path(ca_file) if ca_file is not None else None,
-            insecure=insecure,
             private=private,
             resolve=resolve,
-            upstream=upstream,
-            client_cert=Path(client_cert) if client_cert is not None else None,
             on_status=on_status,
+            **_origins(ca_file, insecure, upstream, client_cert),
         )
         recording = Recording(writer, recorder, options)
 
@@ -242,6 +240,18 @@ def record(
             f"{out}: {len(recording.late)} records hold secrets that were learned too late to replace. "
             f"Don't publish it unless the account is disposable; see {writer.path / late.FILE}"
         )
+
+
+def _origins(
+    ca_file: StrPath | None, insecure: bool, upstream: str | None, client_cert: StrPath | None
+) -> dict[str, Any]:
+    """Return a `Recorder`'s options of how origins are reached and trusted."""
+    return {
+        "upstream_ca": Path(ca_file) if ca_file is not None else None,
+        "insecure": insecure,
+        "upstream": upstream,
+        "client_cert": Path(client_cert) if client_cert is not None else None,
+    }
 
 
 def _profile_in(path: Path) -> Profile | None:
@@ -367,13 +377,7 @@ def replay(
             live=None
             if record_misses is None
             else stack.enter_context(
-                _live(
-                    record_misses,
-                    upstream_ca=None if ca_file is None else Path(ca_file),
-                    insecure=insecure,
-                    upstream=upstream,
-                    client_cert=None if client_cert is None else Path(client_cert),
-                )
+                _live(record_misses, _origins(ca_file, insecure, upstream, client_cert))
             ),
             on_miss=on_miss,
             draw=_status_page,
@@ -382,7 +386,7 @@ def replay(
 
 
 @contextmanager
-def _live(out: StrPath, **origins: Any) -> Iterator[LiveRequests]:
+def _live(out: StrPath, origins: Mapping[str, Any]) -> Iterator[LiveRequests]:
     """Yield a way to the real web that records into the new snapshot `out`; `origins` are a `Recorder`'s options."""
     from stillweb.proxy.record.live import LiveRequests
     from stillweb.proxy.record.recorder import Recorder
@@ -396,6 +400,75 @@ def _live(out: StrPath, **origins: Any) -> Iterator[LiveRequests]:
         LiveRequests(recorder) as live,
     ):
         yield live
+
+
+# --- coverage
+
+
+def coverage(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    *,
+    tasks: StrPath | Iterable[Task] | None = None,
+    run: StrPath | Run | None = None,
+    synthetic_search: bool = False,
+    check_references: bool = False,
+    today: date | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Coverage:
+    """Look up what a task set names, or what a run asked its tools for, in a snapshot or several as layers.
+
+    Give `tasks`, a task set (a file, a folder, `hub:OWNER/NAME`) or Task objects, or `run`, a run or one trace of it.
+    The result has `needs`, those that are `missing` or `doubtful`, `share`, and the records of the set that were
+    `refused`. `synthetic_search` counts a search as answered if an index of the frozen texts answers it.
+    `check_references` also audits the set: `findings` on reference values that no text holds, on answers given away
+    and on dates that will have passed by `today`. `progress` is called with the number of tasks done and that of all.
+    Raises UsageError unless one of `tasks` and `run` is given, or if references of a `run` are to be checked.
+    """
+    from dataclasses import replace
+    from datetime import date
+
+    from stillweb.harness.curation.audit import audit, cookie_dates
+    from stillweb.harness.curation.coverage import coverage as look_up
+    from stillweb.harness.curation.needs import tasks_as_asked
+    from stillweb.harness.datasets import load_tasks
+    from stillweb.harness.rubric import compile_rubrics
+    from stillweb.harness.task import TaskSet
+    from stillweb.harness.tools.toolset import Toolset, query_verdict
+    from stillweb.proxy.net.ca import CERTIFICATE_FILE
+    from stillweb.snapshots.secrets.keystore import state_dir
+
+    if (tasks is None) == (run is None):
+        raise UsageError("coverage: give either tasks or run")
+    if run is not None and check_references:
+        raise UsageError("coverage: a run's trace has no reference answers. Give tasks to check them.")
+    asked: Sequence[Task]
+    if run is not None:
+        asked = tasks_as_asked(Path(run))
+    elif isinstance(tasks, str | os.PathLike):
+        asked = load_tasks(os.fspath(tasks))
+    else:
+        asked = tasks if isinstance(tasks, TaskSet) else tuple(tasks or ())
+    with ExitStack() as stack:
+        if isinstance(snapshot, Snapshot):
+            opened = snapshot
+        else:
+            opened = stack.enter_context(Snapshot.open(*_paths(snapshot)))
+        search = query_verdict(Toolset(opened, ("serper-mcp",), synthetic_search=synthetic_search))
+        found = look_up(asked, opened, search=search, progress=progress)
+        if isinstance(asked, TaskSet):
+            found = replace(found, refused=tuple(map(str, asked.problems)))
+        if check_references:
+            ca = state_dir() / CERTIFICATE_FILE
+            findings = audit(
+                asked,
+                opened.texts(),
+                today=today or date.today(),
+                rubrics=compile_rubrics([task for task in asked if task.scorer == "table"]),
+                certificates=[ca] if ca.exists() else [],
+                cookies=cookie_dates((c.url, opened.read(c).headers) for c in opened.captures()),
+            )
+            found = replace(found, findings=tuple(findings))
+    return found
 
 
 # --- tools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -55,7 +55,7 @@ def command(
     run: Path | None,
     synthetic_search: bool,
     check_references: bool,
-    today: object,
+    today: datetime | None,
     fail_on: str | None,
     as_json: bool,
 ) -> int:
@@ -66,17 +66,9 @@ def command(
     stillweb coverage site.wacz --tasks goal.jsonl --fail-on leak,gold-missing       a gate before a set is published
     stillweb coverage site-2.wacz --run runs/one          what that run asked for, of another snapshot
     """
+    from stillweb.api import coverage
+    from stillweb.api import open as open_snapshot
     from stillweb.harness.commands.task_set import read_tasks
-    from stillweb.harness.curation.audit import audit, cookie_dates
-    from stillweb.harness.curation.coverage import coverage
-    from stillweb.harness.curation.needs import tasks_as_asked
-    from stillweb.harness.rubric import compile_rubrics
-    from stillweb.harness.task import TaskSet
-    from stillweb.harness.tools import Toolset
-    from stillweb.harness.tools.toolset import query_verdict
-    from stillweb.proxy.net.ca import CERTIFICATE_FILE
-    from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.secrets.keystore import state_dir
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")
@@ -88,38 +80,31 @@ def command(
         raise click.UsageError(
             "--check-references and --fail-on go with --tasks: a run's trace has no reference answers"
         )
-    tasks = read_tasks(source) if source is not None else tasks_as_asked(run or Path())
-    refused = tasks.problems if isinstance(tasks, TaskSet) else ()
-    day = today.date() if isinstance(today, datetime) else date.today()
-    with Snapshot.open(*snapshots) as snapshot:
+    tasks = read_tasks(source) if source is not None else None
+    with open_snapshot(*snapshots) as snapshot:
         say_damage(snapshot)
         if synthetic_search:
             make_search_ready(snapshot)
         with progress("looking up") as advance:
-            search = query_verdict(Toolset(snapshot, ("serper-mcp",), synthetic_search=synthetic_search))
-            found = coverage(tasks, snapshot, search=search, progress=advance)
-        findings = []
-        if check_references:
-            rubrics = compile_rubrics([task for task in tasks if task.scorer == "table"])
-            ca = state_dir() / CERTIFICATE_FILE
-            findings = audit(
-                tasks,
-                snapshot.texts(),
-                today=day,
-                rubrics=rubrics,
-                certificates=[ca] if ca.exists() else [],
-                cookies=cookie_dates((c.url, snapshot.read(c).headers) for c in snapshot.captures()),
+            found = coverage(
+                snapshot,
+                tasks=tasks,
+                run=run,
+                synthetic_search=synthetic_search,
+                check_references=check_references,
+                today=today.date() if today is not None else None,
+                progress=advance,
             )
+    findings = found.findings
     tripped = {
         name: sum(one.check in CHECKS[name] and one.level != "note" for one in findings) for name in gates
     }
-    code = 1 if found.lacking or refused or any(tripped.values()) else 0
+    code = 1 if found.lacking or found.refused or any(tripped.values()) else 0
     for name, count in tripped.items():
         if count:
             say(f"--fail-on {name}: {counted(count, 'finding')}")
     if as_json:
-        told = {"refused": [str(problem) for problem in refused]} if refused else {}
-        print_json({**found.to_json(), **told, "findings": [finding.to_json() for finding in findings]})
+        print_json(found.to_json())
         return code
     rows = [[need.task_id, need.kind, need.verdict, need.what, "; ".join(need.notes)] for need in found.needs]
     if rows:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
+from stillweb.harness.curation.audit import AuditFinding
 from stillweb.harness.task import Task
 from stillweb.proxy.browser.page_checks import examine
 from stillweb.snapshots.capture import Capture
@@ -63,11 +64,16 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Needs of a task set, task by task, in the set's order."""
+    """Needs of a task set, task by task, in the set's order.
+
+    `refused` are the records of the set that could not be read; `findings` those of an audit, if one was asked for.
+    """
 
     snapshot: str
     needs: tuple[Need, ...]
     tasks: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+    findings: tuple[AuditFinding, ...] = ()
 
     @property
     def missing(self) -> tuple[Need, ...]:
@@ -111,6 +117,8 @@ class Coverage:
             "whole_tasks": list(self.whole_tasks),
             "unknown_tasks": list(self.unknown_tasks),
             "needs": [asdict(need) | {"answered": need.answered} for need in self.needs],
+            **({"refused": list(self.refused)} if self.refused else {}),
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import stillweb
+from stillweb.harness.datasets import load_tasks
+from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.harness.tools.frozen import BIRDS, REPORT, Recorder, make_site
@@ -54,6 +57,30 @@ def test_what_a_run_asked_for_of_another_snapshot(tmp_path: Path, capsys: pytest
         Recorder(writer).add(BIRDS, "<p>birds</p>")
     code, found = needs(capsys, tmp_path / "other", "--run", run)
     assert (code, [verdict for _, _, verdict in found]) == (1, ["exact", "miss", "miss"])
+
+
+@pytest.mark.slow
+def test_the_python_call_gives_what_the_command_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_site(tmp_path / "site").close()
+    tasks = tmp_path / "tasks.jsonl"
+    task = {"id": "t", "question": "Is it x?", "reference": "x", "meta": {"searches": ["penguins", "gentoo"]}}
+    tasks.write_text(json.dumps(task) + "\n" + json.dumps({"id": "u", "questoin": "?"}) + "\n")
+    code, printed = call(
+        capsys, "coverage", tmp_path / "site", "--tasks", tasks, "--check-references", "--json"
+    )
+    found = stillweb.coverage(tmp_path / "site", tasks=tasks, check_references=True)
+    assert (code, json.loads(printed)) == (1, json.loads(json.dumps(found.to_json())))
+    assert len(found.refused) == 1
+    assert "leak" in [finding.check for finding in found.findings]
+    assert [need.what for need in found.missing] == ["gentoo"]
+    with stillweb.open(tmp_path / "site") as snapshot:
+        given = stillweb.coverage(snapshot, tasks=load_tasks(tasks))
+        assert (given.needs, given.refused) == (found.needs, found.refused)
+        for wrong in ({}, {"tasks": tasks, "run": tmp_path}, {"run": tmp_path, "check_references": True}):
+            with pytest.raises(UsageError, match="coverage: .*give|Give"):
+                stillweb.coverage(snapshot, **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

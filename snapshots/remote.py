@@ -33,10 +33,12 @@ from stillweb.snapshots.errors import (
     UsageError,
 )
 from stillweb.snapshots.extras import require
+from stillweb.snapshots.warc.container import PACKAGE
 
 BLOCK = 1 << 20  # bytes of a cached block
 KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
 FILES = "files/"  # folder of a published folder: its files, by digest
+_SENT = re.compile(rf"{FILES}[0-9a-f]{{64}}/")
 HUB, OCI = "hub:", "oci://"
 FORMS = "PATH, hub:OWNER/SET[@REV][/FILE], oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://…"
 _HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<rev>[^/]+))?(?:/(?P<path>.+?))?/?\Z")
@@ -301,7 +303,9 @@ class FsspecStore:
                 return {"": self._file(root, info)}
             found = sorted(fs.find(root, detail=True).items())
         head = root.rstrip("/") + "/"
-        return {path.partition(head)[2]: self._file(path, info) for path, info in found}
+        files = {path.partition(head)[2]: self._file(path, info) for path, info in found}
+        # without its list, which is sent last, a publication is not there yet
+        return {name: file for name, file in files.items() if PACKAGE in files or not _SENT.match(name)}
 
     def _file(self, path: str, info: dict[str, Any]) -> RemoteFile:
         def read(start: int, end: int) -> bytes:

@@ -25,6 +25,7 @@ import click
 
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.warc.container import PACKAGE
 from tests.harness import small_site
 from tests.proxy.origin import Origin
 from tests.support.command_line import Done, Started
@@ -52,6 +53,7 @@ class Killed:
     out: Path
     reads: list[Path] = field(default_factory=list)
     whole: Callable[[Path], str] = checked
+    after_kill: Callable[[Path], str] | None = None  # None is `whole`
     grows: bool = False  # its result is there from the start, and the next command mends it
     keeps: str = "^$"  # names that a killed command may leave, as a regular expression
 
@@ -73,8 +75,8 @@ def commands(folder: Path, made: Path, origin: str) -> dict[str, Killed]:
             ["run", "--tasks", made / "tasks.jsonl", "--agent", f"script:{made / 'agent.yaml'}", "--snapshot", made / "site.wacz",
              "--epochs", "60", "-o", out], out, whole=lambda out: "", grows=True, keeps="out/interrupted",
         ),
-        "publish": Killed(["publish", made / "site.wacz", "--to", out], out, whole=pulled),
-        "publish a run": Killed(["publish", made / "run", "--to", out], out, whole=pulled),
+        "publish": Killed(["publish", made / "site.wacz", "--to", out], out, whole=pulled, after_kill=pulled_or_refused),
+        "publish a run": Killed(["publish", made / "run", "--to", out], out, whole=pulled, after_kill=pulled_or_refused),
         "pull": Killed(["pull", made / "published", "-o", out], out, whole=lambda out: checked(out / "site.wacz")),
     }  # fmt: skip
 
@@ -84,6 +86,25 @@ def pulled(published: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         done = Started("pull", published, "-o", Path(folder) / "p").end()
     return done.said if done.code else ""
+
+
+def pulled_or_refused(published: Path) -> str:
+    """Return what is wrong with a folder that a killed `publish` left; "" if nothing is.
+
+    The list is sent last: a folder without it is no publication, and `pull` says so in a line and writes nothing.
+    """
+    if (published / PACKAGE).exists():
+        return pulled(published)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "p"
+        done = Started("pull", published, "-o", out).end()
+        if (
+            done.code == 2
+            and re.fullmatch(r"stillweb: error: \S+: no publication: .*", done.said)
+            and not out.exists()
+        ):
+            return ""
+    return f"pull of a folder without its list: {done.code} {done.said}"
 
 
 def prepare(made: Path) -> None:
@@ -140,7 +161,7 @@ def faults(killed: Killed, folder: Path, expected: set[str]) -> Iterator[str]:
     for path in killed.reads:
         if held(path) != CAPTURES:
             yield f"what it read is damaged: {held(path)} captures"
-    if killed.out.exists() and not killed.grows and (said := killed.whole(killed.out)):
+    if killed.out.exists() and not killed.grows and (said := (killed.after_kill or killed.whole)(killed.out)):
         yield f"half a file under the final name: {said}"
     was = killed.out.exists()
     again = Started(*killed.words).end()

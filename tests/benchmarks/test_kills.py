@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,3 +38,14 @@ def test_a_killed_command_leaves_nothing_half_done(made: Path, tmp_path: Path, n
             kills.fresh(folder, made)
             _, wrong = kills.kill(killed, part * took, number)
             assert [*wrong, *kills.faults(killed, folder, expected)] == []
+
+
+def test_a_folder_without_its_list_is_no_publication(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "published"
+    shutil.copytree(made / "published", folder)
+    assert (kills.pulled(folder), kills.pulled_or_refused(folder)) == ("", "")
+    (folder / "datapackage.json").unlink()
+    assert "no publication" in kills.pulled(folder)
+    assert kills.pulled_or_refused(folder) == ""
+    (folder / "datapackage.json").write_text("{")
+    assert "datapackage.json" in kills.pulled_or_refused(folder)

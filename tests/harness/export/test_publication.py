@@ -287,6 +287,31 @@ def test_a_store_that_fails_in_the_middle_leaves_nothing_published(
     assert "leaving" not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
 
 
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_files_without_their_list_are_no_publication(
+    kind: str, sealed: Path, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_s3(monkeypatch, endpoint)
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    address = str(tmp_path / "half") if kind == "folder" else f"s3://{BUCKET}/{tmp_path.name}"
+
+    def killed(self: FsspecStore, files: object, message: str) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FsspecStore, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish_to(sealed, address)
+    with pytest.raises(UsageError, match=": no publication: "):
+        pull(address, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    if kind == "s3":
+        with pytest.raises(DamagedInput, match="no snapshot: "):
+            Snapshot.open(address)
+    assert publish_to(sealed, address).sent >= 1
+    assert sealed.name in pull(address, tmp_path / "out")
+
+
 def test_a_bucket_that_vanishes_in_the_middle_leaves_nothing_pulled(
     sealed: Path, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

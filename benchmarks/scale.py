@@ -160,6 +160,12 @@ def opened(root: Path, count: int) -> None:
 
     chance = random.Random(1)
     pages = [number - number % 20 for number in (chance.randrange(count) for _ in range(1000))]
+    others = [number + SITES_OF_ARCHIVES * 20 for number in pages[:200]]
+    again = [Request("GET", url_at(number)) for number in others if number < count]
+    if not again:
+        sys.exit(
+            f"opened: no site has two pages among {count} captures. Make {SITES_OF_ARCHIVES * 40} or more."
+        )
     urls = [url_at(number) for number in pages]
     keys = [request_key(Request("GET", url)).urlkey for url in urls]
     begin, before = time.perf_counter(), memory()
@@ -173,11 +179,6 @@ def opened(root: Path, count: int) -> None:
         say(f"first request of a site: {_taken(matcher.lookup, asked)}")
         grown, learnt = memory() - before, sum(one.size for one in matcher._sites.values())
         say(f"evidence of {len(matcher._sites)} sites, {learnt} captures: {grown:.0f} MB")
-        again = [
-            Request("GET", url_at(number + SITES_OF_ARCHIVES * 20))
-            for number in pages[:200]
-            if number + SITES_OF_ARCHIVES * 20 < count
-        ]
         say(f"another request of these sites: {_taken(matcher.lookup, again)}")
         say(
             f"response read and checked: {_taken(snapshot.read, [snapshot.candidates(key)[0] for key in keys])}"

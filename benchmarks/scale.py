@@ -4,6 +4,7 @@
     stillweb index DIR                                  its index, from the records alone
     python -m benchmarks.scale opened DIR CAPTURES      opening, look-ups and evidence there
     python -m benchmarks.scale measure [CAPTURES]    bytes a capture, opening, look-ups, range reads by a store
+    PYTHONPATH=.venv-peers/ray python -m benchmarks.scale nodes [ATTEMPTS]    a run on two of Ray's nodes here; one lost
     python -m benchmarks.scale simulate              1,000 million captures, 100,000 attempts, on some nodes
 
 The simulation draws sites by Zipf's law, keeps a cache of blocks for each node (the least recently used goes), and
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import os
 import random
 import resource
 import sys
 import tempfile
+import threading
 import time
 import zlib
 from bisect import bisect
@@ -196,6 +199,65 @@ def _taken(ask: Callable[[Any], object], questions: list[Any]) -> str:
     return f"p50 {took[len(took) // 2]:.3f} ms, p99 {took[len(took) * 99 // 100]:.2f} ms"
 
 
+def nodes(attempts: int) -> None:
+    """Run attempts that answer at once on a Ray cluster of two nodes on this machine, then lose one in the middle.
+
+    A head without cores gives the jobs to two nodes of one core each.
+    """
+    import ray
+    from ray.cluster_utils import Cluster
+
+    import stillweb
+    from stillweb.harness.task import Task
+    from tests.harness import small_site
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        site = small_site.make(folder / "site", 20)
+        agent = folder / "agent.yaml"
+        agent.write_text(
+            "agent: script\ndefault:\n  steps:\n    - {call: fetch, with: {url: 'https://a.test/0'}}\n  answer: A page\n"
+        )
+        task = Task("one", "?", "A page")
+        for kind in ("two nodes", "one of them lost"):
+            cluster = Cluster(
+                initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+            )
+            last = [cluster.add_node(num_cpus=1) for _ in range(2)][1]
+            os.environ["RAY_ADDRESS"] = cluster.address
+            traces = folder / kind / "traces"
+
+            def lose(traces: Path = traces, cluster: Any = cluster, node: Any = last) -> None:
+                while len(list(traces.glob("*.jsonl"))) < attempts // 3:
+                    time.sleep(0.05)
+                cluster.remove_node(node, allow_graceful=False)
+
+            thread = threading.Thread(target=lose)
+            if kind != "two nodes":
+                thread.start()
+            begin = time.perf_counter()
+            run = stillweb.run(
+                tasks=[task],
+                agent=f"script:{agent}",
+                snapshot=site,
+                out=folder / kind,
+                epochs=attempts,
+                engine="ray",
+                parallel=2,
+            )
+            took = time.perf_counter() - begin
+            moments = sorted(path.stat().st_mtime for path in traces.glob("*.jsonl"))
+            steps = [b - a for a, b in itertools.pairwise(moments)]
+            say(
+                f"{kind}: {attempts} attempts in {took:.1f} s, {run.made} made, {len(run.summary.failed)} failed; from the first to the last "
+                f"{moments[-1] - moments[0]:.1f} s, {len(steps) / (moments[-1] - moments[0]):.2f} a second; longest pause {max(steps):.1f} s"
+            )
+            if thread.ident:
+                thread.join()
+            ray.shutdown()
+            cluster.shutdown()
+
+
 def simulate(bytes_of_capture: float = 600, deflated: float = 1.0) -> None:
     """Print the reads of attempts on a large index, and the time of jobs on workers that may be lost."""
     whole = CAPTURES * bytes_of_capture * deflated
@@ -274,6 +336,8 @@ if __name__ == "__main__":
         measure(int((sys.argv[2:] or ["1000000"])[0]))
     elif sys.argv[1:2] == ["archives"]:
         archives(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1:2] == ["nodes"]:
+        nodes(int((sys.argv[2:] or ["60"])[0]))
     elif sys.argv[1:2] == ["opened"]:
         opened(Path(sys.argv[2]), int(sys.argv[3]))
     else:

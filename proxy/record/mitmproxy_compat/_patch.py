@@ -162,6 +162,13 @@ PATCHES = (
         "TLSLayer.send_close sends close_notify",
     ),
     Patch(
+        "TLS alerts",
+        (InPlace(tls.ServerTLSLayer, "receive_data", lifetime.receive_tls_data),),
+        "A request hangs if its origin ended the connection with a TLS alert: a client's certificate that is missing.",
+        "none",
+        "TLSLayer.receive_close tells an alert from close_notify",
+    ),
+    Patch(
         "held responses",
         (lifetime.HeldResponses,),
         "An answer that is held until it is whole is held for ever if it has no end.",

@@ -358,6 +358,20 @@ class ResetConnections(ProxyConnectionHandler):
         super().close_connection(connection, half_close)
 
 
+_receive_data = tls.TLSLayer.receive_data
+
+
+def receive_tls_data(self: tls.ServerTLSLayer, data: bytes) -> Commands:
+    """Take an origin's fatal alert for the end of the connection.
+
+    OpenSSL notes it like a close_notify, so that mitmproxy takes the end that follows for passed on already.
+    """
+    yield from _receive_data(self, data)
+    if self.tls.get_shutdown() & SSL.RECEIVED_SHUTDOWN and self.conn.state & ConnectionState.CAN_READ:
+        self.conn.state &= ~ConnectionState.CAN_READ
+        yield from self.event_to_child(events.ConnectionClosed(self.conn))
+
+
 class TlsGoodbyes(tls.ClientTLSLayer):
     """Say TLS's goodbye behind a whole answer; clients that insist on it (rustls) took all of one for half of it."""
 

@@ -548,7 +548,7 @@ def test_an_origin_that_says_nothing_is_left_with_its_client(
         over.set()
 
 
-BY_SOCKETS = {"broken connections", "cut responses", "TLS goodbyes", "silent origins"}
+BY_SOCKETS = {"broken connections", "cut responses", "TLS goodbyes", "TLS alerts", "silent origins"}
 
 
 def test_whoever_imports_mitmproxys_addons_after_us_gets_all_of_them() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socketserver
 import ssl
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -232,3 +236,29 @@ def test_without_a_certificate_the_failure_is_told_at_once(
         "server closed connection: it had asked for a client's certificate. Name one with --client-cert"
         in reason
     )
+
+
+def test_an_alert_some_time_before_the_end_of_its_connection_fails_the_request(
+    tmp_path: Path, authority: Authority
+) -> None:
+    context = authority.context_for("127.0.0.1", ())
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    class Wanting(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with context.wrap_socket(self.request, True, do_handshake_on_connect=False) as peer:
+                with contextlib.suppress(ssl.SSLError):
+                    peer.do_handshake()
+                time.sleep(0.5)  # the request comes meanwhile
+
+    with (
+        socketserver.ThreadingTCPServer(("127.0.0.1", 0), Wanting) as server,
+        recording(tmp_path, upstream_ca=authority.certificate_path) as (recorder, client),
+    ):
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        try:
+            url = f"https://127.0.0.1:{server.server_address[1]}/"
+            assert client.get(url, timeout=10.0).status_code == 502
+        finally:
+            server.shutdown()
+    assert [failed for failed, _ in recorder.failures] == [url]

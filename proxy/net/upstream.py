@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # not in its stub
 
 from stillweb.snapshots.errors import MissingCapability, UsageError
@@ -32,9 +32,20 @@ class UpstreamProxy:
                 self._proxies[scheme] = _checked(url)
 
     @classmethod
-    def of(cls, url: str | None) -> UpstreamProxy:
-        """Return the proxy at `url`; None takes HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, "" takes none."""
-        return cls(getproxies_environment() if url is None else {"all": url})
+    def of(cls, url: str | None, *, whole: bool = True) -> UpstreamProxy:
+        """Return the proxy at `url`; None takes HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, "" takes none.
+
+        `whole`: plain requests may be sent to it whole. What is not goes through a tunnel of the proxy for https, so
+        another one for http, or one for http alone, raises UsageError.
+        """
+        found = cls(getproxies_environment() if url is None else {"all": url})
+        plain, secure = (found._proxies.get(s) or found._proxies.get("all") for s in ("http", "https"))
+        if plain and plain != secure and not (whole and _takes_whole(urlsplit(plain))):
+            raise UsageError(
+                "HTTP_PROXY: with a login, by SOCKS and with --no-private one proxy serves http and https. "
+                "Set HTTPS_PROXY to the same, or name it by --upstream"
+            )
+        return found
 
     def __bool__(self) -> bool:
         return any(scheme in self._proxies for scheme in ("http", "https", "all"))
@@ -54,7 +65,7 @@ class UpstreamProxy:
         """
         url = self.address("http", host, port)
         parts = urlsplit(url) if url else None
-        if parts is None or parts.scheme != "http" or parts.username is not None:
+        if parts is None or not _takes_whole(parts):
             return None
         return parts.hostname or "", parts.port or 80
 
@@ -80,6 +91,10 @@ class UpstreamProxy:
             return await proxy.connect(host, port, timeout=CONNECT_SECONDS)
         except (ProxyError, OSError) as error:
             raise UpstreamError(f"upstream proxy {shown}: {str(error) or type(error).__name__}") from None
+
+
+def _takes_whole(proxy: SplitResult) -> bool:
+    return proxy.scheme == "http" and proxy.username is None
 
 
 def _checked(url: str) -> str:

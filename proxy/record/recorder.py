@@ -126,7 +126,7 @@ class Recorder(Proxied):
         self._insecure = insecure
         self._resolve = resolve
         self._private = private
-        self._upstream = UpstreamProxy.of(upstream)
+        self._upstream = UpstreamProxy.of(upstream, whole=private)
         self._client_cert = client_cert
         self._scratch = tempfile.TemporaryDirectory(prefix="stillweb-")
         self._started = threading.Event()

@@ -152,6 +152,28 @@ def test_another_form_is_refused(url: str) -> None:
         UpstreamProxy.of(url)
 
 
+@pytest.mark.parametrize(
+    "proxies",
+    [
+        {"http": "http://ann:secret@proxy.test:3128"},
+        {"http": "socks5://proxy.test:1080", "https": "http://proxy.test:3128"},
+    ],
+)
+def test_a_proxy_that_plain_requests_would_go_past_is_refused(
+    monkeypatch: pytest.MonkeyPatch, proxies: dict[str, str]
+) -> None:
+    for scheme in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{scheme}_proxy", raising=False)
+        monkeypatch.delenv(f"{scheme}_proxy".upper(), raising=False)
+    for scheme, url in proxies.items():
+        monkeypatch.setenv(f"{scheme}_proxy", url)
+    with pytest.raises(UsageError, match="HTTPS_PROXY to the same") as told:
+        UpstreamProxy.of(None)
+    assert "secret" not in str(told.value)
+    monkeypatch.setenv("https_proxy", proxies["http"])
+    assert UpstreamProxy.of(None).address("https", "a.test", 80) == proxies["http"]
+
+
 def test_a_password_of_the_proxy_is_in_no_message_and_no_record(tmp_path: Path) -> None:
     with closed_port() as port:
         url = f"http://me:not-for-anyone@127.0.0.1:{port}"

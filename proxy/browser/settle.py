@@ -108,9 +108,8 @@ _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 # s after the head of a `fetch`'s answer in which its body may end unread. Later it holds up only a page that says
 # (freeze.js) that it reads one: Chromium never reports the end of a body that no script reads.
 UNREAD = 0.3
-MOST_PAGES = (
-    50  # pages that a context may have open; more are closed (and freeze_tabs.js blocks many of one document)
-)
+# Pages that a context may have open; more are closed. Of one document freeze_tabs.js blocks more than 20.
+MOST_PAGES = 50
 
 
 class Answer(NamedTuple):

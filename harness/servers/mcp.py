@@ -193,7 +193,6 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
     from stillweb.harness.servers.guarded import Guarded
     from stillweb.harness.servers.stateless import HttpFront, Stateless
 
-    logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
     manager = StreamableHTTPSessionManager(make_server(toolset), json_response=True)
     stateless = Stateless(toolset)
 
@@ -234,6 +233,7 @@ async def serve_app(
 
     from stillweb.harness.servers.guarded import configured, listening
 
+    logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
     listener = listening(host, port)
     config = configured(app, level="warning", leave=2, lifespan="on")
     if ready is not None:

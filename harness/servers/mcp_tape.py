@@ -131,9 +131,8 @@ class Recording:
                 elif (call := self._calls.pop(message.get("id"), None)) is not None:
                     try:
                         self._store(call, message)
-                    except (
-                        ValueError
-                    ) as error:  # half a surrogate pair, say, or a number that JSON can't name
+                    # half a surrogate pair, say, or a number that JSON can't name
+                    except ValueError as error:
                         self._leave(call, f"can't be kept: {error}")
                     if call.message["method"] == "initialize":
                         yield from self._ask(_object(message.get("result")))

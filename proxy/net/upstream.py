@@ -39,7 +39,7 @@ class UpstreamProxy:
         another one for http, or one for http alone, raises UsageError.
         """
         found = cls(getproxies_environment() if url is None else {"all": url})
-        plain, secure = (found._proxies.get(s) or found._proxies.get("all") for s in ("http", "https"))
+        plain, secure = found._proxy("http"), found._proxy("https")
         if plain and plain != secure and not (whole and _takes_whole(urlsplit(plain))):
             raise UsageError(
                 "HTTP_PROXY: with a login, by SOCKS and with --no-private one proxy serves http and https. "
@@ -50,9 +50,12 @@ class UpstreamProxy:
     def __bool__(self) -> bool:
         return any(scheme in self._proxies for scheme in ("http", "https", "all"))
 
+    def _proxy(self, scheme: str) -> str | None:
+        return self._proxies.get(scheme) or self._proxies.get("all")
+
     def address(self, scheme: str, host: str, port: int) -> str | None:
         """Return the proxy's address for a host, None where it is reached without."""
-        url = self._proxies.get(scheme) or self._proxies.get("all")
+        url = self._proxy(scheme)
         if url is None or _is_this_machine(host) or proxy_bypass_environment(f"{host}:{port}", self._proxies):
             return None
         return url
@@ -71,7 +74,7 @@ class UpstreamProxy:
 
     def is_proxy(self, host: str, port: int) -> bool:
         """Return True if a place is the proxy that plain requests are sent to."""
-        url = self._proxies.get("http") or self._proxies.get("all")
+        url = self._proxy("http")
         parts = urlsplit(url) if url else None
         return parts is not None and (parts.hostname, parts.port or 80) == (host, port)
 

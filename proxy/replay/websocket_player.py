@@ -310,9 +310,8 @@ class Player:
     """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
     `turn` is the number of sockets that the session opened at this address before, `url` the address of the conversation
-    that is followed at first. `ambiguous` is set once
-    the conversations that still fit differ in what the server says, or a message was not recorded here. `written` returns the writes (event
-    numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
+    that is followed at first. `ambiguous` is set once the conversations that still fit differ in what the server says, or a
+    message was not recorded here. `written` returns the writes (event numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
     after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
     without `given`, a message with other ids than the recorded ones is a different message. `named` collects
     the ids sent to all sockets of the session.

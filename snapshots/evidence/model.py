@@ -801,8 +801,8 @@ def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[Histor
     ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
     shares = _shares(priors.ALIKE, ((t, False),))
     share = _share_apart(shares, ours, theirs)
-    if any(_elsewhere(e, target) for e in (*ours, *theirs)):
-        own, their_own = ([e for e in es if not _elsewhere(e, target)] for es in (ours, theirs))
+    own, their_own = ([e for e in es if not _elsewhere(e, target)] for es in (ours, theirs))
+    if len(own) < len(ours) or len(their_own) < len(theirs):
         scoped = _scoped(t, target.type)
         share = (1 - scoped) * share + scoped * _share_apart(shares, own, their_own)
     return share

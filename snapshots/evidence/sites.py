@@ -340,8 +340,10 @@ class SiteEvidence:
             event = event_of(
                 request, normal, status, media, location, said, size, own=own, redirected=self._redirected
             )
-        parameters = tuple(one for one in event.parameters if one[1] not in named)
-        event = replace(event, fields=made_up(parts), parameters=parameters, ids=event.ids.difference(named))
+        event = replace(event, fields=made_up(parts))
+        if named:
+            parameters = tuple(one for one in event.parameters if one[1] not in named)
+            event = replace(event, parameters=parameters, ids=event.ids.difference(named))
         return Asked(event, parts, normal)
 
 

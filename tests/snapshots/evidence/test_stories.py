@@ -271,7 +271,7 @@ def test_a_redirect_to_an_error_is_a_refusal() -> None:
 
 
 def test_a_write_that_an_answer_does_not_repeat_is_missed_less() -> None:
-    """What was sent before an answer and shows in it may have made it; without it, the answer is less likely."""
+    """A note whose words are in a page may have made that page: without the note, the page is less likely."""
     search, note = get(f"{A}/search?q=pot"), post(f"{A}/notes", "text=chamomile+infusion")
 
     def recorded(found: str) -> Matcher:

@@ -324,8 +324,11 @@ class BrowserHost:
             self._browser = await asyncio.shield(self._launching)
         except Error as error:
             await self.close()
-            first = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
-            raise MissingCapability(f"{executable} can't be started: {first.strip()}") from None
+            if "Missing X server" in error.message:
+                raise MissingCapability(
+                    "headful: no display to show a window on. Set DISPLAY, start it by xvfb-run, or leave headful out"
+                ) from None
+            raise MissingCapability(f"{executable} can't be started: {first_line(error)}") from None
 
     async def close(self) -> None:
         """End the browser and Playwright's driver. Wait for a browser that is still starting."""

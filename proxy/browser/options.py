@@ -7,10 +7,12 @@ import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 from urllib.parse import urlsplit
+
+import msgspec
 
 from stillweb.proxy.browser.browser import complete, new_profile
 from stillweb.snapshots.errors import UsageError
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 _LOCALE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 _SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110, 5.5
+# fields that Chromium lets nobody set (services/network/public/cpp/header_util.cc)
+_OWN = re.compile(
+    r"(?i)content-length|host|trailer|te|upgrade|cookie2|keep-alive|transfer-encoding|connection|proxy-.*"
+)
+LONGEST = 8192  # pixels on a side of the page; one of 16384 x 16384 takes a gigabyte, and minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +103,29 @@ def browser_options(given: Mapping[str, Any], where: str, folder: Path | None = 
     settings: dict[str, Any] = {}
     launch: dict[str, Any] = {}
     begin: dict[str, Any] = {}
-    chosen = {name: value for name, value in given.items() if value not in (None, (), "", False)}
+    chosen = {name: value for name, value in given.items() if value not in (None, (), "", {})}
     unknown = [name for name in chosen if name not in _OPTIONS]
     if unknown:
         raise UsageError(f"{where}: unknown browser option {unknown[0]!r}{meant(unknown[0], list(_OPTIONS))}")
     for name, value in chosen.items():
         kind = {"headers": dict, "headful": bool}.get(name, str)
-        if isinstance(value, datetime) and name == "clock":  # YAML reads a time as one
+        if isinstance(value, date) and name == "clock":  # YAML reads a time as one
             chosen[name] = value.isoformat()
         elif not isinstance(value, kind):
-            raise UsageError(f"{where}: {name} {value!r} must be {_KINDS[kind]}")
+            shown = str(value).lower() if isinstance(value, bool) else repr(value)
+            raise UsageError(f"{where}: {name} {shown} must be {_KINDS[kind]}")
     if "device" in chosen:
         settings |= _device(chosen["device"], where)
     for name in ("locale", "timezone", "viewport", "user_agent", "clock"):
         if name in chosen:
-            settings[name] = _READ[name](chosen[name], where) if name in _READ else chosen[name]
+            settings[name] = _READ[name](chosen[name], where)
     public: dict[str, str] = {}
     secret: dict[str, str] = {}
     for name, value in chosen.get("headers", {}).items():
-        if not (isinstance(name, str) and _FIELD.fullmatch(name)) or "\n" in str(value):
+        if not (isinstance(name, str) and _FIELD.fullmatch(name) and _is_value(value)):
             raise UsageError(f"{where}: header {name!r}: is no header's name and value; write NAME: VALUE")
+        if _OWN.fullmatch(name):
+            raise UsageError(f"{where}: header {name!r}: the browser sets it itself. Leave it out")
         (secret if secret_header(name.lower(), str(value)) else public)[name.lower()] = str(value)
     if public:
         settings["headers"] = tuple(sorted(public.items()))
@@ -127,9 +138,9 @@ def browser_options(given: Mapping[str, Any], where: str, folder: Path | None = 
     if chosen.get("headful"):
         launch["headless"] = False
     if "cdp" in chosen:
-        if urlsplit(chosen["cdp"]).scheme not in ("http", "https", "ws", "wss"):
+        if not _is_place(chosen["cdp"]):
             raise UsageError(f"{where}: cdp {chosen['cdp']!r}: write http://HOST:PORT or ws://…")
-        if "headful" in chosen:
+        if chosen.get("headful"):
             raise UsageError(f"{where}: headful has no effect on a browser that runs already. Leave it out")
         launch["cdp"] = chosen["cdp"]
     return BrowserOptions(settings, launch)
@@ -189,7 +200,33 @@ def _viewport(text: str, where: str) -> tuple[int, int]:
     found = _SIZE.fullmatch(text)
     if found is None:
         raise UsageError(f"{where}: viewport {text!r}: write WIDTHxHEIGHT, as 1280x800")
-    return int(found[1]), int(found[2])
+    width, height = int(found[1]), int(found[2])
+    if max(width, height) > LONGEST:
+        raise UsageError(f"{where}: viewport {text!r}: is too large. Take at most {LONGEST} pixels on a side")
+    return width, height
+
+
+def _user_agent(text: str, where: str) -> str:
+    if not _is_value(text):
+        raise UsageError(f"{where}: user_agent {text!r}: holds characters that no header may hold")
+    return text
+
+
+def _is_value(value: Any) -> bool:
+    """Return True for a text or number that a header's value may be."""
+    return (
+        isinstance(value, str | int | float)
+        and not isinstance(value, bool)
+        and bool(_VALUE.fullmatch(str(value)))
+    )
+
+
+def _is_place(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _clock(text: str, where: str) -> str:
@@ -202,7 +239,13 @@ def _clock(text: str, where: str) -> str:
     return text
 
 
-_READ = {"locale": _locale, "timezone": _timezone, "viewport": _viewport, "clock": _clock}
+_READ = {
+    "locale": _locale,
+    "timezone": _timezone,
+    "viewport": _viewport,
+    "user_agent": _user_agent,
+    "clock": _clock,
+}
 
 
 def _device(name: str, where: str) -> dict[str, Any]:
@@ -223,21 +266,50 @@ def _device(name: str, where: str) -> dict[str, Any]:
     }
 
 
-_State = dict[str, list[dict[str, Any]]]
+class _Cookie(TypedDict):
+    """A cookie of a storage state."""
+
+    name: str
+    value: str
+    domain: str
+    path: str
+    expires: NotRequired[float]
+    httpOnly: NotRequired[bool]
+    secure: NotRequired[bool]
+    sameSite: NotRequired[Literal["Strict", "Lax", "None"]]
+
+
+class _Item(TypedDict):
+    """A member of local storage."""
+
+    name: str
+    value: str
+
+
+class _Origin(TypedDict):
+    """The local storage of an origin."""
+
+    origin: Annotated[str, msgspec.Meta(pattern="^https?://[^/]+$")]
+    localStorage: list[_Item]
+
+
+class _State(TypedDict):
+    """A storage state, as Playwright's `context.storage_state(path=…)` writes it."""
+
+    cookies: list[_Cookie]
+    origins: NotRequired[list[_Origin]]
 
 
 def _storage(path: Path) -> dict[str, Any]:
     """Return a storage state as Playwright's `context.storage_state(path=…)` wrote it."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: is no storage state ({error})") from None
-    if not isinstance(value, dict) or not isinstance(value.get("cookies"), list):
-        raise UsageError(
-            f"{path}: is no storage state: it has no list of cookies. "
-            "Write it with Playwright's context.storage_state(path=…)"
-        )
-    try:
-        return shaped({"cookies": value["cookies"], "origins": value.get("origins", [])}, _State)
+        state = shaped(value, _State)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise UsageError(f"{path}: is no storage state: {error}") from None
+        raise UsageError(
+            f"{path}: is no storage state: {error}. Write it with Playwright's context.storage_state(path=…)"
+        ) from None
+    # as written: newer Playwrights add members (partitionKey, indexedDB)
+    return {"cookies": value["cookies"], "origins": value["origins"] if "origins" in state else []}

@@ -166,12 +166,28 @@ def test_a_running_browser_records_with_its_own_login(site: str, tmp_path: Path)
         ({"timezone": "Mars/Olympus"}, "timezone 'Mars/Olympus': is none; write it as Europe/Berlin"),
         ({"viewport": "wide"}, "viewport 'wide': write WIDTHxHEIGHT, as 1280x800"),
         ({"viewport": 800}, "viewport 800 must be text"),
+        ({"viewport": "99999x600"}, "viewport '99999x600': is too large. Take at most 8192 pixels on a side"),
+        ({"locale": False}, "locale false must be text"),  # `locale: no` in YAML
+        ({"user_agent": "a\nb"}, "user_agent 'a\\nb': holds characters that no header may hold"),
         ({"device": "Pixl 7"}, "device 'Pixl 7' is unknown"),
         ({"clock": "noon"}, "clock 'noon': is no time"),
         ({"headers": {"a b": "c"}}, "header 'a b': is no header's name and value"),
-        ({"storage_state": "no-such.json"}, "no-such.json: is no storage state"),
-        ({"storage_state": "bad.json"}, "bad.json: is no storage state"),
+        ({"headers": {"x-team": None}}, "header 'x-team': is no header's name and value"),
+        ({"headers": {"x-team": "鳥"}}, "header 'x-team': is no header's name and value"),
+        ({"headers": {"Host": "b.test"}}, "header 'Host': the browser sets it itself. Leave it out"),
+        ({"headers": {"Proxy-Foo": "b"}}, "header 'Proxy-Foo': the browser sets it itself. Leave it out"),
+        ({"storage_state": "no-such.json"}, "no-such.json: can't be read: No such file or directory"),
+        ({"storage_state": "number.json"}, "Expected object, got int - at $.cookies[0]"),
+        ({"storage_state": "list.json"}, "list.json: is no storage state: Expected object, got array"),
+        ({"storage_state": "site.json"}, "Object missing required field domain - at $.cookies[0]"),
+        (
+            {"storage_state": "item.json"},
+            "Object missing required field value - at $.origins[0].localStorage[0]",
+        ),
+        ({"storage_state": "origin.json"}, "- at $.origins[0].origin"),
         ({"cdp": "9222"}, "cdp '9222': write http://HOST:PORT or ws://…"),
+        ({"cdp": "http://"}, "cdp 'http://': write http://HOST:PORT or ws://…"),
+        ({"cdp": "http://a.test:99999"}, "cdp 'http://a.test:99999': write http://HOST:PORT or ws://…"),
         (
             {"cdp": "http://127.0.0.1:9222", "headful": True},
             "headful has no effect on a browser that runs already",
@@ -180,7 +196,15 @@ def test_a_running_browser_records_with_its_own_login(site: str, tmp_path: Path)
     ],
 )
 def test_an_option_that_can_not_be_met_is_told(tmp_path: Path, given: dict[str, object], said: str) -> None:
-    (tmp_path / "bad.json").write_text('{"cookies": [1]}')
+    states: dict[str, object] = {
+        "number": {"cookies": [1]},
+        "list": [],
+        "site": {"cookies": [{"name": "a", "value": "b", "path": "/"}]},
+        "item": {"cookies": [], "origins": [{"origin": "http://a.test", "localStorage": [{"name": "a"}]}]},
+        "origin": {"cookies": [], "origins": [{"origin": "a.test", "localStorage": []}]},
+    }
+    for name, value in states.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(value))
     with pytest.raises(UsageError, match=re.escape(said)):
         browser_options(given, "steps.yaml", tmp_path)
 
@@ -190,6 +214,17 @@ def test_no_browser_to_attach_to_is_told(tmp_path: Path) -> None:
     done = stillweb("record", "-o", tmp_path / "s", "http://127.0.0.1:9/", "--cdp", "http://127.0.0.1:1")
     assert done.code != 0
     assert "http://127.0.0.1:1: no browser can be attached to" in done.err
+
+
+@pytest.mark.slow
+def test_a_window_without_a_display_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    done = stillweb("record", "-o", tmp_path / "s", "http://127.0.0.1:9/", "--headful")
+    assert done.code != 0
+    assert "headful: no display to show a window on. Set DISPLAY, start it by xvfb-run" in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 def test_options_of_a_browser_do_not_go_with_a_program(tmp_path: Path) -> None:

@@ -525,7 +525,8 @@ def _record_misses(recorder: Recorder, entries: list[dict[str, Any]]) -> int:
     return 0 if recorded == missing else 1
 
 
-_CLIENT = "TLS with the client failed"  # part of the recorder's reason
+_CLIENT = "TLS with the client failed"  # parts of the recorder's reasons
+_WANTED = "--client-cert"
 # reasons that trusting a CA does not repair
 _BY_NOBODY = re.compile(r"expired|not yet valid|hostname mismatch|not valid for", re.I)
 
@@ -536,7 +537,7 @@ def advice(reasons: Iterable[str]) -> list[str]:
     lines = []
     if any(_CLIENT in reason for reason in told):
         lines.append('a client that mistrusts our certificate: docs/clients.md, "What a client must be told"')
-    origins = [reason for reason in told if _CLIENT not in reason]
+    origins = [reason for reason in told if _CLIENT not in reason and _WANTED not in reason]
     if any(not _BY_NOBODY.search(reason) for reason in origins):
         lines.append(
             "to record an origin in spite of its certificate: --ca-file FILE (its authority) or --insecure"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
+from contextvars import ContextVar
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # not in its stub
+from urllib.request import getproxies_environment
 
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
 SCHEMES = ("http", "socks4", "socks5", "socks5h")
 CONNECT_SECONDS = 30.0
+_PLACE = re.compile(r"(?:\[(?P<ip6>.+)\]|(?P<name>[^:]+|[^:]*:.*:[^:]*))(?::(?P<port>\d+))?")
+# of the connection to an origin that this task opens: it decides between HTTP_PROXY and HTTPS_PROXY
+scheme_asked: ContextVar[str] = ContextVar("scheme_asked", default="https")
 
 
 class UpstreamError(OSError):
@@ -21,8 +26,9 @@ class UpstreamError(OSError):
 class UpstreamProxy:
     """The proxy to reach origins by: `http`, `socks4`, `socks5` or `socks5h` with an optional user and password.
 
-    `proxies` maps "http", "https" and "all" to its address; "no" lists hosts that are reached without it, as curl
-    reads NO_PROXY. This machine itself is never reached through it. Raises UsageError for an address of another form.
+    `proxies` maps "http", "https" and "all" to its address; "no" lists hosts that are reached without it, by commas
+    or blanks: names with all under them, addresses, networks (10.0.0.0/8), each with a port or without, and * for
+    all. This machine itself is never reached through it. Raises UsageError for an address of another form.
     """
 
     def __init__(self, proxies: Mapping[str, str]) -> None:
@@ -30,22 +36,12 @@ class UpstreamProxy:
         for scheme in ("http", "https", "all"):
             if url := self._proxies.get(scheme):
                 self._proxies[scheme] = _checked(url)
+        self._without = re.split(r"[,\s]+", self._proxies.get("no", "").strip().lower())
 
     @classmethod
-    def of(cls, url: str | None, *, whole: bool = True) -> UpstreamProxy:
-        """Return the proxy at `url`; None takes HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, "" takes none.
-
-        `whole`: plain requests may be sent to it whole. What is not goes through a tunnel of the proxy for https, so
-        another one for http, or one for http alone, raises UsageError.
-        """
-        found = cls(getproxies_environment() if url is None else {"all": url})
-        plain, secure = found._proxy("http"), found._proxy("https")
-        if plain and plain != secure and not (whole and _takes_whole(urlsplit(plain))):
-            raise UsageError(
-                "HTTP_PROXY: with a login, by SOCKS and with --no-private one proxy serves http and https. "
-                "Set HTTPS_PROXY to the same, or name it by --upstream"
-            )
-        return found
+    def of(cls, url: str | None) -> UpstreamProxy:
+        """Return the proxy at `url`; None takes HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, "" takes none."""
+        return cls(getproxies_environment() if url is None else {"all": url})
 
     def __bool__(self) -> bool:
         return any(scheme in self._proxies for scheme in ("http", "https", "all"))
@@ -56,7 +52,8 @@ class UpstreamProxy:
     def address(self, scheme: str, host: str, port: int) -> str | None:
         """Return the proxy's address for a host, None where it is reached without."""
         url = self._proxy(scheme)
-        if url is None or _is_this_machine(host) or proxy_bypass_environment(f"{host}:{port}", self._proxies):
+        name = host.strip("[]").rstrip(".").lower()
+        if url is None or _is_this_machine(name) or any(_names(one, name, port) for one in self._without):
             return None
         return url
 
@@ -116,10 +113,21 @@ def _checked(url: str) -> str:
 
 
 def _is_this_machine(host: str) -> bool:
-    name = host.rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
+    if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _names(entry: str, host: str, port: int) -> bool:
+    """Return True if an entry of NO_PROXY stands for a host and port."""
+    place = _PLACE.fullmatch(entry)
+    if place is None or place["port"] not in (None, str(port)):
+        return False
+    name = (place["ip6"] or place["name"]).removeprefix("*").removeprefix(".").rstrip(".")
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(name, strict=False)
+    except ValueError:
+        return (host == name or host.endswith(f".{name}")) if name else entry.startswith("*")

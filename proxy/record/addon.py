@@ -18,6 +18,7 @@ from OpenSSL import SSL
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from stillweb.proxy.net.own_pages import page_fields, refused
 from stillweb.proxy.net.silence import Said
+from stillweb.proxy.net.upstream import scheme_asked
 from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, Spool
 from stillweb.proxy.record.flows import (
     WANTS_CERTIFICATE,
@@ -189,7 +190,10 @@ class RecordingAddon:
             self._left(self._drafts[key], "the client closed the connection")
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
-        """Keep our own pages from being looked for in the network."""
+        """Note what a connection is for, and keep our own pages from being looked for in the network."""
+        # the tunnel of a client is opened before its first byte says whether it speaks TLS
+        secure = data.server.tls or data.client.id in self._tunnels
+        scheme_asked.set("https" if secure else "http")
         if data.server.address and data.server.address[0] == OWN_HOST:
             data.server.error = f"{OWN_HOST} is the recorder itself"
 

@@ -30,7 +30,7 @@ from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied
 from stillweb.proxy.net.silence import Said
-from stillweb.proxy.net.upstream import UpstreamProxy
+from stillweb.proxy.net.upstream import UpstreamProxy, scheme_asked
 from stillweb.proxy.record.addon import RecordingAddon
 from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
 from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
@@ -126,7 +126,7 @@ class Recorder(Proxied):
         self._insecure = insecure
         self._resolve = resolve
         self._private = private
-        self._upstream = UpstreamProxy.of(upstream, whole=private)
+        self._upstream = UpstreamProxy.of(upstream)
         self._client_cert = client_cert
         self._scratch = tempfile.TemporaryDirectory(prefix="stillweb-")
         self._started = threading.Event()
@@ -476,7 +476,7 @@ def new_loop(
                 host, port = target
             connect = super().create_connection
             if upstream and target is None and host and port and not upstream.is_proxy(name, port):
-                by = upstream.address("https", host, port)
+                by = upstream.address(scheme_asked.get(), host, port)
                 if by is not None:
                     asked = host if private else (await _public_addresses(self, name, port))[0]
                     given = await upstream.tunnel(by, asked, port)

@@ -25,3 +25,8 @@ def test_a_client_that_mistrusts_us_is_another_matter() -> None:
     assert advice(["no route to host"]) == []
     (line,) = advice(["TLS with the client failed: certificate unknown"])
     assert "What a client must be told" in line
+
+
+def test_an_origin_that_wants_a_certificate_is_trusted_already() -> None:
+    asked = "server closed connection: it had asked for a client's certificate. Name one with --client-cert"
+    assert advice([asked]) == []

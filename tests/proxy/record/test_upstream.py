@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import socketserver
 import ssl
 import subprocess
@@ -129,9 +130,7 @@ def test_all_is_recorded_through_the_upstream_proxy(
 
 
 def test_the_environment_names_the_proxy_and_its_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    environment(monkeypatch)
     assert not UpstreamProxy.of(None)
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
     monkeypatch.setenv("https_proxy", "proxy.test:3129")
@@ -152,26 +151,138 @@ def test_another_form_is_refused(url: str) -> None:
         UpstreamProxy.of(url)
 
 
+class Relay(socketserver.ThreadingTCPServer):
+    """A proxy that notes what it is asked for. Tunnels lead to this machine; plain requests it answers itself."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), Relayed)
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class Relayed(socketserver.StreamRequestHandler):
+    server: Relay
+
+    def handle(self) -> None:
+        method, target, _ = self.rfile.readline().decode().split(" ")
+        fields = [line.decode().lower() for line in iter(self.rfile.readline, b"\r\n")]
+        login = any(line.startswith("proxy-authorization") for line in fields)
+        self.server.asked.append(f"{method} {target}{' with a login' if login else ''}")
+        if method != "CONNECT":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nme")
+            return
+        with socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2]))) as origin:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=self.copy, args=(origin, self.connection))
+            back.start()
+            self.copy(self.connection, origin)
+            back.join()
+
+    @staticmethod
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def relays() -> Iterator[tuple[Relay, Relay]]:
+    with Relay() as one, Relay() as other:
+        yield one, other
+        one.shutdown()
+        other.shutdown()
+
+
+@pytest.mark.parametrize("login", [False, True])
+def test_each_scheme_goes_by_the_proxy_that_is_named_for_it(
+    login: bool,
+    relays: tuple[Relay, Relay],
+    tmp_path: Path,
+    plain: Origin,
+    secure: Origin,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = "ann:secret@" if login else ""
+    for_plain, for_secure = relays
+    environment(monkeypatch, http=f"http://{user}{for_plain.place}", https=f"http://{user}{for_secure.place}")
+    name = f"only-there.test:{secure.port}"
+    with recording(tmp_path, upstream_ca=authority.certificate_path) as (recorder, client):
+        assert client.get(f"http://only-there.test:{plain.port}/page").text == ("by None" if login else "me")
+        assert client.get(f"https://{name}/page").text == "by None"
+        # a client that sends the whole address over plain HTTP
+        with socket.create_connection(("127.0.0.1", recorder.port)) as peer:
+            peer.sendall(f"GET https://{name}/whole HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+            assert peer.recv(100).startswith(b"HTTP/1.1 200")
+    suffix = " with a login" if login else ""
+    request = (
+        f"CONNECT only-there.test:{plain.port}" if login else f"GET http://only-there.test:{plain.port}/page"
+    )
+    assert for_plain.asked == [f"{request}{suffix}"]
+    assert for_secure.asked == [f"CONNECT {name}{suffix}"] * 2
+
+
 @pytest.mark.parametrize(
-    "proxies",
+    "named",
     [
-        {"http": "http://ann:secret@proxy.test:3128"},
-        {"http": "socks5://proxy.test:1080", "https": "http://proxy.test:3128"},
+        {"https": "http://{}"},
+        *({"all": "http://{}", "no": no} for no in ("*.else.test", "else.test:80", "*")),
     ],
 )
-def test_a_proxy_that_plain_requests_would_go_past_is_refused(
-    monkeypatch: pytest.MonkeyPatch, proxies: dict[str, str]
+def test_a_host_without_a_proxy_is_asked_itself(
+    named: dict[str, str], relays: tuple[Relay, Relay], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    environment(monkeypatch, **{name: url.format(relays[0].place) for name, url in named.items()})
+    with recording(tmp_path) as (recorder, client):
+        assert client.get("http://plain.else.test/").status_code == 502  # there is no such name
+    assert [url for url, _ in recorder.failures] == ["http://plain.else.test/"]
+    assert not relays[0].asked
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, **proxies: str) -> None:
+    """Set the variables that name proxies, and no others."""
     for scheme in ("http", "https", "all", "no"):
         monkeypatch.delenv(f"{scheme}_proxy", raising=False)
         monkeypatch.delenv(f"{scheme}_proxy".upper(), raising=False)
     for scheme, url in proxies.items():
-        monkeypatch.setenv(f"{scheme}_proxy", url)
-    with pytest.raises(UsageError, match="HTTPS_PROXY to the same") as told:
-        UpstreamProxy.of(None)
-    assert "secret" not in str(told.value)
-    monkeypatch.setenv("https_proxy", proxies["http"])
-    assert UpstreamProxy.of(None).address("https", "a.test", 80) == proxies["http"]
+        monkeypatch.setenv(f"{scheme}_proxy".upper(), url)
+
+
+@pytest.mark.parametrize(
+    ("listed", "past", "through"),
+    [
+        ("*", ["a.test:80", "10.1.2.3:443"], []),
+        ("a.test, b.test", ["a.test:80", "x.b.test:443", "A.TEST.:80"], ["ba.test:80", "a.test.org:80"]),
+        (".corp.test *.lan.test", ["x.corp.test:80", "y.lan.test:80"], ["corp.testing:80", "lan.tests:80"]),
+        ("a.test:8080", ["a.test:8080", "x.a.test:8080"], ["a.test:80"]),
+        (
+            "10.0.0.0/8,192.168.1.7",
+            ["10.9.9.9:80", "192.168.1.7:1"],
+            ["11.0.0.1:80", "192.168.1.8:1", "10.test:1"],
+        ),
+        ("10.0.0.0/8:8080", ["10.9.9.9:8080"], ["10.9.9.9:80"]),
+        ("2001:db8::/32,[2001:db9::1]:80", ["[2001:db8::7]:1", "[2001:db9::1]:80"], ["[2001:db9::1]:81"]),
+        (",, ", [], ["a.test:80"]),
+    ],
+)
+def test_hosts_that_no_proxy_lists_are_reached_without(
+    monkeypatch: pytest.MonkeyPatch, listed: str, past: list[str], through: list[str]
+) -> None:
+    environment(monkeypatch, all="http://proxy.test:3128", no=listed)
+    found = UpstreamProxy.of(None)
+    for place in past + through:
+        host, _, port = place.rpartition(":")
+        by = None if place in past else "http://proxy.test:3128"
+        assert found.address("https", host, int(port)) == by, place
+        assert (found.forwarding(host, int(port)) is None) == (place in past), place
 
 
 def test_a_password_of_the_proxy_is_in_no_message_and_no_record(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.capture import Capture, as_of, asked, seen
 from stillweb.snapshots.contents.package import page_list_faults
-from stillweb.snapshots.index.build import join_lines, open_index
+from stillweb.snapshots.index.build import fits, join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, to_capture
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.kept import Built
@@ -55,12 +55,13 @@ def open_layer(
         from stillweb.snapshots.writer import LIVE
 
         writer = LIVE.get(str(Path(path).resolve()))
-    if writer is not None:
+    container = open_container(path)
+    if writer is not None and not fits(container):  # it has written records since it was opened
+        container.close()
         # take the lines before opening the files, so that the files hold every record that the lines name
         index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
         container = open_container(path)
     else:
-        container = open_container(path)
         index, known = open_index(container, progress, checked=checked, aside=aside)
         known.notes += page_list_faults(container)
     known.notes += container.left_out

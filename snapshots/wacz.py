@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.places import BytesPlace, Place, chunks
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import FULL_DISK, GateFailed, UsageError
+from stillweb.snapshots.index.build import fits
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.container import (
@@ -29,7 +31,9 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from stillweb.snapshots.text.freezing import Workers
 
-SealProgress = Callable[[int, int], None]  # done, in all: counts texts first, then bytes to pack
+SealProgress = Callable[
+    [int, int], None
+]  # done, in all: bytes to index, if there is no index, then texts, then bytes to pack
 MOST_TOLD = 20  # most lines of each kind about single texts
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # date of every zip entry: the bytes don't depend on the time of sealing
 
@@ -138,8 +142,13 @@ def seal(
         if not keep_secrets:
             raise
         report.secrets = str(error)
+    with closing(open_directory(root)) as files:
+        indexed = fits(files)
+    if not indexed:  # write the index first: it is then read from disk, and need not be in memory
+        with Writer.open(root, progress=progress) as writer:
+            report.repairs = writer.repairs
     with Writer.open(root) as writer:
-        report.repairs = writer.repairs
+        report.repairs += writer.repairs
         with Snapshot.open(root) as recorded:
             kept = recorded.views() or recorded.count_texts() or any(recorded.captures())
             if not (kept or any(recorded.conversations()) or recorded.count_failures()):

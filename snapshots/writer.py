@@ -33,7 +33,7 @@ from stillweb.snapshots.contents.package import (
     write_package,
 )
 from stillweb.snapshots.contents.provenance import Provenance, with_entry
-from stillweb.snapshots.contents.recorded import Recorded
+from stillweb.snapshots.contents.recorded import OTHER, LinesOnDisk, Recorded
 from stillweb.snapshots.contents.records import Packer
 from stillweb.snapshots.dates import iso_date, parse_timestamp
 from stillweb.snapshots.errors import UsageError
@@ -47,7 +47,7 @@ from stillweb.snapshots.software import software_name
 from stillweb.snapshots.view import RESOURCES, View
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.appending import AppendFile, not_written, write_whole
-from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PAGES, open_directory
+from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PAGES, Container, open_directory
 from stillweb.snapshots.warc.reading import Archives
 
 ROTATE = 1_000_000_000  # size in bytes at which the next archive file is started
@@ -79,6 +79,7 @@ class Writer:
         self._views: dict[str, View] = {}
         self._listed = 0  # offset in the archive file up to which every record has an index line
         self._unlisted = False  # True if an earlier record has no index line: Ctrl-C can interrupt anywhere
+        self._kept: Container | None = None  # the files of an index on disk that is read while writing
         self._hashes: Hashes = {}  # hashes of the archive files when the index was built
         self._guard = lock_directory(path, "is being recorded into by another process")
 
@@ -146,16 +147,16 @@ class Writer:
         try:
             if fits(container):
                 index, known = open_index(container, checked=True)
-                lines = list(index.lines())
+                count = len(index)
+                others = list(index.lines(OTHER.decode(), prefix=True))
+                self._recorded.load(LinesOnDisk(index, count - len(others)), others)
+                self._kept = container
             else:
                 container, built, repairs = mend(container, progress)
-                self.repairs += repairs
-                lines, known = built.lines, built
-                self.repairs += built.notes
-                self._hashes = built.hashes
-            # keys made by `indexing.other_key`
-            others = [line for line in lines if line.startswith(b"urn:")]
-            self._recorded.load([line for line in lines if not line.startswith(b"urn:")], others)
+                self.repairs += [*repairs, *built.notes]
+                known, self._hashes = built, built.hashes
+                others = [line for line in built.lines if line.startswith(OTHER)]
+                self._recorded.load([line for line in built.lines if not line.startswith(OTHER)], others)
             for line in others:
                 entry = parse_line(line)[2]
                 if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
@@ -169,7 +170,8 @@ class Writer:
                 self.profile = known.profile
             self._packer.serial = itertools.count(container.size)  # so that no serial number is used twice
         finally:
-            container.close()
+            if self._kept is not container:
+                container.close()
 
     def _begin_file(self, date: str = "") -> None:
         """Open the last archive file, or start the next one.
@@ -393,6 +395,9 @@ class Writer:
     def _release(self) -> None:
         self._closed = True
         self._recorded.close()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
         LIVE.pop(str(self.path), None)
         if self._guard >= 0:
             os.close(self._guard)

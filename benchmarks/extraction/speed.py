@@ -61,7 +61,8 @@ def make(path: Path, pages: list[Path]) -> None:
 def freeze(path: str) -> int:
     """Extracts all texts of a snapshot as sealing does, and counts them."""
     with Snapshot.open(path) as snapshot:
-        made: list[tuple[Job, FrozenText | None]] = list(extract_all(snapshot, jobs(snapshot)))
+        todo = list(jobs(snapshot))
+        made: list[tuple[Job, FrozenText | None]] = list(extract_all(snapshot, todo, len(todo)))
     return sum(text is not None and bool(text.markdown) for _, text in made)
 
 

@@ -137,7 +137,7 @@ class _Side:
     def text(self, state: Capture | View) -> str:
         """Return the text of an answer or view, extracted by this version from what was recorded."""
         job = Job(state.url, None, state) if isinstance(state, View) else Job(state.url, state)
-        ((_, found),) = extract_all(self.snapshot, [job], workers=1)
+        ((_, found),) = extract_all(self.snapshot, [job], 1, workers=1)
         if isinstance(state, View):
             if found is not None and found.markdown.strip():
                 return found.markdown

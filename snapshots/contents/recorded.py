@@ -1,23 +1,44 @@
 """The writer's account of the recording so far: event numbers, payloads by digest, and index lines.
 
-Lines that existed when the writer was opened stay unread until their captures are needed.
+Lines that existed when the writer was opened stay unread until their captures are needed; those of an index on disk
+are not even in memory until then.
 """
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.records import Original
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.index.build import finish
-from stillweb.snapshots.index.cdxj import parse_line, sorted_lines, to_capture
+from stillweb.snapshots.index.cdxj import Index, parse_line, sorted_lines, to_capture
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc.reading import Archives
 
+OTHER = b"urn:"  # start of the lines of records that are no captures (`indexing.other_key`)
+
+
+@dataclass(slots=True)
+class LinesOnDisk:
+    """The sorted lines of the captures in an index on disk, read anew each time."""
+
+    index: Index
+    count: int
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (line for line in self.index.lines() if not line.startswith(OTHER))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+Lines = list[bytes] | LinesOnDisk
 # lines of captures, or None and the data to make them; lines of other records
-Now = tuple[list[bytes] | None, list[Capture], dict[tuple[str, int], str], list[bytes]]
+Now = tuple[Lines | None, list[Capture], dict[tuple[str, int], str], list[bytes]]
 
 
 class Recorded:
@@ -29,15 +50,15 @@ class Recorded:
 
     def __init__(self) -> None:
         self.others: list[bytes] = []  # lines of records that are no HTTP exchange
-        self._ready: list[bytes] | None = []  # lines of all captures; None: to be made
-        self._unread: list[bytes] = []  # lines whose captures have not been parsed
+        self._ready: Lines | None = []  # lines of all captures; None: to be made
+        self._unread: Lines = []  # lines whose captures have not been parsed
         self._captures: list[Capture] = []
         self._identities: dict[tuple[str, int], str] = {}
         self._payloads: dict[str, Original] = {}  # by digest
         self._events: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def load(self, captures: list[bytes], others: Iterable[bytes]) -> None:
+    def load(self, captures: Lines, others: Iterable[bytes]) -> None:
         """Take over the lines of a snapshot that is continued."""
         self._ready = self._unread = captures
         self.others += others
@@ -104,7 +125,9 @@ class Recorded:
             with self._lock:
                 if len(captures) == len(self._captures):
                     self._ready = ready
-        return sorted_lines([*ready, *others]) if others else ready
+        if isinstance(ready, list):
+            return sorted_lines([*ready, *others]) if others else ready
+        return heapq.merge(ready, sorted_lines(others))
 
     def close(self) -> None:
         """Free external resources; none here."""

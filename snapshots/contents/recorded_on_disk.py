@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from stillweb.snapshots._os.scratch import Scratch
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.contents.recorded import Now, Recorded
+from stillweb.snapshots.contents.recorded import Lines, Now, Recorded
 from stillweb.snapshots.contents.records import Original
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.index.cdxj import capture_line, capture_of
@@ -31,7 +31,7 @@ class RecordedOnDisk(Recorded):
         self._count = 0
         self._numbers: dict[bytes, int] = {}  # number of the first capture of each payload, by digest
 
-    def load(self, captures: list[bytes], others: Iterable[bytes]) -> None:
+    def load(self, captures: Lines, others: Iterable[bytes]) -> None:
         """Load the lines of an earlier recording."""
         self.others += others
         for line in captures:

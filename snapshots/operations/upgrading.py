@@ -10,6 +10,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,9 @@ def changes(
 
     `pool` makes the workers, in place of processes of this machine.
     """
-    todo = jobs(snapshot)
-    for done, (job, after) in enumerate(extract_all(snapshot, todo, workers=workers, pool=pool), 1):
+    todo = sorted(jobs(snapshot), key=attrgetter("address"))
+    made = extract_all(snapshot, todo, len(todo), workers=workers, pool=pool)
+    for done, (job, after) in enumerate(made, 1):
         found = _compared(job, snapshot.text(job.address), after)
         if found is not None:
             yield found

@@ -1,7 +1,7 @@
 """Extraction of all texts of a snapshot at sealing: pages, PDFs and views, on all cores, in a fixed order.
 
 Bodies are read in this process and extracted in worker processes, a bounded number ahead, so that memory stays flat.
-Records are written in the order of their addresses, whichever worker is quicker.
+Records are written in the order of the index, whichever worker is quicker, and views last.
 
 A URL's first successful GET is frozen under the URL itself. If an earlier one is imported after sealing, the URL keeps
 its text. Other answers of the same URL, and answers to other methods, are frozen under
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Protocol, Self, TypeVar
 
 from stillweb.snapshots._os.processes import Pool, Worker, WorkerDied
@@ -25,7 +27,7 @@ from stillweb.snapshots.view import View
 
 IN_PROCESS = 24  # pages below which the start of workers takes longer than the work
 CHUNK_BYTES = 1 << 20  # bytes of jobs sent to a worker together
-CHUNK_JOBS = 8  # jobs sent to a worker together, at most
+CHUNK_JOBS = 32  # jobs sent to a worker together, at most
 AHEAD = 3  # chunks waiting for each worker
 NO_TEXT = "none"  # `extractor` of a text that could not be extracted
 T = TypeVar("T")
@@ -99,26 +101,32 @@ def view_text_address(view: View) -> str:
     return f"{view.url.partition('#')[0]}#view={view.id}"
 
 
-def jobs(source: Source) -> list[Job]:
-    """Return a job for each text of a snapshot, sorted by address; each address occurs once."""
-    found: dict[str, Job] = {}
-    digests: set[tuple[str, str, bool]] = set()
-    candidates = [
-        c for c in source.captures() if _may_have_text(c) and (c.status != 206 or _all_of_it(source, c))
-    ]
-    ordered = sorted(candidates, key=lambda c: (c.url, c.timestamp, c.begin, c.place))
-    frozen = _frozen_under_url(source, ordered)
-    for capture in ordered:
-        get = capture.method == "GET"
-        if (capture.url, capture.digest, get) in digests:
-            continue
-        digests.add((capture.url, capture.digest, get))
-        first = get and capture.url not in found and frozen.get(capture.url, capture.digest) == capture.digest
-        address = capture.url if first else text_address(capture)
-        found.setdefault(address, Job(address, capture))
+def jobs(source: Source) -> Iterator[Job]:
+    """Yield a job for each text of a snapshot, in the order of the index; each address occurs once.
+
+    Memory holds the addresses, and the captures of one index key.
+    """
+    found: set[str] = set()
+    for _, alike in groupby(source.captures(), key=attrgetter("urlkey")):
+        candidates = [c for c in alike if _may_have_text(c) and (c.status != 206 or _all_of_it(source, c))]
+        ordered = sorted(candidates, key=lambda c: (c.url, c.timestamp, c.begin, c.place))
+        frozen = _frozen_under_url(source, ordered)
+        digests: set[tuple[str, str, bool]] = set()
+        for capture in ordered:
+            get = capture.method == "GET"
+            if (capture.url, capture.digest, get) in digests:
+                continue
+            digests.add((capture.url, capture.digest, get))
+            first = get and frozen.get(capture.url, capture.digest) == capture.digest
+            address = capture.url if first and capture.url not in found else text_address(capture)
+            if address not in found:
+                found.add(address)
+                yield Job(address, capture)
     for view in source.views():
-        found.setdefault(view_text_address(view), Job(view_text_address(view), None, view))
-    return [found[address] for address in sorted(found)]
+        address = view_text_address(view)
+        if address not in found:
+            found.add(address)
+            yield Job(address, None, view)
 
 
 def _frozen_under_url(source: Source, captures: Sequence[Capture]) -> dict[str, str]:
@@ -164,11 +172,19 @@ def freeze(
     `workers` defaults to the number of cores; 1 works in this process. `pool` makes other workers than processes of
     this machine. Texts that are already frozen are kept, unless `again` is True.
     """
-    todo = jobs(source)
-    if not again:
-        todo = [job for job in todo if source.text(job.address) is None]
+    count = sum(1 for _ in jobs(source))
+    kept = 0
+
+    def todo() -> Iterator[Job]:
+        nonlocal kept
+        for job in jobs(source):
+            if again or source.text(job.address) is None:
+                yield job
+            else:
+                kept += 1
+
     report = FreezeReport()
-    for done, (job, text) in enumerate(extract_all(source, todo, workers=workers, pool=pool), 1):
+    for done, (job, text) in enumerate(extract_all(source, todo(), count, workers=workers, pool=pool), 1):
         if text is not None:
             sink.conversion(
                 text.address,
@@ -186,7 +202,7 @@ def freeze(
                 report.warnings += [(text.address, warning) for warning in text.warnings]
             report.extractors[text.extractor] = report.extractors.get(text.extractor, 0) + 1
         if progress is not None:
-            progress(done, len(todo))
+            progress(done + kept, count)
     return report
 
 
@@ -196,23 +212,24 @@ Sent = tuple[str, Capture | None, Response | None, str, dict[str, Any]]
 
 def extract_all(
     source: Source,
-    todo: list[Job],
+    todo: Iterable[Job],
+    count: int,
     *,
     workers: int | None = None,
     pool: Callable[[], Workers] | None = None,
 ) -> Iterator[tuple[Job, FrozenText | None]]:
     """Yield each job with its text, in the given order; None if the bytes are neither HTML nor PDF.
 
-    `pool` makes the workers, in place of so many processes of this machine.
+    `count` is the number of jobs, or a little more. `pool` makes the workers, in place of so many processes of this machine.
     """
     workers = workers or os.cpu_count() or 1
-    if pool is None and (workers == 1 or len(todo) < IN_PROCESS):
+    if pool is None and (workers == 1 or count < IN_PROCESS):
         for job in todo:
             yield job, work(_load(source, job))
         return
     waiting: deque[tuple[list[Job], list[Sent], Future[list[FrozenText | None]]]] = deque()
     with pool() if pool is not None else Pool(workers) as hands:
-        for batch, sent in _chunks(source, todo, hands.size):
+        for batch, sent in _chunks(source, todo, count, hands.size):
             if len(waiting) >= hands.size * AHEAD:
                 yield from _finished(*waiting.popleft())
             waiting.append((batch, sent, hands.submit(work_all, sent)))
@@ -245,7 +262,9 @@ def _no_text(sent: Sent, why: str) -> FrozenText:
     return FrozenText(sent[0], "", extractor=NO_TEXT, version="0", warnings=(why,), meta=sent[4])
 
 
-def _chunks(source: Source, todo: Sequence[Job], workers: int) -> Iterator[tuple[list[Job], list[Sent]]]:
+def _chunks(
+    source: Source, todo: Iterable[Job], count: int, workers: int
+) -> Iterator[tuple[list[Job], list[Sent]]]:
     """Yield chunks of jobs with their data; smaller ones towards the end, so that all workers finish together."""
     batch: list[Job] = []
     sent: list[Sent] = []
@@ -255,7 +274,7 @@ def _chunks(source: Source, todo: Sequence[Job], workers: int) -> Iterator[tuple
         batch.append(job)
         sent.append(data)
         size += len(data[2].body) if data[2] else len(data[3])
-        most = min(CHUNK_JOBS, 1 + (len(todo) - number) // (4 * workers))
+        most = min(CHUNK_JOBS, 1 + max(0, count - number) // (4 * workers))
         if size >= CHUNK_BYTES or len(batch) >= most:
             yield batch, sent
             batch, sent, size = [], [], 0

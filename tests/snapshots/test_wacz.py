@@ -41,6 +41,19 @@ def test_sealing_keeps_everything_and_is_read_in_place(tmp_path: Path) -> None:
     assert verify(report.path) == []
 
 
+def test_sealing_tells_how_far_it_is_with_index_texts_and_packing(tmp_path: Path) -> None:
+    small_snapshot(tmp_path / "s")
+    (tmp_path / "s" / "indexes" / "index.cdxj").unlink()
+    size = sum(path.stat().st_size for path in (tmp_path / "s" / "archive").iterdir())
+    seen: list[tuple[int, int]] = []
+    report = seal(tmp_path / "s", progress=lambda done, total: seen.append((done, total)))
+    ends = [one for one, after in zip(seen, [*seen[1:], (0, 0)], strict=True) if after[1] != one[1]]
+    assert ends[0] == (size, size)
+    assert ends[1] == (report.texts, report.texts)
+    assert ends[2][0] == ends[2][1] > size
+    assert len(ends) == 3
+
+
 def test_sealing_again_gives_the_same_bytes(tmp_path: Path) -> None:
     small_snapshot(tmp_path / "s")
     first = seal(tmp_path / "s").path.read_bytes()

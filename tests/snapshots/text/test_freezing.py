@@ -85,6 +85,19 @@ def test_every_page_pdf_and_view_is_frozen_once(tmp_path: Path) -> None:
     assert paper.pages == ("One", "Two")
 
 
+def test_the_same_answer_to_another_method_has_one_text(tmp_path: Path) -> None:
+    """GET and POST of a URL have different keys in the index, and one address for the same bytes."""
+    second = ARTICLE.replace("Penguins", "Second")
+    with Writer.open(tmp_path / "s") as writer:
+        for body, method in ((ARTICLE, "GET"), (second, "GET"), (second, "POST")):
+            store(writer, "https://a.test/", body, method=method)
+    report = seal(tmp_path / "s")
+    assert (report.texts, report.frozen) == (2, 2)
+    first, other = texts(tmp_path / "s.wacz")
+    assert (first.address, "Penguins" in first.markdown) == ("https://a.test/", True)
+    assert (other.address.partition("#")[2][:5], "Second" in other.markdown) == ("text=", True)
+
+
 def test_an_earlier_answer_that_comes_after_sealing_has_a_text_of_its_own(tmp_path: Path) -> None:
     """It had none, as its address was taken: each look at it extracted it anew, by whatever extractor there was."""
     with Writer.open(tmp_path / "s") as writer:
@@ -133,10 +146,10 @@ def test_texts_are_dated_as_their_sources_whenever_they_are_frozen(tmp_path: Pat
 def test_worker_processes_give_the_same_texts_in_the_same_order(tmp_path: Path) -> None:
     fill(tmp_path / "s", freezing.IN_PROCESS + 6)
     with Snapshot.open(tmp_path / "s") as snapshot:
-        todo = freezing.jobs(snapshot)
-        alone = list(freezing.extract_all(snapshot, todo, workers=1))
+        todo = list(freezing.jobs(snapshot))
+        alone = list(freezing.extract_all(snapshot, todo, len(todo), workers=1))
         assert [job for job, _ in alone] == todo
-        assert list(freezing.extract_all(snapshot, todo, workers=2)) == alone
+        assert list(freezing.extract_all(snapshot, todo, len(todo), workers=2)) == alone
 
 
 def die(sent: list[freezing.Sent]) -> list[FrozenText | None]:

@@ -42,6 +42,11 @@ class Remembering:
         object.__setattr__(self, "_derived", None)
         return self
 
+    @property
+    def remembers(self) -> bool:
+        """Return True if the object keeps what is computed of it."""
+        return self._derived is not None
+
     def derived(self, name: Hashable, compute: Callable[[Self], T]) -> T:
         """Return what `compute` makes of the object, computed once if it is `remembering`.
 

@@ -1,7 +1,8 @@
 """`python -m benchmarks.damaging.held`: for how long a miss keeps the gateway's event loop from all others, by kind.
 
 Each kind of request is asked of a snapshot that holds requests like it. What a thread prepares is left out, and the
-processor's time of the loop's thread counts, so that the figures hold on a busy machine, too.
+processor's time of the loop's thread counts, so that the figures hold on a busy machine, too. The longest wait of a
+neighbour is told beside it, in real time: it holds what the thread keeps from the loop, and all that others on the machine do.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ KINDS: dict[str, Callable[[random.Random], Made]] = {
     "XML of 60 kB": lambda c: _posted("soap", "text/xml", "<a>" + f"<b>{_number(c)}</b>" * 4000 + "</a>"),
     "text of 100 kB": lambda c: _posted("text", "text/plain", " ".join(str(_number(c)) for _ in range(14_000))),
     "bytes of 1 MB": lambda c: _posted("bytes", "application/octet-stream", c.randbytes(1 << 20)),
+    "form of 1 MB": lambda c: _posted("form", FORM, _pairs(c, 66_000)),
+    "JSON of 1 MB": lambda c: _posted("json", JSON, json.dumps([f"w{_number(c)}" for _ in range(95_000)])),
     "cookies of 4 kB": lambda c: ("GET", f"{URL}none", (("Cookie", _pairs(c, 200).replace("&", "; ")),), b""),
     "60 fields": lambda c: ("GET", f"{URL}none", tuple((f"X-{_number(c)}", str(n)) for n in range(60)), b""),
 }  # fmt: skip
@@ -98,20 +101,45 @@ def main(times: int, seed: int) -> None:
 async def measure(answerer: Answerer, times: int, chance: random.Random) -> None:
     """Ask for each kind and say how long the answers took the loop's thread."""
     for kind, made in KINDS.items():
-        held = []
+        held, waits = [], []
         for number in range(times + 1):
             request, line = Request(*made(chance)), answerer.line(f"{kind}-{number}")
+            neighbour = asyncio.create_task(wait())
+            await asyncio.sleep(0)
             if answerer.slow(request):
                 await answerer.prepare(request)
             begun = time.thread_time()
             reply = answerer.answer(request, line)
-            held.append((time.thread_time() - begun) * 1000)
+            took = time.thread_time() - begun
+            if reply.held is not None:  # the thread explains it meanwhile
+                await reply.held.over()
+                begun = time.thread_time()
+                reply = reply.held.late() or reply
+                took = max(took, time.thread_time() - begun)
+            held.append(took * 1000)
+            await asyncio.sleep(0)
+            neighbour.cancel()
+            waits.append(await neighbour * 1000)
             assert reply.status >= 400, f"{kind} was found"
         first, *held = held  # the first one reads the site's evidence
         held.sort()
+        waits.sort()
         click.echo(
-            f"{kind}: median {held[len(held) // 2]:.1f} ms, longest {held[-1]:.1f} ms; first {first:.1f} ms"
+            f"{kind}: median {held[len(held) // 2]:.1f} ms, longest {held[-1]:.1f} ms; first {first:.1f} ms; "
+            f"a neighbour waits {waits[len(waits) // 2]:.1f} ms (median), {waits[-1]:.1f} ms (longest)"
         )
+
+
+async def wait() -> float:
+    """Wait for the loop again and again until cancelled; return the longest wait in seconds."""
+    longest, before = 0.0, time.perf_counter()
+    try:
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, before = max(longest, now - before), now
+    except asyncio.CancelledError:
+        return longest
 
 
 if __name__ == "__main__":

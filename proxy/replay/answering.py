@@ -8,12 +8,14 @@ sequence can change (`stillweb.proxy.replay.replies.Kept`).
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 from stillweb.proxy.net.addresses import host_of
@@ -69,6 +71,7 @@ from stillweb.snapshots.evidence.lookup import doubted as doubt_of
 from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.identity.drawing import drawn_ids
 from stillweb.snapshots.identity.echoes import Echo, echoes, in_address, with_echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import canonical_url, opens_socket, request_key
@@ -99,7 +102,10 @@ LAST_FAILURES = 100
 AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
 LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
+SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
 NEAREST = 3  # captures named in a miss
+LOOKED_THROUGH = 400  # captures of a site among which a miss names pages
+T = TypeVar("T")
 
 
 class Live(Protocol):
@@ -215,26 +221,36 @@ class Answerer:
 
         `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
         """
-        try:
+
+        def make() -> Reply:
             if self.faults is None and not self.timing:
                 reply = self._answer(request, line, memo_key)
             else:
                 reply = self._faulty(request, line, self.meets(request, line))
-            hangs = reply.held is not None and reply.held.until is not None
             if (
                 line.talks
                 and request.method not in SAFE_METHODS
-                and not hangs
+                and not waits_for_news(reply)
                 and not irrelevant_url(request.url.partition("?")[0])
             ):
                 line.wrote(reply.capture)
             return reply
+
+        return self._told(request, line, make)
+
+    def _told(self, request: Request, line: Line, make: Callable[[], Reply]) -> Reply:
+        """Return the reply that `make` makes, or one that says why it could not."""
+        reply = None
+        try:
+            reply = make()
         except DamagedInput as error:  # of a capture that was read only to choose
-            return self._damaged(request, line, None, error)
+            reply = self._damaged(request, line, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
-            return self._failed(request, line, error)
+            reply = self._failed(request, line, error)
         finally:
-            request.forgetting()  # the session may keep the request itself
+            if reply is None or not waits_for_news(reply):
+                request.forgetting()  # the session may keep the request itself
+        return reply
 
     def slow(self, request: Request) -> bool:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
@@ -242,33 +258,43 @@ class Answerer:
 
     async def prepare(self, request: Request) -> None:
         """Let a thread compute what the answer to a slow request needs, while others are answered."""
+        await self._aside(self._derive, request.remembering())
+
+    async def _aside(self, work: Callable[[T], None], subject: T) -> None:
+        """Let the thread do some work for an answer, which does itself what a bug leaves undone."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
                 1, "stillweb-prepare"
             )  # one: it shares the interpreter with the loop
-        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+            sys.setswitchinterval(min(interval, TURN))
+            gc.set_threshold(*thresholds[:2], SELDOM)
+            try:
+                work(subject)
+            except DamagedInput:
+                pass  # the answer meets it again, and says so to the client
+            finally:
+                gc.set_threshold(*thresholds)
+                sys.setswitchinterval(interval)
+
         try:
-            await loop.run_in_executor(self._worker, self._derive, request.remembering())
-        except Exception as error:  # noqa: BLE001 -- a bug: the answer computes what is missing
+            await asyncio.get_running_loop().run_in_executor(self._worker, run)
+        except Exception as error:  # noqa: BLE001 -- a bug
             self.fail(f"preparing: {type(error).__name__}: {error}")
 
     def _derive(self, request: Request) -> None:
-        """Compute what matching, explaining and the ledger derive from a request alone."""
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(interval, TURN))
-        try:
-            request_key(request)
-            if (masked := mask(request)) is not request:
-                request_key(masked)
-            evidence = self.matcher.evidence(site_of(request.url))
-            if not large(request) and self.matcher.learnt(request):
-                return  # nothing varies on its site
-            evidence.foresee(evidence.asked(request, request_key(request).canonical, {}))
-            self.matcher.twins(request)
-        except DamagedInput:
-            pass  # the answer meets it again, and says so to the client
-        finally:
-            sys.setswitchinterval(interval)
+        """Compute what matching and the ledger derive from a request alone."""
+        request_key(request)
+        if (masked := mask(request)) is not request:
+            request_key(masked)
+        evidence = self.matcher.evidence(site_of(request.url))
+        if not large(request) and self.matcher.learnt(request):
+            return  # nothing varies on its site
+        drawn_ids(request)
+        evidence.foresee(evidence.asked(request, request_key(request).canonical, {}))
+        self.matcher.twins(request)
 
     def close(self) -> None:
         """End the thread of `prepare`."""
@@ -626,10 +652,34 @@ class Answerer:
             return self._damaged(request, line, None, error), 0.0
         return (fails(self, request, line, None, failed) if failed is not None else None), 0.0
 
-    def miss(self, request: Request, line: Line, lookup: Lookup | None, why: str) -> Reply:
-        """Reply to a request that the snapshot lacks (504), or that failed while recording."""
+    def _explaining(self, request: Request, line: Line, lookup: Lookup, why: str) -> Reply:
+        """Return a reply to a miss that is held until the thread has explained it."""
+
+        async def until() -> None:
+            await self._aside(explain, lookup)
+
+        def late() -> Reply:
+            return self._told(request, line, lambda: self.miss(request, line, lookup, why, explained=True))
+
+        def left() -> None:
+            self.count(request, line, lookup)
+            self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
+
+        held = Reply(504, "Explaining", ())
+        held.held = Held(0, late, until=until, left=left)
+        return held
+
+    def miss(
+        self, request: Request, line: Line, lookup: Lookup | None, why: str, *, explained: bool = False
+    ) -> Reply:
+        """Reply to a request that the snapshot lacks (504), or that failed while recording.
+
+        The thread explains the miss of a request that it prepared, so that nobody else waits for that.
+        """
         if lookup is not None and lookup.failed is not None:
             return fails(self, request, line, lookup, lookup.failed)
+        if lookup is not None and request.remembers and not explained and self.faults is None:
+            return self._explaining(request, line, lookup, why)
         self.count(request, line, lookup)
         url = masked_url_of(request)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
@@ -669,7 +719,7 @@ class Answerer:
     def _recorded_there(self, request: Request) -> Iterator[str]:
         """Yield the addresses of pages that were recorded on the site of a request."""
         start = surt(f"{request.url.partition('://')[0]}://{site_of(request.url)}/").rpartition(")")[0]
-        for capture in self.snapshot.prefix(f"{start})"):
+        for capture in islice(self.snapshot.prefix(f"{start})"), LOOKED_THROUGH):
             if capture.method == "GET" and capture.status == 200 and "html" in capture.mime:
                 yield capture.url
 
@@ -691,7 +741,7 @@ class Answerer:
             if reply.pieces is None:
                 if line.seq != seq:  # the session's last note is of a later request: it must stay
                     session.noted = None
-                session.happened(request, Response(reply.status, "", reply.fields, reply.body))
+                session.happened(request.forgetting(), Response(reply.status, "", reply.fields, reply.body))
             tell(reply.status)
             return reply
 
@@ -781,6 +831,19 @@ def paced(whole: Reply, pace: float, kept: int) -> Reply:
     made = whole.with_fields((), pieces)
     made.pace = pace
     return made
+
+
+def waits_for_news(reply: Reply) -> bool:
+    """Return True if a reply is held until something has happened."""
+    return reply.held is not None and reply.held.until is not None
+
+
+def explain(lookup: Lookup) -> None:
+    """Compute what a miss says, once."""
+    lookup.explain()
+    if lookup.rivals is not None:
+        rivals = lookup.rivals()
+        lookup.rivals = lambda: rivals
 
 
 def large(request: Request) -> bool:

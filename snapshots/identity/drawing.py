@@ -58,7 +58,7 @@ class Drawing:
         """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
         # a PUT makes the thing that its address names (RFC 9110, 9.3.4)
         placed = request.method == "PUT" and bool(ids_in(request.url))
-        if not placed and not ids_in(request.body):
+        if not placed and not drawn_ids(request):
             return NONE
         ids, served = session.drawn, list(session.served)
         places = {capture.place for capture in served}
@@ -101,6 +101,11 @@ class Drawing:
         if found is None:
             found = self._named[capture.place] = named(capture.url + "\n" + text_of(self._read(capture)))
         return found
+
+
+def drawn_ids(request: Request) -> list[str]:
+    """Return the ids in the body of a request, in order."""
+    return request.derived("drawn ids", lambda one: ids_in(one.body))
 
 
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:

@@ -434,6 +434,8 @@ def mask(request: Request) -> Request:
 def _masked(request: Request) -> Request:
     masker = _Masker()
     masked = masker.request(request)
+    if PREFIX.encode() not in masked.body:  # a search takes 30 ms of 1 MB, in which no other thread runs
+        return masked
     body = detect.PSEUDONYM.sub(MASK.encode(), masked.body)
     return masked if body == masked.body else replace(masked, body=body)
 

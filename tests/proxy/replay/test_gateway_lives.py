@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.replay import connection
+from stillweb.proxy.replay import answering, connection
 from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
@@ -250,3 +250,26 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
         assert miss.result().status_code == 504
         # ten times as many as where the event loop explains it (2 to 8, as the body comes in pieces)
         assert answered > 10
+
+
+def test_a_client_that_leaves_before_its_miss_is_explained_has_a_ledger_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, left = threading.Event(), threading.Event()
+
+    def explain(_: object) -> None:
+        begun.set()
+        left.wait(HANG)
+
+    monkeypatch.setattr(answering, "explain", explain)
+    site = Site(tmp_path / "s")
+    site.add("http://a.test/", b"page")
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as sock:
+            sock.sendall(f"GET http://a.test/?{'n&' * 4000} HTTP/1.1\r\nHost: a.test\r\n\r\n".encode())
+            assert begun.wait(HANG)
+        assert until(lambda: gateway.stats.requests == 1)
+        left.set()
+        (line,) = gateway.ledger.entries()
+    assert (line["verdict"], line["status"], line["nearest"]) == ("miss", 0, [])
+    assert gateway.stats.misses == 1

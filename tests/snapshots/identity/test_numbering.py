@@ -7,7 +7,8 @@ import json
 import pytest
 
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
-from stillweb.snapshots.identity.numbering import drawn_apart, named, renumbered
+from stillweb.snapshots.identity import numbering
+from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, renumbered
 
 ONE, TWO = "5C7BEB7B987C4FCFB6CD4593AD757F14", "7FE5641BA8F54DF6903B0218567A4B58"
 THREE, FOUR = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"
@@ -93,3 +94,11 @@ def test_without_a_rule_ids_count() -> None:
 def test_ids_are_found_in_any_text() -> None:
     assert named(f"\\u0022{THREE.upper()}\\u0022 x{ONE}") == {THREE.replace("-", ""), ONE.lower()}
     assert renumbered(f"a{THREE} {THREE}", {THREE: FOUR}) == f"a{THREE} {FOUR}"
+
+
+@pytest.mark.parametrize("piece", [1, 36, 37, 50, 1000])
+def test_ids_are_found_wherever_a_long_message_is_cut(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(numbering, "PIECE", piece)
+    said = f"{ONE},{TWO}{THREE}:{THREE} a{FOUR} {FOUR}0 {FOUR} {DIGEST[0]}{ONE}"
+    assert ids_in(said) == [ONE, THREE, FOUR]
+    assert ids_in(said.encode()) == ids_in(said)

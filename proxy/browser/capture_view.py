@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from stillweb.snapshots.view import Step, View, view_address
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page, Response
+    from playwright.async_api import BrowserContext, Page, Request, Response
 
     from stillweb.proxy.browser.settle import Traffic
     from stillweb.snapshots.secrets.redact import Redactor
@@ -131,9 +131,16 @@ class Recording:
         return sorted(found, key=lambda capture: capture.begin)
 
     async def _written(self) -> None:
+        async def quiet(seconds: float, *also: Collection[Request]) -> None:
+            hanging = sum(map(len, (traffic.hanging(), traffic.unread, *also))) if traffic is not None else 0
+            await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, seconds, hanging)
+
         traffic = self.traffic
-        hanging = len(traffic.hanging()) + len(traffic.unread) if traffic is not None else 0
-        await asyncio.to_thread(self.recorder.wait_quiet, self.session, 0.0, 15.0, hanging)
+        if traffic is not None and traffic.untold:
+            await quiet(UNTOLD)
+            await quiet(15.0, traffic.untold)
+        else:
+            await quiet(15.0)
 
     async def store(
         self,
@@ -208,6 +215,7 @@ class Visitor:
         return f"{self._prefix}-{self._sessions}"
 
 
+UNTOLD = 0.5  # s in which pings and reports are answered that belong to a view
 RECORDER_FAILED = 502  # the recorder's answer if the origin gave none
 MAX_LINKED = 50  # PDFs followed from one page
 Progress = Callable[[str, str], None]  # (URL, event)

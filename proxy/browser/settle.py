@@ -103,7 +103,8 @@ def _origin(page: Page) -> str:
 # how freeze.js marks the script of a worker
 WORKER = re.compile(r"[?&]stillweb-worker(=shared)?(=module)?(?=#|$)")
 TAB_LOOKS = 500  # checks for a tab that was opened: at least ten seconds
-_UNHELD = {"eventsource", "websocket", "ping", "cspviolationreport"}  # never end, or nobody waits for them
+_UNTOLD = {"ping", "cspviolationreport"}
+_UNHELD = {"eventsource", "websocket", *_UNTOLD}  # never end, or nobody waits for them
 _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 # s after the head of a `fetch`'s answer in which its body may end unread. Later it holds up only a page that says
 # (freeze.js) that it reads one: Chromium never reports the end of a body that no script reads.
@@ -152,6 +153,8 @@ class Traffic:
     silence: Silence = field(default_factory=Silence)
     # requests answered whose body has not ended, and when they were sent; a script may be reading it
     unread: dict[Request, float] = field(default_factory=dict)
+    # pings and reports without an end: no script is ever told of their answers
+    untold: set[Request] = field(default_factory=set)
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
     _closing: set[asyncio.Future[None]] = field(default_factory=set)  # ends of surplus pages
@@ -242,6 +245,8 @@ class Traffic:
         # the end of a shared worker's loading is not reported; its page waits for it
         worker = WORKER.search(request.url)
         held = request.resource_type not in _UNHELD and not request.url.startswith(("data:", "blob:"))
+        if request.resource_type in _UNTOLD:
+            self.untold.add(request)
         if held and not (worker and worker[1]):
             self._under_way[request] = asyncio.get_running_loop().time()
 
@@ -249,6 +254,7 @@ class Traffic:
         self.ended += 1
         self._under_way.pop(request, None)
         self.unread.pop(request, None)
+        self.untold.discard(request)
         self._changed.set()
 
     def _leave_unread(self, request: Request) -> None:
@@ -385,7 +391,7 @@ class Listening:
         if not await silence.kept(state, ask):
             return True
         # its content comes by the stream, from a server that is still at work
-        if state["silent"] or await _bare(self._page):
+        if state["silent"] or await _bare(self._page, talked=silence.talked()):
             self._until = self._until or loop.time() + self._patience.stuck
             if await silence.broken(state, ask, min(self._until, self._deadline)):
                 return True
@@ -403,10 +409,10 @@ class Listening:
         return f"says that it is still at work: {self.busy[0].partition(' ')[2]}" if self.busy else ""
 
 
-async def _bare(page: Page) -> bool:
-    """Return True if a page shows no more than the names of a few buttons."""
+async def _bare(page: Page, *, talked: bool) -> bool:
+    """Return True if a page shows nothing, or no more than the names of a few buttons and its streams have talked."""
     try:
         length = await answered(page.evaluate(_TEXT))
     except PlaywrightError:
         return False  # it goes away
-    return length is not None and length < BARE
+    return length is not None and length < (BARE if talked else 1)

@@ -37,6 +37,11 @@ class Silence:
     # lasting difference between recorder and page: other tabs have sockets, too
     _apart: tuple[int, int] = (0, 0)
 
+    def talked(self) -> bool:
+        """Return True if a message or a byte has come by an open stream, from either side."""
+        said = self._heard()
+        return said is None or any(said)
+
     async def kept(self, before: Mapping[str, Any], ask: Ask) -> bool:
         """Return True if the page, in the state `before`, and its streams stay silent for a while."""
         loop = asyncio.get_running_loop()

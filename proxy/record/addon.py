@@ -261,7 +261,7 @@ class RecordingAddon:
         draft, response = self._drafts.get(flow.id), flow.response
         if draft is None or response is None or response.status_code == 101:
             return
-        if is_event_stream(response):
+        if is_event_stream(response) or is_picture_stream(response):
             self._uncount(draft)
         length = length_of(response.headers)
         # a client leaves such an answer at its head or its first bytes
@@ -274,7 +274,7 @@ class RecordingAddon:
             if left_early or not draft.counted:
                 fill(draft, flow)
 
-        if left_early and draft.counted and not is_picture_stream(response):
+        if left_early and draft.counted:
             hold(flow, stream)
         elif length is None or length > BUFFERED_BYTES or not draft.counted:
             stream()

@@ -98,7 +98,7 @@ def is_redirect(response: http.Response) -> bool:
 def is_picture_stream(response: http.Response) -> bool:
     """Return True if an answer is pictures that take each other's place, such as a camera's."""
     kind: str = response.headers.get("Content-Type", "")
-    return kind.lower().startswith("multipart/")
+    return kind.lower().startswith("multipart/x-mixed-replace")
 
 
 def client_left(flow: http.HTTPFlow, reason: str) -> bool:

@@ -1,0 +1,87 @@
+"""While recording, a page waits for no answer that no script of it can read, and that never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.net.silence import Silence
+from stillweb.proxy.record.recorder import Recorder
+from stillweb.snapshots.writer import Writer
+from tests.proxy.origin import Answer, Asked, Origin
+from tests.proxy.streaming import streaming_site
+
+PIXEL = bytes.fromhex(
+    "47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b"
+)
+MARKUP = {
+    "beacon": "<script>navigator.sendBeacon('/never', 'x')</script>",
+    "ping": "<a ping=/never href=#there id=a>there</a><script>a.click()</script>",
+    "camera": "<img src=/camera>",
+}
+
+
+async def never() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+async def pictures() -> AsyncIterator[bytes]:
+    part = b"--next\r\nContent-Type: image/gif\r\n\r\n" + PIXEL + b"\r\n"
+    yield part + part
+    await asyncio.Event().wait()
+
+
+def answer(asked: Asked) -> Answer | None:
+    if asked.path == "/camera":
+        return Answer(headers=[("Content-Type", "multipart/x-mixed-replace; boundary=next")], body=pictures())
+    if asked.path == "/never":
+        return Answer(headers=[("Content-Type", "text/plain")], body=never())
+    page = f"<!DOCTYPE html><title>T</title><link rel=icon href=data:,><p>text</p>{MARKUP[asked.path[1:]]}"
+    return Answer(headers=[("Content-Type", "text/html")], body=page.encode())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MARKUP)
+def test_the_recorder_is_not_waited_for_in_vain(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[tuple[float, bool]] = []
+    real = Recorder.wait_quiet
+
+    def noted(self: Recorder, session: str, seconds: float, timeout: float, hanging: int) -> bool:
+        quiet = real(self, session, seconds, timeout, hanging)
+        waits.append((timeout, quiet))
+        return quiet
+
+    monkeypatch.setattr(Recorder, "wait_quiet", noted)
+    with Origin(answer) as origin, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
+        (result,) = Fetcher(recorder, writer).fetch([f"{origin.url}/{kind}"])
+    assert result.ok
+    assert len(result.views) == 1
+    assert all(quiet or timeout <= 1 for timeout, quiet in waits), waits
+
+
+@pytest.mark.slow
+def test_a_short_page_does_not_wait_for_a_socket_on_which_nobody_has_spoken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def waited(*_: Any) -> bool:
+        raise AssertionError("waited for more than the silence of its socket")
+
+    monkeypatch.setattr(Silence, "broken", waited)
+    page = "<!DOCTYPE html><title>T</title><p>Short</p><script>new WebSocket(`ws://${location.host}/talk?room=late`).onmessage = () => {};</script>"
+    with (
+        streaming_site(page, silent := threading.Event()) as base,
+        Writer.open(tmp_path / "s") as writer,
+        Recorder(writer) as recorder,
+    ):
+        (result,) = Fetcher(recorder, writer).fetch([f"{base}/"])
+        silent.set()
+    assert len(result.views) == 1

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
+TAB_SECONDS = 5.0  # in which a tab of a running browser tells its storage
+_STORED = "() => [origin, Object.entries(localStorage).map(([name, value]) => ({name, value}))]"
 OPEN_FILES = 192  # 128 suffice to open a page; with 110 Chromium starts, and then hangs or dies
 # the headless shell comes last: it is not a whole browser, but renders and reads the same
 NAMES = (
@@ -283,7 +285,7 @@ class BrowserHost:
                 address, timeout=START_SECONDS * 1000
             )
             if self._browser.contexts and "storage_state" not in self._begin:
-                self._begin["storage_state"] = await self._browser.contexts[0].storage_state()
+                self._begin["storage_state"] = await _state_of(self._browser.contexts[0])
         except Error as error:
             await self.close()
             raise MissingCapability(
@@ -417,6 +419,23 @@ class BrowserHost:
         context = await self._new_context(options | begin | more)
         await install(context, full, proxy_url, replay=replay)
         return context
+
+
+async def _state_of(context: BrowserContext) -> dict[str, Any]:
+    """Return the cookies of a running browser, and the local storage of the sites in its tabs.
+
+    Playwright's own storage state lacks the storage of pages that were loaded before it attached.
+    """
+    state: dict[str, Any] = dict(await context.storage_state())
+    origins = {one["origin"]: one for one in state["origins"]}
+    for frame in [frame for page in context.pages for frame in page.frames]:
+        try:
+            origin, items = await asyncio.wait_for(frame.evaluate(_STORED), TAB_SECONDS)
+        except (PlaywrightError, TimeoutError):
+            continue  # it has no storage, goes away, or a script holds it up
+        if items and origin.startswith("http"):
+            origins[origin] = {"origin": origin, "localStorage": items}
+    return state | {"origins": list(origins.values())}
 
 
 def _state(storage: Iterable[tuple[str, str, str]]) -> dict[str, Any]:

@@ -147,6 +147,9 @@ def test_a_running_browser_records_with_its_own_login(site: str, tmp_path: Path)
         )
         try:
             person.add_cookies(state(site)["cookies"])  # type: ignore[arg-type]
+            tab = person.new_page()
+            tab.goto(site)
+            tab.evaluate("localStorage.theme = 'dark'")
             port = (tmp_path / "person" / "DevToolsActivePort").read_text().split("\n")[0]
             done = stillweb("record", "-o", tmp_path / "s", site, "--cdp", f"http://127.0.0.1:{port}")
             assert done.code == 0, done.err
@@ -157,6 +160,7 @@ def test_a_running_browser_records_with_its_own_login(site: str, tmp_path: Path)
             person.close()
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert "signed in: True" in text_of(snapshot)
+        assert "| dark |" in text_of(snapshot)
 
 
 @pytest.mark.parametrize(

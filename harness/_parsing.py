@@ -15,8 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
-
+from stillweb.snapshots import yaml_text
 from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
 
@@ -139,17 +138,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     YAML reads some words without quotes as other types (a date, `on`). A value that JSON can't hold is an error with
     its place. Integer keys become texts.
     """
-    try:
-        value = yaml.safe_load(read_text(path, "utf-8-sig"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UsageError(f"{place}: not YAML: {problem}") from error
-    except ValueError as error:  # an invalid number or date
-        raise UsageError(f"{path}: not YAML: {error}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}: is nested too deeply") from error
+    value = yaml_text.read(read_text(path, "utf-8-sig"), str(path))
     if value is None:
         raise UsageError(f"{path}: is empty")
     if not isinstance(value, dict):

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from stillweb.proxy.browser.uploads import Files, names_of
+from stillweb.snapshots import yaml_text
 from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.view import Step
@@ -298,17 +299,7 @@ def _lines(node: yaml.Node | None) -> list[int]:
 
 
 def _loaded(text: str, where: str) -> tuple[Any, yaml.Node | None]:
-    try:
-        return yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
-        raise UsageError(f"{where}:{line} no YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{where}: no YAML: {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise UsageError(f"{where}: is nested too deeply") from None
-    except ValueError as error:  # an invalid number or date
-        raise UsageError(f"{where}: no YAML: {error}") from None
+    return yaml_text.read(text, where), yaml_text.compose(text, where)
 
 
 def parse_steps(text: str, where: str = "steps", files: Files | None = None) -> tuple[Step, ...]:

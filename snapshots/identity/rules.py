@@ -457,8 +457,10 @@ def load(text: str, name: str = "rules.toml") -> RuleSet:
     """Parse rules from TOML. Raises UsageError that names file, rule and field."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
+    except RecursionError:
+        raise UsageError(f"{name}: is nested too deeply") from None
     items = data.get("rule")
     if set(data) != {"rule"} or not isinstance(items, list):
         raise UsageError(f"{name}: holds something else than rules, or none. Begin each with [[rule]]")

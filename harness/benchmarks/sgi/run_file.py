@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from stillweb.snapshots import yaml_text
 from stillweb.snapshots.errors import DamagedInput, UsageError
 
 # dataset_id -> folder in the guide's data/sgibench, and name on the hub
@@ -92,9 +91,11 @@ class RunFile:
 def load_run_file(path: str | Path) -> RunFile:
     """Read and check a run file (YAML). Raise DamagedInput naming a missing, unknown or wrong member."""
     try:
-        document = yaml.safe_load(Path(path).read_text("utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DamagedInput(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        document = yaml_text.read(Path(path).read_text("utf-8-sig"), str(path))
+    except UnicodeDecodeError as error:
+        raise DamagedInput(f"{path}: not YAML: {error}") from error
+    except UsageError as error:
+        raise DamagedInput(str(error)) from error
     if not isinstance(document, dict):
         raise DamagedInput(f"{path}: must be a mapping with models, datasets and run")
     _only(document, ("models", "datasets", "run"), str(path))

@@ -87,7 +87,10 @@ def test_any_text_survives_the_file(targets: list[tuple[str, str]]) -> None:
         ("- press: {key: A, nth: 2}", "stands without an element"),
         ("- [1]", "must be one action"),
         ("a: b", "must be a list of steps"),
-        ("- click: 'a\n- b", "no YAML"),
+        ("- click: 'a\n- b", "not YAML"),
+        (f"- click: 0x{'f' * 5000}", "not YAML: a number has too many digits"),
+        ("- click: !!timestamp x", "not YAML: a value is not of the type"),
+        ("[" * 9999, "nested too deeply"),
     ],
 )
 def test_errors_name_step_and_field(text: str, words: str) -> None:

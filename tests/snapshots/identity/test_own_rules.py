@@ -71,6 +71,8 @@ def test_a_layer_without_them_leaves_them_in_force(files: tuple[Path, Path], tmp
         (RULE.replace("q=y", "q=x").replace("trace=0123abcd\"]]\n", "trace=4567ef01\"]]\n"), "joins"),
         (RULE.replace("shelf-trace", "tracking"), "another rule of this id"),
         (RULE.replace("[[rule]]", "[[rule"), "own.toml: "),
+        ("a = " + "[" * 9999, "own.toml: is nested too deeply"),
+        ("a = " + "9" * 5000, "own.toml: Exceeds the limit"),
         (RULE.replace("[[rule]]", "[[rules]]"), r"Begin each with \[\[rule\]\]"),
         ("", r"Begin each with \[\[rule\]\]"),
         ("rule = 3", r"Begin each with \[\[rule\]\]"),

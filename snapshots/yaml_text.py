@@ -1,0 +1,57 @@
+"""Reader of YAML texts that people write: whatever is wrong with one is told in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import yaml
+
+from stillweb.snapshots.errors import UsageError
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        value: int = super().construct_yaml_int(node)  # type: ignore[no-untyped-call]
+        try:
+            str(value)
+        except ValueError:  # hexadecimal: Python reads it, but does not print it
+            raise ValueError("a number has too many digits") from None
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
+def read(text: str, where: str) -> Any:
+    """Return the value of a YAML text. Raises UsageError that names `where` and, if known, the line."""
+    with _told(where):
+        return yaml.load(text, Loader=_Loader)
+
+
+def compose(text: str, where: str) -> yaml.Node | None:
+    """Return the tree of a YAML text, which knows its lines. Raises UsageError as `read` does."""
+    with _told(where):
+        return yaml.compose(text, Loader=_Loader)
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    try:
+        yield
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{where}:{mark.line + 1}" if mark else where
+        told = (
+            getattr(error, "problem", None)
+            or getattr(error, "context", None)
+            or str(error).partition("\n")[0]
+        )
+        raise UsageError(f"{place}: not YAML: {told}") from None
+    except RecursionError:
+        raise UsageError(f"{where}: is nested too deeply") from None
+    except ValueError as error:  # an invalid number or date
+        raise UsageError(f"{where}: not YAML: {error}") from None
+    except AttributeError:  # PyYAML's own, of `!!timestamp x`
+        raise UsageError(f"{where}: not YAML: a value is not of the type that its tag names") from None

@@ -46,7 +46,12 @@ class Reply:
         session = self.session
         if self.closed or not session.tabs:
             return
-        self.sections.events += [said("downloading", name=name) for name in session.told_downloads()]
+        downloads = session.told_downloads()
+        self.sections.events += [said("downloading", name=name) for name in downloads]
+        if downloads.left_out:
+            self.sections.events.append(f"- Left out: {downloads.left_out} older downloads")
+        if left_out := session.told_left_out():
+            self.sections.events.append(f"- Left out: {left_out} requests of the page, which sends too many")
         if session.told_crowded():
             self.sections.events.append("- Left out: windows that the page opened, as too many are open")
         headers = [(tab, await tab.lines()) for tab in session.tabs]

@@ -20,9 +20,10 @@ from stillweb.harness.tools.browser_tabs import Tab, bounded
 from stillweb.harness.tools.browser_text import code_of, said
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.browser.browser import Renames
-from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.browser.driver import MOST_DOWNLOADS, Driver
 from stillweb.proxy.browser.errors import Failed, forbidden_scheme
 from stillweb.proxy.browser.freeze import settle
+from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.browser.settle import Patience, Traffic
 from stillweb.proxy.browser.uploads import contents_of
 from stillweb.proxy.replay.misses import Missed, masked_url, one_name, unseen
@@ -76,6 +77,7 @@ class Browsing:
     context: BrowserContext | None = None
     traffic: Traffic | None = None
     told: int = 0  # number of answers that calls have reported
+    left_out: int = 0  # number of answers that were dropped, as calls have reported
     told_missed: int = 0  # number of the gateway's misses that calls have reported
     doubted: bool = False  # True if an answer was ambiguous and no call has reported it
     unsure: Confidence | None = (
@@ -84,7 +86,8 @@ class Browsing:
     ahead: Counter[str] = field(default_factory=Counter)  # reported misses that the browser has not seen yet
     workspace: Workspace = field(default_factory=Workspace)  # its files may be given to pages
     copied: str = ""  # text on the session's clipboard
-    downloads: list[str] = field(default_factory=list)  # names of downloaded files that no call has reported
+    # names of downloaded files that no call has reported
+    downloads: Newest[str] = field(default_factory=lambda: Newest(MOST_DOWNLOADS, len))
     _kept: asyncio.Event = field(default_factory=asyncio.Event)  # set if `downloads` is not empty
     _lock: asyncio.Lock | None = None
 
@@ -103,7 +106,7 @@ class Browsing:
 
     async def _close(self) -> None:
         context, self.context = self.context, None
-        self.tabs, self.current, self.told = [], 0, 0
+        self.tabs, self.current, self.told, self.left_out = [], 0, 0, 0
         self.doubted, self.unsure = False, None
         self.ahead.clear()
         if context is not None:
@@ -199,11 +202,17 @@ class Browsing:
         with contextlib.suppress(TimeoutError):  # the page may have navigated away meanwhile
             await asyncio.wait_for(self._kept.wait(), 10)
 
-    def told_downloads(self) -> list[str]:
+    def told_downloads(self) -> Newest[str]:
         """Return the names of the files downloaded since the last call, in order, and forget them."""
-        names, self.downloads = self.downloads, []
+        names, self.downloads = self.downloads, Newest(MOST_DOWNLOADS, len)
         self._kept.clear()
         return names
+
+    def told_left_out(self) -> int:
+        """Return the number of requests since the last call that no result can take into account."""
+        assert self.traffic is not None
+        left_out, self.left_out = self.traffic.answers.left_out - self.left_out, self.traffic.answers.left_out
+        return left_out
 
     def told_crowded(self) -> bool:
         """Return True if windows were left out since the last call, and forget it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.harness.tools.browser_text import matching, said
+from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("error", "warning", "info", "debug")
 LONGEST = 1 << 16  # characters of a message, a title or a dialog that are told
+MOST_REQUESTS = 1000  # requests of a page that are kept
 MOST_MESSAGES, MOST_TEXT = 1000, 1 << 20  # messages of a console that are kept, and their characters
 
 
@@ -82,7 +84,7 @@ class Tab:
     page: Page
     messages: Console = field(default_factory=Console)
     older: Console = field(default_factory=Console)
-    requests: list[Request] = field(default_factory=list)
+    requests: Newest[Request] = field(default_factory=lambda: _requests())
     dialog: Dialog | None = None
     held: asyncio.Event = field(default_factory=asyncio.Event)  # set while a dialog is open
     chooser: FileChooser | None = None
@@ -111,7 +113,7 @@ class Tab:
         main = request.is_navigation_request() and request.frame == self.page.main_frame
         if main and request.redirected_from is None:
             self.older.extend(self.messages)
-            self.messages, self.requests, self.status = Console(), [], None
+            self.messages, self.requests, self.status = Console(), _requests(), None
         self.requests.append(request)
 
     def _response(self, response: Response) -> None:
@@ -209,9 +211,12 @@ class Tab:
         matches = await asyncio.to_thread(matching, pattern, "", urls) if pattern else [True] * len(urls)
         if matches is None:
             return None
-        lines: list[str] = []
+        left_out = self.requests.left_out
+        lines = [f"Left out: {left_out} older requests"] if left_out else []
         hidden = 0
-        for number, (request, matched) in enumerate(zip(self.requests, matches, strict=False), start=1):
+        for number, (request, matched) in enumerate(
+            zip([*self.requests], matches, strict=False), start=left_out + 1
+        ):
             response = await _response_of(request)
             fine = response is not None and response.status < 400 and request.failure is None
             if not static and fine and request.resource_type not in ("fetch", "xhr"):
@@ -227,7 +232,7 @@ class Tab:
 
     async def request(self, number: int, part: str | None) -> str | None:
         """Return the result of `browser_network_request`; None if there is no such request."""
-        if not 1 <= number <= len(self.requests):
+        if not self.requests.left_out < number <= len(self.requests):
             return None
         request = self.requests[number - 1]
         response = await _response_of(request)
@@ -267,6 +272,10 @@ class Tab:
         kept = hints[:1] if request.post_data else []
         kept += hints[1:] if response is not None and response.status not in (204, 304) else []
         return "\n".join([*out, "", *kept] if kept else out)
+
+
+def _requests() -> Newest[Request]:
+    return Newest(MOST_REQUESTS, lambda request: len(request.url))
 
 
 async def _response_of(request: Request) -> Response | None:

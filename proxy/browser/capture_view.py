@@ -467,6 +467,10 @@ class Fetcher(Visitor):
         if new := sorted(one for one in streams if not any(one in note for note in result.notes)):
             notes.append(f"open streams: {', '.join(new)}")
         notes += driver.traffic.of_workers(lambda url: public(url, self.recorder.redactor))
+        if left_out := driver.traffic.left_out:
+            notes.append(f"sends too many requests: the first {left_out} are not looked at")
+        if left_out := driver.downloads.left_out:
+            notes.append(f"starts too many downloads: the first {left_out} are left out")
         if driver.traffic.crowded:
             notes.append("opens too many windows: some were blocked, as they are in replay")
         if driver.dismissed:

@@ -18,6 +18,7 @@ from stillweb.proxy.browser.answered import answered
 from stillweb.proxy.browser.consent import least_consent
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle
+from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.browser.settle import Calm, Patience, Traffic
 from stillweb.proxy.browser.steps import TARGETS
 from stillweb.proxy.browser.uploads import upload
@@ -51,6 +52,7 @@ _FIELDS = {
 }
 _OPERABLE = {*_FIELDS, "button", "link", "tab", "menuitem", "option"}
 _NAMED = re.compile(r'^ *- \'?([a-z]+) ("(?:[^"\\]|\\.)*")', re.M)  # a line of an accessibility snapshot
+MOST_DOWNLOADS = 100  # downloads of a page that are kept; it may start them in a loop
 MOST_DIALOGS = 100  # dialogs of a page whose texts are kept; a page may open them in a loop
 SHOWN = 4  # elements listed in a message if a name means several
 # A tag with its id or name, its text, and the nearest ancestor that has an id.
@@ -265,8 +267,8 @@ class Driver:
         self.traffic = traffic or Traffic(context)
         self.script_errors = 0
         self.dialogs: list[str] = []
-        self.downloads: list[str] = []
-        self.saved: list[Download] = []
+        self.downloads: Newest[str] = Newest(MOST_DOWNLOADS, len)
+        self.saved: Newest[Download] = Newest(MOST_DOWNLOADS, lambda download: len(download.url))
         self.dismissed: str | None = None
         self.redactor = redactor
         self.files = files or {}  # by digest

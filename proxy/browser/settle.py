@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.net.silence import Silence
 from stillweb.proxy.replay.misses import MARKED
 
@@ -111,6 +112,7 @@ _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 UNREAD = 0.3
 # Pages that a context may have open; more are closed. Of one document freeze_tabs.js blocks more than 20.
 MOST_PAGES = 50
+MOST_REQUESTS = 20_000  # requests of a context that are kept; a page may send them in a loop
 
 
 class Answer(NamedTuple):
@@ -141,13 +143,19 @@ class Traffic:
     navigations: int = 0  # those of them that load a document
     rested: int = 0  # `navigations` when the page last rested
     steps: int = 0  # steps done since the page was loaded
-    failures: list[tuple[str, str, str]] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    failures: Newest[tuple[str, str, str]] = field(
+        default_factory=lambda: Newest(MOST_REQUESTS, lambda failure: len(failure[0]))
+    )
+    answers: Newest[Answer] = field(
+        default_factory=lambda: Newest(MOST_REQUESTS, lambda answer: len(answer.url))
+    )
     # URLs of all requests; of an answer that the browser refuses, nothing else is reported
-    asked: list[str] = field(default_factory=list)
-    streams: list[str] = field(default_factory=list)
+    asked: Newest[str] = field(default_factory=lambda: Newest(MOST_REQUESTS, len))
+    streams: Newest[str] = field(default_factory=lambda: Newest(MOST_REQUESTS, len))
     blocked: bool = False  # a page wanted a service worker
-    unloaded: list[str] = field(default_factory=list)  # workers whose script was never loaded
+    unloaded: Newest[str] = field(
+        default_factory=lambda: Newest(MOST_REQUESTS, len)
+    )  # workers whose script was never loaded
     tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
     crowded: bool = False  # windows that pages opened were blocked or closed, since there are too many
     silence: Silence = field(default_factory=Silence)
@@ -299,6 +307,11 @@ class Traffic:
     def missed(self, since: int = 0) -> list[Answer]:
         """Return the answers from number `since` on that are misses."""
         return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
+
+    @property
+    def left_out(self) -> int:
+        """The number of requests that are no longer kept."""
+        return max(self.asked.left_out, self.answers.left_out)
 
     def broken(self, url: str) -> str:
         """Return the browser's reason why a page's document is incomplete, "" if it is whole."""

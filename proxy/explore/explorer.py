@@ -631,7 +631,7 @@ class Exploration:
                 await recording.store(
                     sight, graph.url, steps, source.address if source else None, captures,
                     quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
-                    downloads=driver.downloads, lost=driver.traffic.lost(),
+                    downloads=[*driver.downloads], lost=driver.traffic.lost(),
                 )  # fmt: skip
             except PlaywrightError:
                 self.looks.pop(known.look, None)  # so that another way to the view can store it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import time
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.tools import Toolset
+from stillweb.harness.tools import Toolset, browser_session, browser_tabs
 from stillweb.harness.tools.contract import ToolResult
+from stillweb.proxy.browser import settle
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.snapshot import Snapshot
 from tests.support.every_tool import WIDGETS, make_every_tool_site
@@ -223,6 +225,47 @@ def test_a_flood_of_messages_or_windows_is_bounded_and_told(
     if not told:
         assert "Left out: windows" in evaluated
         assert 5 < tabs.count("](about:blank") < 51
+
+
+REQUESTS = "() => Promise.all([...Array(90).keys()].map((n) => fetch('/?' + n).catch(() => 0)))"
+DOWNLOADS = (
+    "async () => { const a = Object.assign(document.createElement('a'), {href: 'data:text/plain,x', download: 'x.txt'});"
+    " for (let n = 0; n < 30; n++) { a.click(); await new Promise((done) => setTimeout(done, 20)); } }"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "tool", "told"),
+    [
+        (REQUESTS, "browser_evaluate", r"- Left out: \d+ requests of the page, which sends too many"),
+        (REQUESTS, "browser_network_requests", r"Left out: (5\d|6\d) older requests\n(5\d|6\d)\. \[GET\]"),
+        (DOWNLOADS, "browser_snapshot", r"- Left out: \d+ older downloads"),
+    ],
+)
+def test_what_a_page_does_in_a_loop_is_bounded_and_told(
+    tools: tuple[Toolset, asyncio.Runner, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    tool: str,
+    told: str,
+) -> None:
+    monkeypatch.setattr(settle, "MOST_REQUESTS", 40)
+    monkeypatch.setattr(browser_tabs, "MOST_REQUESTS", 40)
+    monkeypatch.setattr(browser_session, "MOST_DOWNLOADS", 5)
+    toolset, runner, folder = tools
+
+    async def play() -> str:
+        session = toolset.session(f"loop {tool}", folder)
+        await session.call("browser_navigate", {"url": WIDGETS})
+        said = text_of(await session.call("browser_evaluate", {"function": function}))
+        if tool != "browser_evaluate":
+            await asyncio.sleep(1)
+            said += "\n" + text_of(await session.call(tool, {"static": True} if "network" in tool else {}))
+        await session.close()
+        return said
+
+    assert re.search(told, runner.run(play()))
 
 
 def children(process: int, words: str = "") -> list[int]:

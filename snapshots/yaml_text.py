@@ -13,7 +13,7 @@ from stillweb.snapshots.errors import UsageError
 
 class _Loader(yaml.SafeLoader):
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        value: int = super().construct_yaml_int(node)  # type: ignore[no-untyped-call]
+        value: int = super().construct_yaml_int(node)
         try:
             str(value)
         except ValueError:  # hexadecimal: Python reads it, but does not print it

@@ -277,7 +277,7 @@ async def _replay(
     finally:
         await context.close()
     if any(result.unasked for result in results.values()):
-        untold = await asyncio.to_thread(_untold, gateway.ledger, session, driver.traffic.asked)
+        untold = await asyncio.to_thread(_untold, gateway.ledger, session, [*driver.traffic.asked])
         for result in results.values():
             result.unasked = [url for url in result.unasked if one_name(url) not in untold]
     return list(results.values())

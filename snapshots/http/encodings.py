@@ -28,6 +28,7 @@ from stillweb.snapshots.decompression import (
 from stillweb.snapshots.request import Headers
 
 PLAIN = frozenset({"", "identity"})
+MOST_CODINGS = 16  # of a body, each of which is a generator around the next
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
 
 
@@ -98,7 +99,10 @@ def decode_pieces(
     """
     bound = MOST if most is None else most
     stream: Iterator[bytes] = iter(pieces)
-    for name in reversed(codings(encoding)):
+    names = codings(encoding)
+    if len(names) > MOST_CODINGS:
+        raise EncodingProblem(f"{len(names)} codings, of which {MOST_CODINGS} are undone at most")
+    for name in reversed(names):
         stream = within(_unpack(stream, name), bound, lambda: LongBody(too_large("the body", bound)))
     return stream
 

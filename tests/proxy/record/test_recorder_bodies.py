@@ -62,6 +62,18 @@ def test_codings_in_several_lines_are_all_undone(lab: Lab, tmp_path: Path) -> No
     assert TOKEN.encode() not in gzip.decompress(gzip.decompress(only.body))
 
 
+def test_codings_without_end_are_kept_as_they_are_and_stop_no_recording(lab: Lab, tmp_path: Path) -> None:
+    odd = Answer(headers=[("Content-Encoding", "gzip, " * 8000 + "gzip")], body=b"abc")
+    with Origin(lambda _: odd) as origin, Writer.open(tmp_path / "s") as writer:
+        place = {"odd.example": ("127.0.0.1", origin.port)}
+        with lab.recorder(writer, resolve=place) as recorder, client(recorder) as c:
+            for path in ("one", "two"):
+                with c.stream("GET", f"http://odd.example/{path}") as response:
+                    assert b"".join(response.iter_raw()) == b"abc"
+    first, _ = recorded(tmp_path / "s")  # the second names the first one's body
+    assert first.body == b"abc"
+
+
 def test_headers_stay_as_they_were(lab: Lab, tmp_path: Path) -> None:
     with (
         Writer.open(tmp_path / "s") as writer,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots._os.garbage import seldom_collected
 from stillweb.snapshots._os.locking import lock_directory
@@ -50,6 +50,10 @@ from stillweb.snapshots.warc.appending import AppendFile, not_written, write_who
 from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PAGES, Container, open_directory
 from stillweb.snapshots.warc.reading import Archives
 
+if TYPE_CHECKING:
+    from stillweb.snapshots.index.on_disk import OnDisk
+
+LARGE = 1 << 30  # bytes of archives from which their index lines are sorted on disk
 ROTATE = 1_000_000_000  # size in bytes at which the next archive file is started
 OURS = re.compile(r"data-[0-9]{5}\.warc\.gz")  # the files that a writer appends to; others stay unchanged
 
@@ -80,6 +84,7 @@ class Writer:
         self._listed = 0  # offset in the archive file up to which every record has an index line
         self._unlisted = False  # True if an earlier record has no index line: Ctrl-C can interrupt anywhere
         self._kept: Container | None = None  # the files of an index on disk that is read while writing
+        self._aside: OnDisk | None = None  # the captures of a large archive without an index
         self._hashes: Hashes = {}  # hashes of the archive files when the index was built
         self._guard = lock_directory(path, "is being recorded into by another process")
 
@@ -144,19 +149,25 @@ class Writer:
         if not files:
             return
         container = open_directory(self.path)
+        aside: OnDisk | None = None
         try:
             if fits(container):
                 index, known = open_index(container, checked=True)
                 count = len(index)
                 others = list(index.lines(OTHER.decode(), prefix=True))
-                self._recorded.load(LinesOnDisk(index, count - len(others)), others)
+                self._recorded.load(LinesOnDisk(index.lines, count - len(others)), others)
                 self._kept = container
             else:
-                container, built, repairs = mend(container, progress)
+                if container.size >= LARGE:
+                    from stillweb.snapshots.index.on_disk import OnDisk
+
+                    aside = self._aside = OnDisk()
+                container, built, repairs = mend(container, progress, aside)
                 self.repairs += [*repairs, *built.notes]
                 known, self._hashes = built, built.hashes
                 others = [line for line in built.lines if line.startswith(OTHER)]
-                self._recorded.load([line for line in built.lines if not line.startswith(OTHER)], others)
+                captures = [line for line in built.lines if not line.startswith(OTHER)]
+                self._recorded.load(LinesOnDisk(aside.lines, aside.count()) if aside else captures, others)
             for line in others:
                 entry = parse_line(line)[2]
                 if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
@@ -395,9 +406,10 @@ class Writer:
     def _release(self) -> None:
         self._closed = True
         self._recorded.close()
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        for one in (self._kept, self._aside):
+            if one is not None:
+                one.close()
+        self._kept = self._aside = None
         LIVE.pop(str(self.path), None)
         if self._guard >= 0:
             os.close(self._guard)

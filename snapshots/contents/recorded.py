@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.records import Original
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.index.build import finish
-from stillweb.snapshots.index.cdxj import Index, parse_line, sorted_lines, to_capture
+from stillweb.snapshots.index.cdxj import parse_line, sorted_lines, to_capture
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc.reading import Archives
 
@@ -24,13 +24,13 @@ OTHER = b"urn:"  # start of the lines of records that are no captures (`indexing
 
 @dataclass(slots=True)
 class LinesOnDisk:
-    """The sorted lines of the captures in an index on disk, read anew each time."""
+    """The sorted lines of captures that are on disk, read anew each time."""
 
-    index: Index
+    read: Callable[[], Iterator[bytes]]
     count: int
 
     def __iter__(self) -> Iterator[bytes]:
-        return (line for line in self.index.lines() if not line.startswith(OTHER))
+        return (line for line in self.read() if not line.startswith(OTHER))
 
     def __len__(self) -> int:
         return self.count

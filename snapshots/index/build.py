@@ -115,7 +115,7 @@ def open_index(
         data, built.lines = join_lines(built.lines), []
         return Index(BytesPlace(data)), built
     if aside is not None:
-        built = put_aside(container, aside, progress)
+        built = build(container, progress, aside)
         built.notes = damaged + kept_notes(built.notes)
         return Index(BytesPlace(join_lines(built.lines))), built
     index, known = cached_index(container, partial(build, container, progress), checked)
@@ -128,33 +128,22 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
     return b"\n".join([*lines, b""])
 
 
-def build(container: Container, progress: Progress | None = None) -> Built:
-    """Scan all archives; return their sorted lines and what else their records say."""
+def build(container: Container, progress: Progress | None = None, aside: OnDisk | None = None) -> Built:
+    """Scan all archives; return their sorted lines and what else their records say. See `assemble` for `aside`."""
     with seldom_collected():
-        return assemble(scans(container, progress).values())
+        return assemble(scans(container, progress, aside=aside).values(), aside)
 
 
-def put_aside(container: Container, aside: OnDisk, progress: Progress | None = None) -> Built:
-    """Scan all archives into `aside`; return the lines of records that are no captures.
-
-    The captures in `aside` have no order.
-    """
-    with seldom_collected():
-        built = Built()
-        for part in (part for parts in scans(container, progress, aside=aside).values() for part in parts):
-            learn(built, part)
-        aside.resolve(built.notes)
-        built.lines = sorted_lines(built.lines)
-        return built
-
-
-def mend(container: Container, progress: Progress | None = None) -> tuple[Container, Built, list[str]]:
+def mend(
+    container: Container, progress: Progress | None = None, aside: OnDisk | None = None
+) -> tuple[Container, Built, list[str]]:
     """Cut off records that a killed process left unfinished in a writable directory, then build its index.
 
-    Return the container (opened again if something was cut off), the built index and a note for each repair.
+    Return the container (opened again if something was cut off), the built index and a note for each repair. With
+    `aside` the captures are there, and only the lines of other records in the index.
     """
     hashes: dict[str, tuple[int, str]] = {}
-    parts = scans(container, progress, hashes=hashes)
+    parts = scans(container, progress, hashes=hashes, aside=aside)
     folder = Path(container.path) / ARCHIVE
     # archives that can't be read by offset were copied; they can't be cut either
     plain = container.plain
@@ -167,8 +156,11 @@ def mend(container: Container, progress: Progress | None = None) -> tuple[Contai
         container = open_directory(Path(container.path))
         for name in sorted(plain):
             container.make_plain(name)
-        parts |= scans(container, names=cut, hashes=hashes)
-    built = assemble(parts.values())
+        if aside is not None:
+            for name in cut:
+                aside.forget(name)
+        parts |= scans(container, names=cut, hashes=hashes, aside=aside)
+    built = assemble(parts.values(), aside)
     built.hashes = hashes
     return container, built, repairs
 
@@ -203,26 +195,27 @@ def scans(
     return parts
 
 
-def assemble(files: Iterable[list[Part]]) -> Built:
-    """Resolve revisits and return the sorted lines; `files` are in name order."""
+def assemble(files: Iterable[list[Part]], aside: OnDisk | None = None) -> Built:
+    """Resolve revisits and return the sorted lines; `files` are in name order.
+
+    With `aside`, which took the captures, these are the lines of other records.
+    """
     built = Built()
     found = list(files)
     for part in (part for parts in found for part in parts):
-        learn(built, part)
-    resolve(found, built.notes)
+        built.lines += part.others
+        built.notes += part.notes
+        built.profile = part.profile or built.profile
+        built.settings = part.settings or built.settings
+    if aside is not None:
+        aside.resolve(built.notes)
+    else:
+        resolve(found, built.notes)
     for part in (part for parts in found for part in parts):
         built.lines += part.listed
         part.listed, part.lines, part.offsets, part.ids, part.waiting = [], [], [], [], []
     built.lines = sorted_lines(built.lines)
     return built
-
-
-def learn(built: Built, part: Part) -> None:
-    """Add the records of `part` that are no captures, its notes, profile and settings to `built`."""
-    built.lines += part.others
-    built.notes += part.notes
-    built.profile = part.profile or built.profile
-    built.settings = part.settings or built.settings
 
 
 def finish(

@@ -116,6 +116,10 @@ class OnDisk:
             assert capture is not None
             yield capture
 
+    def lines(self) -> Iterator[bytes]:
+        """Yield the index lines of all captures, sorted."""
+        yield from (line for (line,) in self._scratch.rows("SELECT line FROM captures ORDER BY line"))
+
     def close(self) -> None:
         """Delete the database."""
         self._scratch.close()

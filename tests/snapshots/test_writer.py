@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer, reindex
-from tests.snapshots.making import exchange, record, small_snapshot
+from tests.snapshots.making import exchange, freeze_texts, record, small_snapshot
 from tests.snapshots.malformed import PAGE, http
 from tests.snapshots.malformed import record as warc_record
 from tests.support.room import room_for
@@ -330,6 +331,37 @@ def test_the_index_comes_from_the_records_alone(tmp_path: Path) -> None:
         reindex(tmp_path)
     with Snapshot.open(root) as snapshot:
         assert len(list(snapshot.captures())) == 3
+
+
+def test_index_lines_that_are_sorted_on_disk_make_the_same_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a revisit, views and texts, an unfinished record, and a recording that goes on afterwards."""
+    root = small_snapshot(tmp_path / "memory")
+    with Writer.open(root) as writer:
+        writer.exchange(exchange("https://a.test/1", b"x" * 500))
+        assert writer.exchange(exchange("https://a.test/2", b"x" * 500)).original is not None
+        freeze_texts(writer)
+        writer.exchange(exchange("https://a.test/3", b"last"))
+    (root / "indexes" / "index.cdxj").unlink()
+    (archive,) = (root / "archive").iterdir()
+    os.truncate(archive, archive.stat().st_size - 3)
+    shutil.copytree(root, tmp_path / "disk")
+    told = []
+    for name, large in (("memory", 1 << 30), ("disk", 0)):
+        monkeypatch.setattr("stillweb.snapshots.writer.LARGE", large)
+        with Writer.open(tmp_path / name) as writer:
+            repairs = writer.repairs
+            seen = writer.lines()
+            if name == "disk":
+                with Snapshot.open(tmp_path / name) as live:
+                    assert len(list(live.captures())) == 5
+        with Writer.open(tmp_path / name) as writer:
+            event = writer.last_event("default")
+            again = writer.exchange(exchange("https://a.test/4", b"x" * 500)).original
+        told.append((repairs, seen, event, again, (tmp_path / name / "indexes" / "index.cdxj").read_bytes()))
+    assert told[0][0]
+    assert told[0] == told[1]
 
 
 def test_a_method_is_what_was_sent(tmp_path: Path) -> None:

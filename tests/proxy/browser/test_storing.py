@@ -27,7 +27,7 @@ def test_what_took_long_belongs_to_the_next_view_and_is_not_left_out(lab: Lab, t
             assert await asyncio.to_thread(until, lambda: recorder.stats.under_way == 1)
             await asyncio.to_thread(c.get, "http://plain.example/headers")
             recording.traffic = cast(
-                Any, SimpleNamespace(hanging=lambda: ["http://plain.example/slow"], unread={})
+                Any, SimpleNamespace(hanging=lambda: ["http://plain.example/slow"], unread={}, untold=set())
             )
             assert await told() == ["http://plain.example/headers"]
             gate.open.set()

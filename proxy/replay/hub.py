@@ -212,13 +212,18 @@ def recorded_protocols(snapshot: Snapshot, host: str) -> tuple[str, ...]:
     return ("http/1.1",)
 
 
+def end_overdue(hub: Hub) -> None:
+    """End connections without progress."""
+    now = time.monotonic()
+    for connection in list(hub.connections):
+        connection.overdue(now)
+
+
 async def sweep(hub: Hub) -> None:
     """End connections without progress and move idle sessions to disk, once a second."""
     while True:
         await asyncio.sleep(1.0)
-        now = time.monotonic()
-        for connection in list(hub.connections):
-            connection.overdue(now)
+        end_overdue(hub)
         hub.answerer.kept.tidy()
         try:
             for _ in hub.answerer.lines.rest():

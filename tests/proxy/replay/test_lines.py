@@ -95,6 +95,7 @@ def test_what_a_session_has_sent_of_secrets_rests_with_it() -> None:
 
 def lines_in_memory(*names: str) -> int:
     """Return how many sessions of these names are in memory; a gateway of another test may go meanwhile."""
+    gc.collect()  # what has gone in circles would wait for others to make garbage
     return sum(isinstance(one, Line) and one.name in names for one in gc.get_objects())
 
 

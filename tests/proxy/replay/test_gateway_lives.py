@@ -221,19 +221,19 @@ def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("media", "mark"),
+    ("media", "mark", "count"),
     [
-        ("application/x-www-form-urlencoded", "&"),
-        ("multipart/form-data; boundary=b", '\r\n--b\r\nContent-Disposition: form-data; name="'),
-        ("multipart/form-data; boundary=b", '\r\nname="'),
-        ("application/json", ","),
+        ("application/x-www-form-urlencoded", "&", 30_000),
+        ("multipart/form-data; boundary=b", '\r\n--b\r\nContent-Disposition: form-data; name="', 100_000),
+        ("multipart/form-data; boundary=b", '\r\nname="', 100_000),
+        ("application/json", ",", 30_000),
     ],
     ids=["form", "multipart", "broken multipart", "json"],
 )
 def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
-    tmp_path: Path, media: str, mark: str
+    tmp_path: Path, media: str, mark: str, count: int
 ) -> None:
-    names = [f"n{number * 7919}={number}" for number in range(100_000)]
+    names = [f"n{number * 7919}={number}" for number in range(count)]
     if mark == ",":
         names = [f'"{name}":1' for name in names]
     body = f"{{{mark.join(names)}}}" if mark == "," else mark.join(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -71,6 +72,13 @@ def marks_of(module: ModuleType | None, known: dict[str, set[str]]) -> set[str]:
             if origin.startswith(starting):
                 found.add(mark)
     return found
+
+
+def pytest_collection_finish() -> None:
+    """Look at what the tests make alone when collecting garbage: modules and collected tests are far more, and stay."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

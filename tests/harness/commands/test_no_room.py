@@ -40,10 +40,10 @@ def room(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         subprocess.run(["umount", str(place)], check=True)
 
 
-def limited(size: int) -> dict[str, Any]:
+def limited(size: int, **env: str) -> dict[str, Any]:
     """Options under which no file may become larger. Python 3.11 leaves a compiled module cut where it has no room, for good."""
     return {
-        "env": {"PYTHONDONTWRITEBYTECODE": "1"},
+        "env": {**env, "PYTHONDONTWRITEBYTECODE": "1"},
         "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY)),
     }
 
@@ -191,7 +191,7 @@ def test_no_room_for_a_search_index(tmp_path: Path, size: int) -> None:
     path, place = make(tmp_path / "s", 60), tmp_path / "temporary"
     assert stillweb("seal", path).code == 0
     place.mkdir()
-    done = stillweb("search", tmp_path / "s.wacz", "says", **limited(size) | {"env": {"TMPDIR": str(place)}})
+    done = stillweb("search", tmp_path / "s.wacz", "says", **limited(size, TMPDIR=str(place)))
     assert (done.code, len(done.err.strip().splitlines())) == (4, 1), done.err
     assert "directory for temporary files: " in done.said
     assert "name another one in TMPDIR" in done.said

@@ -12,7 +12,6 @@ from stillweb.snapshots.identity.rules import builtin
 from tests.support.hard_set import APART, JOIN, Pair, pairs
 from tests.support.memory_store import MemoryStore, Recorded, html
 
-
 PAIRS = int(os.environ.get("STILLWEB_PAIRS", "1500"))  # two dozen of each kind
 
 

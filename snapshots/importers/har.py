@@ -29,9 +29,10 @@ from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
-from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
+from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, codings, decode_pieces
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.warc.messages import is_encoded
 from stillweb.snapshots.words import counted, whole_number
 
 _BODILESS = frozenset({101, 204, 205, 304})
@@ -242,8 +243,8 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return f"{sent}: {url}"
-    packed = _is_packed(answer, body)
-    if _is_cut(answer, body, packed, str(asked["method"]).upper()):
+    packed, whole = _packing(answer, body)
+    if not whole or _is_cut(answer, body, packed, str(asked["method"]).upper()):
         extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
     dropped = {"transfer-encoding", "content-encoding"} if body and not packed else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
@@ -359,23 +360,38 @@ _READERS: dict[str, Callable[[str], bytes]] = {
 }
 
 
-def _is_packed(answer: dict[str, Any], body: bytes) -> bool:
-    """Return True if a body still has the content encoding that its fields tell.
+def _packing(answer: dict[str, Any], body: bytes) -> tuple[bool, bool]:
+    """Return whether a body still has the content encoding that its fields tell, and whether that has its end.
 
     Most tools decode it. A file that is packed by itself counts only if it has the length that was sent.
     """
     fields = {n.lower(): v for n, v in _headers(answer)}
     coding = ", ".join(codings(fields.get("content-encoding")))
     if not body or not coding:
-        return False
-    try:
-        decoded = decode(body, coding)
-    except EncodingProblem:
-        return False
-    if not decoded or ("br" in coding and _is_utf8(body)):  # a short text may be Brotli by chance
-        return False
+        return False, True
+    size, whole = _unpacked_size(body, coding)
+    if whole:
+        packed = size > 0 and not ("br" in coding and _is_utf8(body))  # a short text may be Brotli by chance
+    else:
+        # other files begin by chance as stored blocks of Brotli or deflate, which unpack to less than they take
+        marked = coding.endswith(("gzip", "zstd")) and is_encoded(body, codings(coding)[-1])
+        packed = marked or size > len(body)
     sent = {str(answer.get("bodySize")), fields.get("content-length", "").strip()}
-    return str(len(body)) in sent or not _PACKED_TYPES.match(fields.get("content-type", ""))
+    packed &= str(len(body)) in sent or not _PACKED_TYPES.match(fields.get("content-type", ""))
+    return packed, whole or not packed
+
+
+def _unpacked_size(body: bytes, coding: str) -> tuple[int, bool]:
+    """Return how many bytes a body unpacks to, and False if it has another coding or ends early."""
+    size = 0
+    try:
+        for piece in decode_pieces([body], coding):
+            size += len(piece)
+    except LongBody:
+        return size, True
+    except EncodingProblem:
+        return size, False
+    return size, True
 
 
 def _is_utf8(body: bytes) -> bool:

@@ -189,7 +189,7 @@ def copy_captures(
             before[session] = writer.last_event(session)
         shift = before[session] if capture.end else 0
         with noting_damage(report, capture.url):
-            cut = "" if capture.truncated else source.cut_short(capture)
+            cut = source.cut_short(capture)
             if cut:
                 report.notes.append(
                     f"{capture.url}: its body is cut short: {cut}; answers of it are presumed"

@@ -65,7 +65,7 @@ class Archives:
         Only other tools' records are looked into: the recorder and the importers say so themselves (WARC-Truncated).
         A record too large for memory is not.
         """
-        if capture.truncated == "disconnect":
+        if capture.truncated in ("disconnect", "length"):
             return "it was when it was recorded or imported"
         place = capture.original or (capture.filename, capture.offset, capture.length)
         if capture.session or place[2] > LARGE:

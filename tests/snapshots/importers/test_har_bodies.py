@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import random
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def test_a_text_is_kept_in_the_charset_that_it_is_read_by(
 ) -> None:
     response = {
         "headers": [{"name": "Content-Type", "value": media}],
-        "content": {"size": 9, "mimeType": media, "text": text},
+        "content": {"size": len(kept or b""), "mimeType": media, "text": text},
     }
     path = write(
         tmp_path / "x.har", entry("http://example.test/", response=response), entry("http://example.test/b")
@@ -208,6 +209,41 @@ def test_a_body_that_is_still_packed_stays_so(tmp_path: Path, coding: str, sizes
     with Snapshot.open(write(tmp_path / "x.har", entry("http://a.test/", response=response))) as snapshot:
         kept = snapshot.read(next(snapshot.captures()))
         assert decode(kept.body, kept.header("content-encoding")) == page
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "gzip, br"])
+def test_half_of_a_packed_body_is_unsure_and_named(tmp_path: Path, coding: str) -> None:
+    page = "".join(f"<p>penguin {n} swam {n * n} miles</p>" for n in range(500)).encode()
+    half = encode(page, coding)[:-40]
+    fields = [{"name": "content-type", "value": "text/html"}, {"name": "content-encoding", "value": coding}]
+    response = {
+        "headers": fields,
+        "content": {"size": len(half), "encoding": "base64", "text": base64.b64encode(half).decode()},
+    }
+    path = write(tmp_path / "x.har", entry("http://a.test/", response=response))
+    report = import_files([path], tmp_path / "out")
+    assert ["its body is cut short" in note for note in report.notes] == [True]
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        (capture,) = snapshot.captures()
+        kept = snapshot.read(capture)
+        assert (kept.body, kept.header("content-encoding")) == (half, coding)
+        assert snapshot.cut_short(capture)
+        found = snapshot.matcher().lookup(Request("GET", "http://a.test/"), snapshot.matcher().session("x"))
+        assert found.ambiguous
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+def test_an_unpacked_file_that_begins_like_a_stored_block_is_whole(tmp_path: Path, coding: str) -> None:
+    file = bytes.fromhex("cb0d0d0a00000000") + random.Random(1).randbytes(3000)
+    fields = [{"name": "content-type", "value": "font/ttf"}, {"name": "content-encoding", "value": coding}]
+    content = {"size": len(file), "encoding": "base64", "text": base64.b64encode(file).decode()}
+    path = write(
+        tmp_path / "x.har", entry("http://a.test/", response={"headers": fields, "content": content})
+    )
+    assert import_files([path], tmp_path / "out").notes == []
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        kept = snapshot.read(next(snapshot.captures()))
+        assert (kept.body, kept.header("content-encoding")) == (file, None)
 
 
 def test_a_packed_file_whose_encoding_was_undone_is_not_packed_twice(tmp_path: Path) -> None:

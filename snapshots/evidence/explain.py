@@ -17,7 +17,7 @@ from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
 from stillweb.snapshots.evidence.model import PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
-from stillweb.snapshots.identity.differences import agreed, differences, same_start, shown
+from stillweb.snapshots.identity.differences import Values, agreed, differences, same_start, shown
 from stillweb.snapshots.identity.header_fields import PRESENT
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.recognising import other_secrets
@@ -132,9 +132,9 @@ def nearest(lookup: Lookup) -> list[Near]:
     assert matcher is not None
     request = lookup.request
     group = matcher.group(request.url)
-    known: dict[tuple[str, str], list[str]] = {}  # captures of the very same request differ alike
+    known: dict[tuple[str, str], list[str | Values]] = {}  # captures of the very same request differ alike
     alike: dict[tuple[str, str], int] = {}
-    circumstances: dict[tuple[Any, ...], list[str]] = {}
+    circumstances: dict[tuple[Any, ...], list[str | Values]] = {}
     sent: dict[Place, Headers] = {}  # the fields that count
 
     def stored(capture: Capture) -> Request:
@@ -144,7 +144,7 @@ def nearest(lookup: Lookup) -> list[Near]:
     work = _Work(WORK)
     mine = _size(request)
     asked = parse(request) if work.takes(mine) else None
-    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str]]] = []
+    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str | Values]]] = []
     for capture in captures:
         text = capture.method, capture.exact
         if text not in known:
@@ -155,7 +155,7 @@ def nearest(lookup: Lookup) -> list[Near]:
                 alike[text] = agreed(asked.body, other.body)
             elif not found:  # too long for names: at least one is told of
                 known[text], alike[text] = (
-                    _roughly(lookup.key.canonical == capture.key, request, recorded),
+                    [*_roughly(lookup.key.canonical == capture.key, request, recorded)],
                     0,
                 )
             else:
@@ -188,12 +188,13 @@ def nearest(lookup: Lookup) -> list[Near]:
     out: list[Near] = []
     seen: set[tuple[str, str, tuple[str, ...]]] = set()
     for _, capture, differs in found:
-        said = capture.method, capture.url, tuple(differs)
+        told = [str(one) for one in differs]
+        said = capture.method, capture.url, tuple(told)
         if said not in seen:
             rule = None
-            named = _cut(differs)
+            named = _cut(told)
             recorded = stored(capture)
-            if differs and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
+            if told and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
                 rule = joining(request, recorded, builtin().rules, matcher.issued(request), tries=TRIES)
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
@@ -279,7 +280,9 @@ def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
     return matcher.around(host + ")") if host else iter(())
 
 
-def _weight(difference: str) -> int:
+def _weight(difference: str | Values) -> int:
+    if isinstance(difference, Values):
+        return 1
     if difference.startswith(("path", "host", "method")):
         return 20
     return 5 if difference.startswith("body: ") else 1

@@ -76,7 +76,8 @@ STILL = 0.9999  # that a file stays as it is
 
 def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
     """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
-    differ = len({name for name, _ in o.parts.items() ^ parts.items()})
+    both = o.parts.keys() & parts.keys()
+    differ = len(o.parts.keys() ^ parts.keys()) + sum([o.parts[name] != parts[name] for name in both])
     history, place = past
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 

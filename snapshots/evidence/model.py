@@ -155,6 +155,7 @@ class Model:
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
         self._absent_groups: dict[tuple[int, str], dict[int, float]] = {}
+        self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
         self._part_chances: dict[
             int, dict[str, float | None]
@@ -578,11 +579,10 @@ class Model:
             chances[first] = priors.EARLIEST
         return best * trust, chances
 
-    @staticmethod
-    def _turned_away(target: Target, parts: Parts) -> Counter[int]:
+    def _turned_away(self, target: Target, parts: Parts) -> Counter[int]:
         """Return the answers to those who lacked a proof of who they are, if each was sent away, others were not, and it is lacking now."""
         lacking: Counter[int] = Counter()
-        for proof in sorted({p for o in target.observations for p in o.parts if p.startswith(_PROOFS)}):
+        for proof in sorted(p for p in self._recorded_parts(target) if p.startswith(_PROOFS)):
             if proof not in parts:
                 without = [o for o in target.observations if proof not in o.parts]
                 among = any(not o.away for o in target.observations if proof in o.parts)
@@ -649,6 +649,9 @@ class Model:
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""
+        known = self._last_untried  # the grounds of the likeliest answers are told of what was just predicted
+        if known is not None and known[0] == key and known[1] is past and known[2] is parts:
+            return known[3]
         target, found = self.targets[key], self.candidates(key)
         mine = set(past[0].types(past[1]))
         untried = {
@@ -658,6 +661,7 @@ class Model:
         for t in sorted((found.always & found.shares.keys()) - mine):
             kept = self._kept(t, target, past, parts)
             untried[t] = {answer: 1 - priors.NEEDED * (1 - chance) for answer, chance in kept.items()}
+        self._last_untried = key, past, parts, untried
         return untried
 
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:

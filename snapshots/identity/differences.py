@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, AnyStr
+from typing import Any, AnyStr, NamedTuple
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
@@ -31,7 +31,28 @@ def agreed(asked: Body, stored: Body) -> int:
     )
 
 
-def differences(asked: Parsed, stored: Parsed) -> Iterator[str]:
+class Values(NamedTuple):
+    """The values of one name in which two requests differ; told in words only where they are shown."""
+
+    place: str
+    name: str
+    asked: list[str]
+    stored: list[str]
+
+    def __str__(self) -> str:
+        place, name, a, b = self
+        if a and b and any(_secret(name, value) for value in (*a, *b)):
+            return f"{place} {name}: another secret than the recorded one"
+        if len(a) == len(b) == 1:
+            return f"{place} {name}{_parted(a[0], b[0])}"
+        if a and b:
+            return f"{place} {name}: asked {shown(a)}, recorded {shown(b)}"
+        if a:
+            return f"{place} {name}: asked {shown(_told_of(name, a))}, not recorded"
+        return f"{place} {name}: not asked, recorded {shown(_told_of(name, b))}"
+
+
+def differences(asked: Parsed, stored: Parsed) -> Iterator[str | Values]:
     """Yield what differs between two requests, part by part, with both values; nothing if their keys are the same."""
     if asked.method != stored.method:
         yield f"method: asked {asked.method}, recorded {stored.method}"
@@ -67,23 +88,14 @@ def _differ(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> bool:
     return sorted(one) != sorted(other)
 
 
-def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str]]) -> Iterator[str]:
+def _pairs(place: str, asked: list[tuple[str, str]], stored: list[tuple[str, str]]) -> Iterator[Values]:
     mine, theirs = Counter(asked), Counter(stored)
-    values: dict[str, tuple[list[str], list[str]]] = {}  # by name: those only asked, and those only recorded
-    for side, only in enumerate((mine - theirs, theirs - mine)):
-        for name, value in only.elements():
-            values.setdefault(name, ([], []))[side].append(value)
-    for name, (a, b) in values.items():
-        if a and b and any(_secret(name, value) for value in (*a, *b)):
-            yield f"{place} {name}: another secret than the recorded one"
-        elif len(a) == len(b) == 1:
-            yield f"{place} {name}{_parted(a[0], b[0])}"
-        elif a and b:
-            yield f"{place} {name}: asked {shown(a)}, recorded {shown(b)}"
-        elif a:
-            yield f"{place} {name}: asked {shown(_told_of(name, a))}, not recorded"
-        else:
-            yield f"{place} {name}: not asked, recorded {shown(_told_of(name, b))}"
+    values: dict[str, Values] = {}
+    for name, value in (mine - theirs).elements():
+        values.setdefault(name, Values(place, name, [], [])).asked.append(value)
+    for name, value in (theirs - mine).elements():
+        values.setdefault(name, Values(place, name, [], [])).stored.append(value)
+    yield from values.values()
 
 
 def _secret(name: str, value: str) -> bool:
@@ -117,7 +129,7 @@ def same_start(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
-def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
+def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str | Values]:
     one, other = asked.body, stored.body
     if one.kind != other.kind or one.label != other.label:
         yield f"body: asked {_kind(one.kind, one.label)}, recorded {_kind(other.kind, other.label)}"
@@ -136,7 +148,7 @@ def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
     elif one.kind == MULTIPART:
         found = list(_pairs("body field", _fields(one), _fields(other)))
         if not found and canonical_body(one) != canonical_body(other):
-            found = ["body: the same fields, told in another way"]
+            yield "body: the same fields, told in another way"
         yield from found
     elif one.kind != EMPTY:
         mine = [(name, value) for place, name, value in named_values(asked) if place != "query"]
@@ -144,7 +156,7 @@ def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str]:
         yield from _pairs("body field", mine, theirs)
 
 
-def _turns(asked: Parsed, stored: Parsed) -> list[str] | None:
+def _turns(asked: Parsed, stored: Parsed) -> list[str | Values] | None:
     """Return what differs between two conversations with a model, up to the first turn that does; None if they are none.
 
     Later turns follow from that one, so they explain nothing.
@@ -162,6 +174,7 @@ def _turns(asked: Parsed, stored: Parsed) -> list[str] | None:
     role = turn.get("role") or turn.get("type") if isinstance(turn, dict) else None
     place = f"turn {at + 1}" + (f" ({role})" if role else "")
     earlier = f"; the {counted(at, 'turn')} before it {'is' if at == 1 else 'are'} as recorded" if at else ""
+    found: list[str | Values]
     if same is None:
         which = "not recorded" if len(said) > at else "not asked"
         found = [f"conversation: {place} is {which}{earlier}"]

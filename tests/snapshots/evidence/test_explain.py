@@ -93,11 +93,11 @@ def _asked(*turns: str, **more: object) -> Request:
 )  # fmt: skip
 def test_a_conversation_is_told_by_the_first_turn_that_differs(turns: tuple[str, ...], said: str) -> None:
     parsed = parse(_asked(*turns)), parse(_asked("be kind", "hello", "hi", "good night"))
-    told = list(differences(*parsed))
+    told = list(map(str, differences(*parsed)))
     assert told[0] == f"conversation: {said}"
     assert len(told) <= 2
 
 
 def test_settings_beside_a_conversation_are_told_too() -> None:
-    told = list(differences(parse(_asked("a", "b", top_p=1)), parse(_asked("a", "c", top_p=2))))
+    told = list(map(str, differences(parse(_asked("a", "b", top_p=1)), parse(_asked("a", "c", top_p=2)))))
     assert told[-1] == "body member top_p: asked '1', recorded '2'"

@@ -7,7 +7,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
 from stillweb.snapshots.capture import Response
@@ -27,17 +26,14 @@ ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done
 ACKNOWLEDGED = 1 << 16  # bytes of the answer to a write that are looked at
 _WORDS = re.compile(r"[a-z]+")
 _REFUSING = re.compile(r"error|fail|invalid|denied", re.IGNORECASE)
-# Words in the path of a write: what it does is added to what was done before, or replaces it.
-_ADDING = """
+# Words in the path of a POST that does something, however long its answer in JSON
+_DOING = """
     add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote
     downvote like unlike follow increment decrement counter comment comments reply upload toggle undo redo
     transfer deposit withdraw pay move subscribe bid guess
-"""
-_SETTING = """
     set select choose login signin logon logout signout logoff auth session preference preferences setting
     settings option options switch update save apply reset clear change edit profile register signup
 """
-ADDING, SETTING = frozenset(_ADDING.split()), frozenset(_SETTING.split())
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
 
@@ -121,7 +117,7 @@ def event_of(
     elif operation and changes is not True:
         kind = "weak write" if changes is None else "choosing GET"
     elif request.method == "POST" and status == 200 and "json" in media:
-        asks = size >= ACKNOWLEDGEMENT and not (ADDING | SETTING).intersection(_WORDS.findall(path.lower()))
+        asks = size >= ACKNOWLEDGEMENT and set(_DOING.split()).isdisjoint(_WORDS.findall(path.lower()))
         kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
@@ -196,21 +192,6 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
     else:
         yield prefix, value if isinstance(value, str) else json.dumps(value)
-
-
-@lru_cache(maxsize=4096)
-def replacing(t: str) -> bool | None:
-    """Return True if a type of write says by its words, or its several parameters, that it replaces what was said before it.
-
-    False if it says that it adds to that, None if it says neither.
-    """
-    method, path, names, operation = t.split(" ", 3)
-    if method in SAFE_METHODS:
-        return None
-    words = set(_WORDS.findall(f"{path.partition('/')[2]} {names} {operation}".lower()))
-    if words & ADDING:
-        return False
-    return True if words & SETTING or names.count(",") else None
 
 
 class History:

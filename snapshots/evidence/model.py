@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import REFUSED, Event, History, replacing
+from stillweb.snapshots.evidence.events import REFUSED, Event, History
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import PREFIX
@@ -74,7 +74,6 @@ class Hypothesis:
 
     types: Chosen
     reduction: str
-    slot: str
     probability: float = 0.0
 
 
@@ -148,9 +147,9 @@ class Model:
             shared = frozenset.intersection(*(self.targets[k].event.ids for k in keys))
             for target in (self.targets[k] for k in keys if shared and len(keys) > 1):
                 target.event = replace(target.event, ids=target.event.ids - shared)
-        self._likelihoods: dict[tuple[int, Chosen, str, str], float] = {}
-        self._old: dict[tuple[int, Chosen, str, str], float] = {}
-        self._answers: dict[tuple[int, Chosen, str, str], dict[int, Counter[int]]] = {}
+        self._likelihoods: dict[tuple[int, Chosen, str], float] = {}
+        self._old: dict[tuple[int, Chosen, str], float] = {}
+        self._answers: dict[tuple[int, Chosen, str], dict[int, Counter[int]]] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
@@ -165,7 +164,6 @@ class Model:
         )
         self._kind_decides: dict[Related, float] = {}
         self._decides: dict[Related, float] = {}
-        self._depends = self._learn_depends()
         self._learn_priors()
 
     def _happen(self, history: History, reads: list[Event]) -> None:
@@ -210,18 +208,6 @@ class Model:
             )
         self._posteriors.clear()
         self._candidates.clear()
-
-    def _learn_depends(self) -> float:
-        """Return the chance that a request's answer depends on events at all: the share of repeated requests whose answers varied."""
-        varied = repeated = 0
-        for target in self.targets.values():
-            if (
-                target.event.kind != "asset"
-                and len({(id(o.history), o.place) for o in target.observations}) > 1
-            ):
-                repeated += 1
-                varied += len(target.answers) > 1
-        return (priors.DEPENDS * priors.DEPENDS_STRENGTH + varied) / (priors.DEPENDS_STRENGTH + repeated)
 
     def _related(self, t: str, target: str) -> Related:
         return t, None if t.startswith(PART) else self._words.related(t, target)
@@ -317,8 +303,7 @@ class Model:
         target, found = self.targets[key], self.candidates(key)
         types, chances = list(found.chances), found.chances
         own_ids = bool(target.event.ids)
-        scoped, slots = self._scopes(target, types) if types else (set(), [])
-        scoped = scoped if own_ids else set()
+        scoped = self._scopes(target, types) if types and own_ids else set()
         siblings = [
             k
             for k in self.siblings[target.event.type][: priors.SIBLINGS]
@@ -337,11 +322,11 @@ class Model:
         def weigh(chosen: Chosen) -> float:
             prior = none + sum(log_yes[s] - log_no[s[0]] for s in chosen)
             weighed = tried[chosen] = []
-            for reduction, slot, share in _ways(chosen, slots, alike):
-                own = self._likelihood(key, chosen, reduction, slot)
-                others = sum(self._likelihood(k, chosen, reduction, slot) for k in siblings)
+            for reduction, share in _ways(chosen, alike):
+                own = self._likelihood(key, chosen, reduction)
+                others = sum(self._likelihood(k, chosen, reduction) for k in siblings)
                 weight = prior + share + own + priors.POOL * others - (1 - priors.OWN) * own
-                weighed.append((weight, own, Hypothesis(chosen, reduction, slot)))
+                weighed.append((weight, own, Hypothesis(chosen, reduction)))
             return max(weight for weight, _, _ in weighed)
 
         best = weigh(EMPTY)
@@ -371,42 +356,31 @@ class Model:
         total = sum(math.exp(weight - best) for weight, _ in weighed)
         for weight, h in weighed:
             h.probability = math.exp(weight - best) / total
-        return sorted((h for _, h in weighed), key=lambda h: (-h.probability, h.types, h.reduction, h.slot))
+        return sorted((h for _, h in weighed), key=lambda h: (-h.probability, h.types, h.reduction))
 
-    def _scopes(self, target: Target, types: list[str]) -> tuple[set[str], list[str]]:
-        """Return the types whose events carry ids, and the parameters that may be slots."""
-        scoped: set[str] = set()
-        slots: set[str] = set()
+    @staticmethod
+    def _scopes(target: Target, types: list[str]) -> set[str]:
+        """Return the types whose events carry ids."""
         chosen = set(types)
-        seen: set[int] = set()
-        for o in target.observations:
-            if id(o.history) in seen:
-                continue
-            seen.add(id(o.history))
-            for e in o.history.events:
-                if e.type in chosen:
-                    if e.ids:
-                        scoped.add(e.type)
-                    if len(e.parameters) > 1:
-                        slots.update(n for n, _ in e.parameters)
-        return scoped, sorted(slots)[: priors.SLOTS]
+        histories = {id(o.history): o.history for o in target.observations}
+        return {e.type for h in histories.values() for e in h.events if e.ids and e.type in chosen}
 
     def _explains(self, key: int, h: Hypothesis) -> bool:
-        return all(len(a) == 1 for a in self.answers(key, h.types, h.reduction, h.slot).values())
+        return all(len(a) == 1 for a in self.answers(key, h.types, h.reduction).values())
 
-    def _likelihood(self, key: int, chosen: Chosen, reduction: str, slot: str) -> float:
+    def _likelihood(self, key: int, chosen: Chosen, reduction: str) -> float:
         """Return the log probability of the recorded answers to a request."""
-        memo = key, chosen, reduction, slot
+        memo = key, chosen, reduction
         found = self._likelihoods.get(memo)
         if found is None:
             found = self._likelihoods[memo] = self._recorded_chance(*memo)
         return found
 
-    def _recorded_chance(self, key: int, chosen: Chosen, reduction: str, slot: str) -> float:
+    def _recorded_chance(self, key: int, chosen: Chosen, reduction: str) -> float:
         answers: dict[int, Counter[int]] = {}
         seen: dict[int, int] = {}
         log, returned, fresh = 0.0, priors.RETURNED, priors.FRESH
-        for o, state in self._states(key, chosen, reduction, slot):
+        for o, state in self._states(key, chosen, reduction):
             known = answers.get(state)
             if known is not None:
                 log += _LOG_SAME if o.answer in known else _LOG_NOISE
@@ -430,22 +404,20 @@ class Model:
                     fresh += priors.LEARNING
             answers.setdefault(state, Counter())[o.answer] += 1
             seen[o.answer] = 1
-        self._answers[key, chosen, reduction, slot] = answers
-        self._old[key, chosen, reduction, slot] = returned / (returned + fresh)
+        self._answers[key, chosen, reduction] = answers
+        self._old[key, chosen, reduction] = returned / (returned + fresh)
         return log
 
-    def answers(self, key: int, chosen: Chosen, reduction: str, slot: str) -> dict[int, Counter[int]]:
+    def answers(self, key: int, chosen: Chosen, reduction: str) -> dict[int, Counter[int]]:
         """Return the recorded answers to a request by state."""
-        memo = key, chosen, reduction, slot
+        memo = key, chosen, reduction
         found = self._answers.get(memo)
         if found is None:
             self._recorded_chance(*memo)
             found = self._answers[memo]
         return found
 
-    def _states(
-        self, key: int, chosen: Chosen, reduction: str, slot: str
-    ) -> Iterator[tuple[Observation, int]]:
+    def _states(self, key: int, chosen: Chosen, reduction: str) -> Iterator[tuple[Observation, int]]:
         """Yield the observations of a request with the state of each."""
         target = self.targets[key]
         if not chosen:
@@ -460,7 +432,7 @@ class Model:
                 yield o, _with_parts(0, named, o.parts)
                 continue
             if found is None:
-                found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction, slot)
+                found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction)
             places, states, _ = found
             yield o, _with_parts(states[bisect_left(places, o.place)], named, o.parts)
 
@@ -500,12 +472,12 @@ class Model:
                 known = bound if events else free
                 state, trust = 0, 1.0
                 if events:
-                    places, states, trusts = fold(history, target.event, events, h.reduction, h.slot)
+                    places, states, trusts = fold(history, target.event, events, h.reduction)
                     at = bisect_left(places, place)
                     state, trust = states[at], trusts[at]
                     trust = min([trust, *(right for t, right in doubted if any(t == n for n, _ in events))])
                 state = _with_parts(state, named, parts)
-                given = self.answers(key, chosen, h.reduction, h.slot).get(state)
+                given = self.answers(key, chosen, h.reduction).get(state)
                 left = weight
                 if given is not None:
                     count = given.total()
@@ -522,7 +494,7 @@ class Model:
                             sure *= every[answer] / own[answer]
                         chances[answer] += sure
                         left -= sure
-                old = left * self._old[key, chosen, h.reduction, h.slot]
+                old = left * self._old[key, chosen, h.reduction]
                 if before is not None:  # an answer that was never recorded may come again, too
                     if before in recorded:
                         chances[before] += old * priors.STICKY
@@ -627,7 +599,7 @@ class Model:
                     doubts[answer].append(1 - kept)
         free, bound = {}, {}
         for answer, found in doubts.items():
-            depends = max([self._depends, *found])  # what one event decides depends on events
+            depends = max([priors.DEPENDS, *found])  # what one event decides depends on events
             own = self._own_share(target.event.key, depends)
             apart = together = 1.0
             for number, doubt in enumerate(sorted(found, reverse=True)):
@@ -803,12 +775,11 @@ def words_of(text: str) -> set[str]:
 def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
     """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
     ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
-    shares = _shares(priors.ALIKE, ((t, False),))
-    share = _share_apart(shares, ours, theirs)
+    share = _share_apart(ours, theirs)
     own, their_own = ([e for e in es if not _elsewhere(e, target)] for es in (ours, theirs))
     if len(own) < len(ours) or len(their_own) < len(theirs):
         scoped = _scoped(t, target.type)
-        share = (1 - scoped) * share + scoped * _share_apart(shares, own, their_own)
+        share = (1 - scoped) * share + scoped * _share_apart(own, their_own)
     return share
 
 
@@ -825,12 +796,12 @@ def _elsewhere(event: Event, target: Event) -> bool:
     return any(n in named for n, _ in event.parameters)
 
 
-def _share_apart(shares: Mapping[str, float], ours: list[Event], theirs: list[Event]) -> float:
+def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
     one, other = [e.done for e in ours], [e.done for e in theirs]
     if one == other:
         return 0.0
-    share = shares["sequence"] + shares["last"] * (one[-1:] != other[-1:])
-    return share + shares["set"] * (set(one) != set(other))
+    share = priors.ALIKE["sequence"] + priors.ALIKE["last"] * (one[-1:] != other[-1:])
+    return share + priors.ALIKE["set"] * (set(one) != set(other))
 
 
 class _Words:
@@ -866,7 +837,7 @@ def _words_of(t: str) -> set[str]:
 
 
 def fold(
-    history: History, target: Event, chosen: Chosen, reduction: str, slot: str
+    history: History, target: Event, chosen: Chosen, reduction: str
 ) -> tuple[list[int], list[int], list[float]]:
     """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each."""
     own = dict(chosen)
@@ -881,7 +852,7 @@ def fold(
         ]
     if reduction == "shown":
         places = sorted({*places, *history.asked(target.key)})
-    reducer: Reducer = REDUCERS[reduction](slot)
+    reducer: Reducer = REDUCERS[reduction]()
     states, trusts = [reducer.state], [reducer.trust]
     for p in places:
         reducer.add(history.events[p])
@@ -890,29 +861,18 @@ def fold(
     return places, states, trusts
 
 
-def _ways(chosen: Chosen, slots: list[str], alike: bool) -> Iterator[tuple[str, str, float]]:
-    """Yield reductions with their slots, and the log of the prior of each."""
+def _ways(chosen: Chosen, alike: bool) -> Iterator[tuple[str, float]]:
+    """Yield reductions, and the log of the prior of each."""
     if all(t.startswith(PART) for t, _ in chosen):
-        yield "last", "", 0.0
+        yield "last", 0.0
         return
-    if alike:  # of answers that are all the same no reduction explains more than another
-        yield from ((name, "", math.log(share)) for name, share in _shares(priors.ALIKE, chosen).items())
-        return
-    for reduction, share in _shares(priors.REDUCTIONS, chosen).items():
-        if reduction == "slot":
-            for slot in slots:
-                yield reduction, slot, math.log(share / len(slots))
-        else:
-            yield reduction, "", math.log(share)
-
-
-def _shares(shares: Mapping[str, float], chosen: Chosen) -> dict[str, float]:
-    """Return the prior shares of reductions, moved by whether the types replace what they said before or add to it."""
-    said = {replacing(t) for t, _ in chosen if not t.startswith(PART)}
-    factor = priors.REPLACES[said.pop() if len(said) == 1 else None]
-    moved = {name: share * (factor if name.startswith("last") else 1) for name, share in shares.items()}
-    whole = sum(shares.values()) / sum(moved.values())
-    return {name: share * whole for name, share in moved.items()}
+    # of answers that are all the same no reduction explains more than another
+    shares = dict(priors.ALIKE if alike else priors.REDUCTIONS)
+    if all("," in t.split(" ", 3)[2] for t, _ in chosen if not t.startswith(PART)):
+        left = (1 - priors.SAYS_ALL) / (sum(shares.values()) - shares["last"])
+        shares = {name: priors.SAYS_ALL if name == "last" else share * left for name, share in shares.items()}
+    for name, share in shares.items():
+        yield name, math.log(share)
 
 
 def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:

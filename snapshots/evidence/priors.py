@@ -7,7 +7,7 @@ from functools import lru_cache
 
 # That a type of event decides the answer to a request, by its kind; the first kind is the strongest.
 DECIDES = {
-    "write": 0.35,
+    "write": 0.45,
     "weak write": 0.25,
     "refused": 0.06,
     "choosing GET": 0.03,
@@ -17,7 +17,7 @@ DECIDES = {
 }
 KINDS = list(DECIDES)
 UNSEEN = {
-    "write": 0.3,
+    "write": 0.42,
     "weak write": 0.3,
     "refused": 0.1,
     "choosing GET": 0.02,
@@ -27,20 +27,18 @@ STRENGTH = 5.0  # how many requests the number of the kind is worth against what
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a write that is answered by a redirect; of others
-ANSWERS = {"file": 0.03, "confirmed": 0.3, "page": 1.0}
-# That the answer to a request depends on events at all, how many requests that is worth, and the most that one event counts where it does
+ANSWERS = {"file": 0.03, "confirmed": 0.15, "page": 1.0}
+# That the answer to a request depends on events at all, and the most that one event counts where it does
 DEPENDS = 0.6
-DEPENDS_STRENGTH = 4.0
 SURELY = 0.97
 # Share of that chance which counts where a type happened before every recorded answer, whatever it said, and is lacking now
 NEEDED = 0.3
-DOUBT = 2.0  # how many doubts the first is worth against those that come after it
+DOUBT = 1.2  # how many doubts the first is worth against those that come after it
 REDUCTIONS = {
     "last": 0.6,
     "last of each": 0.15,
     "sequence": 0.15,
     "bag": 0.10,
-    "slot": 0.10,
     "set": 0.08,
     "toggle": 0.07,
     "bag since reset": 0.05,
@@ -51,10 +49,8 @@ REDUCTIONS = {
     "outcome of each": 0.06,
 }
 
-# What it does to the share of "last" and "last of each" if a type replaces what it said before, or adds to it (events.replacing)
-REPLACES = {True: 2.5, False: 0.5, None: 1.0}
-
-ALIKE = {"last": 0.4, "sequence": 0.3, "set": 0.3}  # where all answers to a request are the same
+SAYS_ALL = 0.7  # the share of "last" where each type of event has several parameters: it replaces what was said before
+ALIKE = {"last": 0.4, "sequence": 0.2, "set": 0.5}  # where all answers to a request are the same
 
 NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
 EARLIEST = 0.75  # the first recorded of several answers to sessions that did the same
@@ -68,7 +64,7 @@ RETURNED, FRESH = (
 LEARNING = 1.0  # what each answer in a new state adds to that
 # What a word that is sent with a type, and is in the answers after it alone, does to the odds that it decides; what one that is not does
 HEARD, UNHEARD = 5.0, 0.8
-UNSAID = 0.2  # the same where an answer repeats none of the words that were sent before it, and which are lacking now
+UNSAID = 0.13  # the same where an answer repeats none of the words that were sent before it, and which are lacking now
 ECHOES = 3  # words, or sets of words that come together, that count
 # Share of the chance that a session cookie decides, where both requests have one and another request gave it: what gave it counts itself
 RENEWED = 0.2
@@ -78,15 +74,14 @@ SIBLINGS = 7
 # What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
 RELATED = {True: 1.5, False: 0.8, None: 1.0}
 # That of a type which decides only events count that share an id with the request, by whether they have the path of the request, too
-SCOPED = {True: 0.7, False: 0.5}
+SCOPED = {True: 0.6, False: 0.5}
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S
 BEAM = 30  # sets kept a round
-CUT = 12.0  # log posterior below the best that is dropped
+CUT = 8.0  # log posterior below the best that is dropped
 CANDIDATES = 12
 MEMBERS = (12, 4, 3)  # of a group that are looked at, where a hypothesis has one type, two or more
-SLOTS = 6
 
 # Of parts of a request, by their names; the first that matches. What none matches is a field of an application.
 PARTS = {

@@ -18,15 +18,11 @@ def _chain(state: int, value: int) -> int:
 
 
 class Reducer:
-    """The state that the events so far leave behind. `slot` names the parameter that the reduction `slot` replaces.
+    """The state that the events so far leave behind. `trust` is the chance that the answers are right on which it depends."""
 
-    `trust` is the chance that the answers are right on which the state depends.
-    """
+    __slots__ = ("state", "trust")
 
-    __slots__ = ("slot", "state", "trust")
-
-    def __init__(self, slot: str = "") -> None:
-        self.slot = slot
+    def __init__(self) -> None:
         self.state = 0
         self.trust = 1.0
 
@@ -54,8 +50,8 @@ class _Parts(Reducer):
 
     __slots__ = ("parts",)
 
-    def __init__(self, slot: str = "") -> None:
-        super().__init__(slot)
+    def __init__(self) -> None:
+        super().__init__()
         self.parts: dict[object, int] = {}
 
     def put(self, part: object, value: int) -> None:
@@ -118,8 +114,8 @@ class MostRecentFirst(Reducer):
 
     __slots__ = ("recent",)
 
-    def __init__(self, slot: str = "") -> None:
-        super().__init__(slot)
+    def __init__(self) -> None:
+        super().__init__()
         self.recent: dict[int, None] = {}
 
     def add(self, event: Event) -> None:
@@ -152,22 +148,11 @@ class Toggle(_Parts):
             self.clear()
 
 
-class Slot(_Parts):
-    """The last value of the parameter `slot` for each value of the others: facets, quantities; an event without parameters resets."""
-
-    def add(self, event: Event) -> None:
-        if event.parameters:
-            self.put((event.type, tuple(p for p in event.parameters if p[0] != self.slot)), event.done)
-        else:
-            self.clear()
-
-
 REDUCERS: dict[str, type[Reducer]] = {
     "last": Last,
     "last of each": LastOfEach,
     "sequence": Sequence,
     "bag": Bag,
-    "slot": Slot,
     "set": Set,
     "toggle": Toggle,
     "bag since reset": BagSinceReset,

@@ -85,6 +85,7 @@ class Store(Protocol):
     """The files at an address, and the means to add some."""
 
     address: str
+    pinned: str  # the address of the version that `files` found
 
     def files(self) -> dict[str, RemoteFile]:
         """Return the files by path; the path is "" if the address is of one file."""
@@ -277,8 +278,7 @@ class FsspecStore:
     """A file or folder of an fsspec file system; also a local folder to publish to."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
-        self._url = address
+        self.address = self.pinned = self._url = address
         self._pid = -1
         self._fs: Any = None
         self._path = ""
@@ -367,7 +367,7 @@ class HubStore:
     """A data set on the Hugging Face hub, read at the commit that its revision names when it is opened."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address = self.pinned = address
         named = _HUB.match(address.removeprefix(HUB))
         if named is None:
             raise UsageError(
@@ -381,6 +381,7 @@ class HubStore:
             info = self._hub.HfApi().repo_info(
                 self._repo, repo_type="dataset", revision=self._revision, files_metadata=True
             )
+        self.pinned = f"{HUB}{self._repo}@{info.sha}" + (f"/{self._inner}" if self._inner else "")
         listed = {sibling.rfilename: self._file(sibling, info.sha) for sibling in info.siblings or ()}
         if self._inner is None:
             return listed
@@ -457,7 +458,7 @@ class OciStore:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address = self.pinned = address
         named = _OCI.match(address.removeprefix(OCI))
         if named is None or not address.startswith(OCI):
             raise UsageError(
@@ -516,6 +517,7 @@ class OciStore:
             raise UsageError(
                 f"{self.address}: the tag was moved to {digest}. Leave the tag out to read what you pinned."
             )
+        self.pinned = f"{OCI}{self._host}/{self._name}@{digest}"
         found = {}
         for layer in manifest.get("layers", ()):
             title = layer.get("annotations", {}).get(_TITLE)

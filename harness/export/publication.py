@@ -83,7 +83,8 @@ def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
             package = Path(folder) / PACKAGE
             package.write_bytes(_written(value))
             last = [(CARD, files[CARD], digests[CARD][0]), (PACKAGE, package, _digest(package)[0])]
-            address = to if listed == value else store.commit([*ready, *last], f"Publish {about['id'][:12]}")
+            same = listed == value
+            address = store.pinned if same else store.commit([*ready, *last], f"Publish {about['id'][:12]}")
         return Publication(address, len(files), sum(path not in known for path, _, _ in ready))
 
 

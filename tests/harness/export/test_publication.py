@@ -115,6 +115,16 @@ def test_a_run_is_published_here_and_certified_there(
     assert "stillweb pull" in card
 
 
+def test_publishing_again_prints_the_address_of_the_same_version(
+    address: str, sealed: Path, tmp_path: Path
+) -> None:
+    first = publish_to(sealed, address)
+    again = publish_to(sealed, address)
+    assert (again.address, again.sent) == (first.address, 0)
+    assert ("@" in first.address) == address.startswith(("hub:", "oci:"))
+    assert "site.wacz" in pull(again.address, tmp_path / "pulled")
+
+
 def test_another_publication_is_not_replaced_unasked(address: str, sealed: Path, tmp_path: Path) -> None:
     publish_to(sealed, address)
     small_snapshot(tmp_path / "site2")

@@ -199,12 +199,14 @@ class History:
 
     __slots__ = ("_chains", "_keys", "_places", "events", "marks")
 
-    def __init__(self) -> None:
+    def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = []
         self.marks: list[int] = [0]  # by place, a number for all that happened before
         self._places: dict[str, list[int]] = {}  # by type
         self._chains: dict[str, list[int]] = {}  # the same as `marks`, of one type alone
         self._keys: dict[int, list[int]] = {}  # places by key
+        for event in events:
+            self.add(event)
 
     def __len__(self) -> int:
         return len(self.events)

@@ -367,9 +367,7 @@ class Matcher:
         target = next(
             t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
         )
-        # what is under way at once may be asked for in any order
-        place = past.history.before(evidence.model.mates.get(target.event.key, ()))
-        then = past.history, place
+        then = evidence.model.past(target.event.key, past.history)
         chances = evidence.model.predict(
             target.event.key, then, past.last.get(target.event.key), asked.parts, session.name
         )

@@ -48,7 +48,8 @@ class Observation:
     before: int | None
     capture: int  # its number in the order of the recording
     parts: Parts
-    away: bool = False  # whether the answer sent its client away
+    away: bool  # whether the answer sent its client away
+    session: str
 
     def mark(self, t: str) -> int | str:
         """Return what a type or part was before this answer; equal where it is the same."""
@@ -102,6 +103,7 @@ class Model:
         """Learn from `recorded`: session, event, answer, parts and moment of each request, in order.
 
         Requests of one moment were under way at once: those that only read don't come before each other, and are put in one order.
+        Only equal ones that were answered differently come before each other: their number tells which gets which answer.
         `forgets`: kinds of events that decide nothing. `words` returns those of an answer by its number.
         """
         self._shown = words
@@ -113,6 +115,11 @@ class Model:
         )  # keys of what was under way at once with a request
         before: dict[tuple[str, int], int] = {}
         moments: dict[str, tuple[int, list[Event]]] = {}
+        recorded = list(recorded)
+        first: dict[int, int] = {}
+        varied = {
+            event.key for _, event, answer, *_ in recorded if first.setdefault(event.key, answer) != answer
+        }
         for number, (session, event, answer, parts, moment) in enumerate(recorded):
             history = self.histories[session]
             last, reads = moments.get(session, (moment, []))
@@ -121,9 +128,18 @@ class Model:
                 reads = []
             moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
+            equal = [e for e in reads if e.key == event.key] if event.key in varied else []
+            past = History([*history.events, *equal]) if equal else history
             target.observations.append(
                 Observation(
-                    history, len(history), answer, before.get((session, event.key)), number, parts, event.away
+                    past,
+                    len(past),
+                    answer,
+                    before.get((session, event.key)),
+                    number,
+                    parts,
+                    event.away,
+                    session.partition(" ")[2],
                 )
             )
             for part in parts:
@@ -172,6 +188,14 @@ class Model:
             history.add(event)
             if len(reads) > 1:
                 self.mates[event.key].update(e.key for e in reads if e is not event)
+
+    def past(self, key: int, history: History) -> tuple[History, int]:
+        """Return what came before a request after `history`: nothing of what is under way at once, but equal requests."""
+        place = history.before(self.mates.get(key, ()))
+        equal = (
+            [e for e in history.events[place:] if e.key == key] if len(self.targets[key].answers) > 1 else []
+        )
+        return (History([*history.events[:place], *equal]), place + len(equal)) if equal else (history, place)
 
     # Priors
 
@@ -530,8 +554,7 @@ class Model:
             if o.place == place and o.history.marks[place] == history.marks[place]
         ]
         if len({o.answer for o in same}) > 1:
-            own = {id(h) for session, h in self.histories.items() if session.partition(" ")[2] == name}
-            same = [o for o in same if id(o.history) in own] or same
+            same = [o for o in same if o.session == name] or same
         if len({o.answer for o in same}) > 1:
             heard = [e.said for e in history.events[:place]]
             if alike_heard := [o for o in same if [e.said for e in o.history.events[:place]] == heard]:

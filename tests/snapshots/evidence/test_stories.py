@@ -517,6 +517,23 @@ def test_requests_under_way_at_once_may_come_in_any_order(order: tuple[int, ...]
     assert told(Matcher(MemoryStore(recorded)), *asked) == ["stranger", "", *map(str, order), "ann"]
 
 
+@pytest.mark.parametrize("order", ["aaaa", "aabb", "abab", "baab", "bbaa", "aabc", "caab"])
+def test_equal_requests_under_way_at_once_get_each_answer_once(order: str) -> None:
+    """As a page's parallel `fetch` makes them, alone or among others; they were begun in turn, and ended as it came."""
+    asked = {name: get(f"{A}/part/{name}") for name in "abc"}
+    recorded = [
+        Recorded(asked[name], data(f"{name}{n}"), events=(1 + n, 20 - n))
+        for n, name in enumerate("".join(sorted(order)))
+    ]
+    expected: dict[str, list[str]] = {name: [] for name in "abc"}
+    for n, name in enumerate(sorted(order)):
+        expected[name].append(f'"{name}{n}"')
+    found = told(Matcher(MemoryStore(recorded)), *(asked[name] for name in order))
+    for name in "abc":
+        own = [answer for answer, one in zip(found, order, strict=True) if one == name]
+        assert own == expected[name]
+
+
 def test_a_form_that_says_everything_replaces_what_it_said_before() -> None:
     """A visitor who sets the second of two recorded filters alone sees what the recorder saw after it."""
     first, second = (post(f"{A}/list", f"year=2012&month={month}") for month in ("01", "06"))

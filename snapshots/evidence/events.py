@@ -17,6 +17,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.sorting import in_order
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 _ACTION = re.compile(
@@ -103,7 +104,7 @@ def event_of(
         told = {o.changes for o in found}
         changes = True if True in told else None if None in told else False if found else None
         actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
-        names = ",".join(sorted({n for n, _ in parameters} | actions))
+        names = ",".join(in_order({n for n, _ in parameters} | actions))
     path = f"{parts.netloc}{parts.path}"
     ids = tuple(IDS.findall(parts.path))
     redirects = 300 <= status < 400 and status != 304
@@ -125,7 +126,7 @@ def event_of(
     shown_again = status == 200 and "html" in media and name in redirected
     if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
         name, kind = name + REFUSED, "refused"
-    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
+    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(in_order(parameters))
     shown = frozenset(v for _, v in values)
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)

@@ -22,6 +22,7 @@ from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import digest, is_plain, parse
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.sorting import in_order
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
 WHO = "~header authorization"  # whose credentials it is sent with, in whatever field
@@ -180,4 +181,4 @@ def _repeated_pairs(request: Request) -> list[tuple[str, str]]:
     elif parsed.body.kind == MULTIPART:
         pairs += [(p.name, p.content.decode("latin-1")) for p in parsed.body.value]
     counts = Counter(name for name, _ in pairs)
-    return sorted([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])
+    return in_order([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])

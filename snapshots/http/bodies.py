@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 import rfc8785
 
 from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
+from stillweb.snapshots.sorting import in_order
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
@@ -147,11 +148,11 @@ def canonical_body(body: Body) -> bytes:
     if body.kind == JSON:
         return canonical_json(body.value)
     if body.kind == FORM:
-        return netstring(*sorted(_pair_bytes(p) for p in body.value))
+        return netstring(*in_order(_pair_bytes(p) for p in body.value))
     if body.kind == MULTIPART:
         parts: Iterable[bytes] = (_part_bytes(p) for p in body.value)
         # Only form-data is a set of fields; in multipart/related and mixed, the order matters.
-        return netstring(*(sorted(parts) if body.label == "form-data" else parts))
+        return netstring(*(in_order(parts) if body.label == "form-data" else parts))
     return bytes(body.value)
 
 

@@ -1,7 +1,7 @@
 """Random walks on the stateful site over real sockets: through the recorder, then through the gateway.
 
 `tests/snapshots/states/test_state_walks.py` walks it a thousand times in process; here the wire takes part too. STILLWEB_WALKS
-says how many walks (default 24); 1,000 take a few minutes:
+says how many walks (default 16); 1,000 take a few minutes:
 `STILLWEB_WALKS=1000 python -m pytest -q -s --timeout 3000 tests/proxy/test_walks.py`.
 """
 
@@ -30,7 +30,7 @@ from tests.support.waiting import HANG
 from tests.support.walks import ALL, Action, Client, Result, Send, perform, random_walk
 
 SESSIONS = 8
-WALKS = int(os.environ.get("STILLWEB_WALKS", "24"))
+WALKS = int(os.environ.get("STILLWEB_WALKS", "16"))
 LENGTH = 6
 EVERY = sorted(ALL)
 
@@ -140,34 +140,49 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Walked:
     return Walked(seal(folder / "site", state=ours.directory).path, walks, ours)
 
 
-def replay(recording: Walked, walks: list[list[Action]], label: str) -> Result:
-    """The walks against the gateway, beside a live site of their own; every text compared."""
-    result, lock = Result(), threading.Lock()
-    told: list[tuple[str, list[Action], list[str], list[str]]] = []
-    site = Site()
+def replay(recording: Walked, orders: dict[str, list[list[Action]]]) -> dict[str, Result]:
+    """The walks of each order against one gateway, beside live sites of their own; every text compared."""
+    results, lock = {label: Result() for label in orders}, threading.Lock()
+    told: list[tuple[str, str, list[Action], list[str], list[str]]] = []
+    unsure: dict[str, set[int]] = {}
     with Snapshot.open(recording.path) as snapshot, Gateway(snapshot, authority=recording.ours) as gateway:
-
-        def visit(index: int, send: Send) -> None:
-            language = list(GREETINGS)[index % 3]
-            there, frozen = Client(live(site, lock), language), Client(send, language)
-            for turn, action in enumerate(walks[index]):
-                expected = perform(there, action, noise=f"{index}.{turn}9")
-                found = perform(frozen, action, noise=f"{index}.{turn}8")
-                with lock:
-                    told.append((f"r{index}", walks[index][: turn + 1], expected, found))
-
-        walk_all(
-            walks, lambda index: gateway.proxy_url(f"r{index}"), gateway.authority.certificate_path, visit
-        )
-        unsure: dict[str, set[int]] = {}
+        for number, (label, walks) in enumerate(orders.items()):
+            walk_beside(gateway, walks, f"o{number}", label, told, lock)
         for entry in gateway.ledger.entries():
             if entry["ambiguous"]:
                 unsure.setdefault(entry["session"], set()).add(entry["seq"])
-    for session, walk, expected, found in told:
-        result.compare(walk, expected, found, unsure.get(session, ()))
+    for label, session, walk, expected, found in told:
+        results[label].compare(walk, expected, found, unsure.get(session, ()))
     if SHOW:
-        print(f"\n{label}: {result.told()}; {sum(map(len, unsure.values()))} answers called ambiguous")  # noqa: T201
-    return result
+        for label, result in results.items():
+            print(f"\n{label}: {result.told()}")  # noqa: T201
+        print(f"{sum(map(len, unsure.values()))} answers called ambiguous")  # noqa: T201
+    return results
+
+
+def walk_beside(
+    gateway: Gateway,
+    walks: list[list[Action]],
+    order: str,
+    label: str,
+    told: list[tuple[str, str, list[Action], list[str], list[str]]],
+    lock: threading.Lock,
+) -> None:
+    """Walk the gateway and a new live site side by side, and add to `told` what each said."""
+    site = Site()
+
+    def visit(index: int, send: Send) -> None:
+        language = list(GREETINGS)[index % 3]
+        there, frozen = Client(live(site, lock), language), Client(send, language)
+        for turn, action in enumerate(walks[index]):
+            expected = perform(there, action, noise=f"{index}.{turn}9")
+            found = perform(frozen, action, noise=f"{index}.{turn}8")
+            with lock:
+                told.append((label, f"{order}r{index}", walks[index][: turn + 1], expected, found))
+
+    walk_all(
+        walks, lambda index: gateway.proxy_url(f"{order}r{index}"), gateway.authority.certificate_path, visit
+    )
 
 
 SHOW = "STILLWEB_WALKS" in os.environ
@@ -175,7 +190,7 @@ SHOW = "STILLWEB_WALKS" in os.environ
 
 @pytest.mark.slow
 def test_what_was_walked_is_answered_as_the_live_site_does(recorded: Walked) -> None:
-    result = replay(recorded, recorded.walks, "as recorded")
+    result = replay(recorded, {"as recorded": recorded.walks})["as recorded"]
     assert result.wrong == []
     assert result.rate > 0.9, result.told()
 
@@ -192,8 +207,7 @@ def test_other_walks_are_answered_rightly_or_missed(recorded: Walked) -> None:
         "two walks in one": [a + b for a, b in pairwise(some)],
         "never recorded": [random_walk(seed, LENGTH, EVERY) for seed in range(5000, 5000 + len(some))],
     }
-    for label, walks in orders.items():
-        result = replay(recorded, walks, label)
+    for label, result in replay(recorded, orders).items():
         assert result.wrong == [], label
         assert result.right > 0, label
 

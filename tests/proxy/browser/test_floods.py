@@ -8,6 +8,7 @@ import pytest
 
 from stillweb.proxy.browser import answered, driver, settle
 from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -44,9 +45,10 @@ def test_a_page_that_loops_is_recorded_within_bounds(
     monkeypatch.setattr(settle, "MOST_REQUESTS", 40)
     monkeypatch.setattr(driver, "MOST_DOWNLOADS", 5)
     monkeypatch.setattr(driver, "MOST_DIALOGS", 10)
-    monkeypatch.setattr(answered, "SECONDS", 20)
+    monkeypatch.setattr(answered, "SECONDS", 5 if page == "/endless" else 20)
+    patience = Patience(real=10) if page == "/endless" else Patience()
     with serve(answer) as site, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
-        [result] = Fetcher(recorder, writer).fetch([site + page])
+        [result] = Fetcher(recorder, writer, patience=patience).fetch([site + page])
     said = [*result.notes, str(result.error)]
     with Snapshot.open(tmp_path / "s") as snapshot:
         said += [(snapshot.resource("pageinfo", view.address) or b"").decode() for view in snapshot.views()]

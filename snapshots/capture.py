@@ -157,6 +157,7 @@ class Conversation:
     begin: int = 0
     end: int = 0
     events: Sequence[int] = ()
+    left_out: int = 0  # messages
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the record (docs/snapshot.md)."""
@@ -176,7 +177,7 @@ class Conversation:
             "messages": said,
             "events": list(self.events),
             "times": [round(at * 1000) for at in self.times],
-            "left_out": 0,
+            "left_out": self.left_out,
         }
         if self.close is not None:
             found["close"] = list(self.close)

@@ -50,6 +50,8 @@ _PACKED_TYPES = re.compile(
     r"application/(?:x-)?(?:gzip|gtar|tar|tgz|zstd|brotli|compressed|octet-stream)|.*[-+/]gzip\b", re.I
 )
 _TEXT_FRAME, _BINARY_FRAME = 1, 2  # RFC 6455, 5.2
+_NO_MESSAGES = (-1, 8, 9, 10)  # a failure, as Chromium tells it; close, ping and pong (RFC 6455, 5.5)
+_FROM_CLIENT = {"send": True, "request": True, "receive": False, "response": False}
 _IN_SECONDS = 1e11  # later moments are in milliseconds
 NOT_SENT = "the body of its request is not in the HAR"
 NO_BODY = "its body is not in the HAR"
@@ -99,6 +101,9 @@ def exchanges(
         if isinstance(one, str) or ended is None:
             yield f"{name}: entry {number}: {one}"
             continue
+        if isinstance(one, Conversation) and one.left_out:
+            lost = counted(one.left_out, "message")
+            yield f"{name}: entry {number}: is a web socket that is not replayed: {lost} left out, of unknown type or opcode: {one.url}"
         found.append((one.started, ended, one))
     yield from numbered(found)
 
@@ -176,27 +181,31 @@ def _conversation(entry: dict[str, Any]) -> Conversation | None:
     """Return the web socket of an entry with its messages, or None for other entries.
 
     Chromium, Playwright, mitmproxy and Proxyman write the messages as `_webSocketMessages`.
+    A message of a type or opcode that is not known is left out and counted, and its socket not replayed.
     """
     messages = entry.get("_webSocketMessages")
     if not isinstance(messages, list):
         return None
+    left_out = 0
     said: list[tuple[bool, str | bytes]] = []
     times: list[float] = []
     started = _time(entry.get("startedDateTime"))
     for one in messages:
         opcode = int(one.get("opcode", _TEXT_FRAME))
-        if opcode not in (_TEXT_FRAME, _BINARY_FRAME):
+        if opcode in _NO_MESSAGES:
+            continue
+        mine = _FROM_CLIENT.get(str(one["type"]))
+        if mine is None or opcode not in (_TEXT_FRAME, _BINARY_FRAME):
+            left_out += 1
             continue
         data = str(one["data"])
-        said.append(
-            (one["type"] in ("send", "request"), data if opcode == _TEXT_FRAME else _from_base64(data))
-        )
+        said.append((mine, data if opcode == _TEXT_FRAME else _from_base64(data)))
         at = float(one.get("time") or started.timestamp())
         if not math.isfinite(at):  # JSON of some programs has NaN
             at = started.timestamp()
         times.append(at / 1000 if at > _IN_SECONDS else at)
     chosen = next((v for n, v in _headers(entry["response"]) if n.lower() == "sec-websocket-protocol"), None)
-    return Conversation(_address(entry["request"]), said, times, started, protocol=chosen)
+    return Conversation(_address(entry["request"]), said, times, started, protocol=chosen, left_out=left_out)
 
 
 def _address(asked: dict[str, Any]) -> str:

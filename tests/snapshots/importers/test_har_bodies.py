@@ -295,6 +295,27 @@ def test_what_a_web_socket_said_is_kept(tmp_path: Path, scheme: str) -> None:
         ]
 
 
+def test_messages_of_a_web_socket_that_are_not_known_are_counted_and_named(tmp_path: Path) -> None:
+    messages = [
+        {"type": "send", "opcode": 1, "data": "hello"},
+        {"type": "error", "opcode": -1, "data": "gone"},  # how Chromium tells of a failure
+        {"type": "incoming", "opcode": 1, "data": "whose?"},
+        {"type": "receive", "opcode": 0, "data": "the rest"},
+        {"type": "receive", "opcode": 9, "data": ""},  # a ping
+        {"type": "response", "opcode": 1, "data": "hi"},
+    ]
+    path = write(tmp_path / "x.har", socket_entry("ws://a.test/chat", *messages))
+    report = import_files([path], tmp_path / "out")
+    assert ["not replayed: 2 messages left out" in note for note in report.notes] == [True]
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        (said,) = snapshot.all_metadata("http://a.test/chat")
+        assert [(one["from"], one["text"]) for one in said["messages"]] == [
+            ("client", "hello"),
+            ("server", "hi"),
+        ]
+        assert said["left_out"] == 2
+
+
 def test_a_web_socket_without_its_messages_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "x.har", socket_entry("ws://a.test/chat"), entry("http://a.test/"))
     report = import_files([path], tmp_path / "out")

@@ -65,10 +65,12 @@ class LocalPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_remote(value):
             what = param.get_error_hint(ctx) if param is not None and ctx is not None else "this path"
-            raise click.UsageError(
-                f"{value}: {what} takes a path on this machine. To send results to a store: stillweb publish",
-                ctx,
+            hint = (
+                f"To copy it here: stillweb pull {value} -o DIRECTORY"
+                if self.exists
+                else "To send results to a store: stillweb publish"
             )
+            raise click.UsageError(f"{value}: {what} takes a path on this machine. {hint}", ctx)
         return super().convert(value, param, ctx)
 
 

@@ -338,3 +338,20 @@ def test_a_test_is_answered_from_a_remote_snapshot_and_records_into_none(
     plugins = ("no:cacheprovider", "no:hypothesispytest")
     done = pytester.runpytest_subprocess(*(f"-p{name}" for name in plugins), f"--stillweb-mode={mode}")
     assert said in done.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["compare", "s3://b/run", "s3://b/other"], "stillweb pull s3://b/run -o"),
+        (["report", "hub:a/run"], "stillweb pull hub:a/run -o"),
+        (["report", ".", "-o", "s3://b/page.html"], "stillweb publish"),
+    ],
+)
+def test_an_address_in_place_of_a_path_is_told_how_to_get_there(
+    words: list[str], advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert advice in capsys.readouterr().err

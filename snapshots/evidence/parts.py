@@ -166,6 +166,14 @@ def _rule_parts(
     return key, found
 
 
+def order_of_names(request: Request) -> str:
+    """Return the names of a query in their order; "" where they are sorted, as in the key."""
+    if "&" not in request.url:
+        return ""
+    names = [name for pair in parse(request).query or () if (name := pair.partition("=")[0])]
+    return "" if names == sorted(names) else "&".join(names)
+
+
 def repeated_pairs(request: Request) -> list[tuple[str, str]]:
     """Return the pairs of query and form whose name occurs more than once, by name, values in order."""
     if not request.body and "&" not in request.url:

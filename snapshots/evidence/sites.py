@@ -21,6 +21,7 @@ from stillweb.snapshots.evidence.parts import (
     header_parts,
     issued_in,
     made_up,
+    order_of_names,
     repeated_pairs,
     rule_parts,
 )
@@ -124,6 +125,7 @@ class SiteEvidence:
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()
         names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
+        orders: dict[str, set[str]] = defaultdict(set)
         self._redirected = set[str]()  # types of writes that are answered by a redirect
         for c in found:
             if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
@@ -134,11 +136,15 @@ class SiteEvidence:
                 self._redirected.add(event_of(request, c.key, c.status).type)
             issued = self._issued(request)[0]
             normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
+            if "&" in c.url:
+                orders[normal].add(order_of_names(request))
             if parts:
                 names[c.place] = normal
                 clock = any(name[6:] in CLOCKS for name in parts)
                 if clock and "?" in c.url and not drawn_anew(c, 3600.0):
                     self.moments.add(normal)
+        # keys of requests whose query was recorded in several orders
+        self.reordered = {normal for normal, seen in orders.items() if len(seen) > 1}
         self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied
         self._still = {
@@ -328,6 +334,8 @@ class SiteEvidence:
         parts |= header_parts(request, self.vary.get(key, ()))
         if repeated := repeated_pairs(request):
             parts["~order"] = repr(repeated)
+        if normal in self.reordered and (names := order_of_names(request)):
+            parts["~order of names"] = names
         parts |= cookie_parts(request, given)
         if response is None:
             made = partial(event_of, key=normal, own=own)

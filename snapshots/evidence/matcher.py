@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from mimetypes import guess_type
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
 from stillweb.snapshots.contents.failing import Failing
@@ -35,7 +34,7 @@ from stillweb.snapshots.evidence.sessions import Past, Session
 from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, Store, keep_cookies, told_by
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
-from stillweb.snapshots.http.static import static, static_mime
+from stillweb.snapshots.http.static import static, static_name
 from stillweb.snapshots.identity import drawing
 from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.identity.equality import LIMIT
@@ -119,12 +118,6 @@ def _with_conditions_of(recorded: Headers, asked: Headers) -> Headers:
     """Return header fields with the recorded conditions in place of their own: both came to the same."""
     own = [(n, v) for n, v in asked if n.lower() not in CONDITIONAL]
     return (*own, *((n, v) for n, v in recorded if n.lower() in CONDITIONAL))
-
-
-def _file_by_name(url: str) -> bool:
-    """Return True if a path ends as those of files do."""
-    name = url.partition("?")[0].rpartition("/")[2]
-    return static_mime(guess_type(f"/{name}")[0] or "")  # of a whole URL Python 3.13 may raise
 
 
 class Matcher:
@@ -647,7 +640,7 @@ class Matcher:
         site = site_of(request.url)
         key = request_key(request).canonical
         evidence = self.evidence(site)
-        if key in evidence.files or (_file_by_name(request.url) and request.method in ("GET", "HEAD")):
+        if key in evidence.files or (static_name(request.url) and request.method in ("GET", "HEAD")):
             return
         past = session.past.get(site) or Past()
         if self._note(evidence, past, evidence.asked(request, key, past.given, served=session.served)):

@@ -283,6 +283,13 @@ def test_a_write_that_an_answer_does_not_repeat_is_missed_less() -> None:
     assert silent > told + 0.1
 
 
+def test_a_missed_font_decides_nothing_after_it() -> None:
+    """A font is known by its name on every machine, with a table of media types or without."""
+    matcher = over((LIST, html("all")), (ADD, data({"ok": 1})), (LIST, html("one")))
+    font, page = (likely(matcher, get(f"{A}/{name}"), LIST) for name in ("new.woff2", "new"))
+    assert font == likely(matcher, LIST) > page
+
+
 @pytest.mark.parametrize("host", ["a.test", "127.0.0.1:8080", "web2.a.test"])
 def test_a_number_of_the_host_names_no_thing(host: str) -> None:
     """A page about another thing than the one that was written is less doubted, whatever the site's host."""

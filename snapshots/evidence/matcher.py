@@ -340,7 +340,8 @@ class Matcher:
         asked = evidence.asked(request, key.canonical, past.given, served=session.served)
         told = session.told.get(site)
         if told:
-            asked.parts["~words"] = repr(sorted(told.items()))  # type: ignore[index]
+            asked.parts["~words"] = repr(sorted(told.items()))
+        asked.parts |= evidence.spelling(request, asked.normal)
         missed = Lookup(MISS, None, None, key, request)
         if key.canonical in evidence.learnt.damaged and not evidence.learnt.beside.get(asked.normal):
             return self._given(request, key, evidence.learnt.damaged[key.canonical][0], None, 1.0)

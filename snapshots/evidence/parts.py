@@ -12,14 +12,14 @@ from functools import partial
 
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
-from stillweb.snapshots.http.bodies import FORM, MULTIPART
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
-from stillweb.snapshots.identity.header_fields import counting, is_token, own_name, own_of
+from stillweb.snapshots.identity.header_fields import counting, fields_of, is_token, own_name, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.issued import named_values, token_like
-from stillweb.snapshots.identity.keys import digest, is_plain, parse
+from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.sorting import in_order
@@ -28,6 +28,11 @@ TELLING = 0.25  # from this prior on a header field is what an application says 
 WHO = "~header authorization"  # whose credentials it is sent with, in whatever field
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client
 FORWARDED = ("x-forwarded-for", "x-real-ip", "forwarded")  # whom a proxy asks for
+# Fields that clients send of themselves: hardly any server heeds them without naming them in Vary.
+_OWN_WORDS = re.compile(
+    r"user-agent|accept|accept-charset|content-type|content-encoding|origin|dnt|save-data"
+    r"|purpose|sec-purpose|sec-gpc|sec-fetch-dest|sec-ch-.*"
+)
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or say nothing of what is chosen.
 _NO_CHOICE = ("accept-encoding", "accept-language", "cookie", "origin", "credentials")
@@ -166,12 +171,22 @@ def _rule_parts(
     return key, found
 
 
-def order_of_names(request: Request) -> str:
-    """Return the names of a query in their order; "" where they are sorted, as in the key."""
-    if "&" not in request.url:
-        return ""
-    names = [name for pair in parse(request).query or () if (name := pair.partition("=")[0])]
-    return "" if names == sorted(names) else "&".join(names)
+def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:
+    """Return how a request is spelt: its letters, the order of its members, and fields that clients send of themselves.
+
+    `left` is what rules leave of it. A request that rules change has other letters each time: they are left out.
+    """
+    fields = fields_of(request.headers)
+    found = {f"~spelling {name}": value for name, value in fields.items() if _OWN_WORDS.fullmatch(name)}
+    if "~spelling content-type" in found:  # a boundary is drawn anew each time
+        found["~spelling content-type"] = found["~spelling content-type"].partition("boundary=")[0]
+    body = left.body
+    folded = body.kind in (JSON, FORM, MULTIPART)
+    if digest(left) == digest(parse(request)):
+        letters = unpacked_body(request) if body.kind in (JSON, FORM) else b""
+        found["~spelling letters"] = f"{request.url.partition('#')[0]} {letters!r}"
+    found["~spelling order"] = repr((left.query, body.value if folded else None))
+    return found
 
 
 def repeated_pairs(request: Request) -> list[tuple[str, str]]:

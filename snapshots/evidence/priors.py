@@ -107,7 +107,10 @@ PARTS = {
     r"cookie given .*": 0.2,
     r"cookie .*": 0.05,
     r"words": 0.3,
-    r"order.*": 0.15,  # of names, or of values of one name
+    r"spelling order": 0.15,
+    r"spelling (accept|content-type|user-agent|sec-ch.*)": 0.08,
+    r"spelling .*": 0.03,
+    r"order": 0.15,  # of values of one name
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io|jsonp|json-rpc|mutation-id|soap|presigned|tool-call)": 0.002,
     r"rule (cache-buster|timestamp)": 0.001,
     r"rule (request-id|oauth)": 0.03,

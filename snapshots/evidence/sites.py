@@ -14,16 +14,16 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, told_status
-from stillweb.snapshots.evidence.model import Model, Parts, words_of
+from stillweb.snapshots.evidence.model import Model, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
     cookie_parts,
     header_parts,
     issued_in,
     made_up,
-    order_of_names,
     repeated_pairs,
     rule_parts,
+    spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
 from stillweb.snapshots.evidence.sessions import REMEMBERED
@@ -41,7 +41,7 @@ from stillweb.snapshots.identity.keys import (
 from stillweb.snapshots.identity.recognising import (
     other_secrets,
 )
-from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
@@ -88,7 +88,7 @@ class Asked:
     """A request as the model sees it. `normal` is its key without what rules leave out."""
 
     event: Event
-    parts: Parts
+    parts: dict[str, str]
     normal: str
 
 
@@ -99,6 +99,7 @@ class Learnt(NamedTuple):
     captures: list[Capture]
     damaged: Mapping[str, list[Capture]]
     beside: Mapping[str, list[int]]  # keys of events by what rules leave of them
+    spelt: Mapping[str, Collection[str]]  # parts of spelling that tell several answers of a request apart
 
 
 class SiteEvidence:
@@ -125,7 +126,6 @@ class SiteEvidence:
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()
         names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
-        orders: dict[str, set[str]] = defaultdict(set)
         self._redirected = set[str]()  # types of writes that are answered by a redirect
         for c in found:
             if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
@@ -136,15 +136,11 @@ class SiteEvidence:
                 self._redirected.add(event_of(request, c.key, c.status).type)
             issued = self._issued(request)[0]
             normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
-            if "&" in c.url:
-                orders[normal].add(order_of_names(request))
             if parts:
                 names[c.place] = normal
                 clock = any(name[6:] in CLOCKS for name in parts)
                 if clock and "?" in c.url and not drawn_anew(c, 3600.0):
                     self.moments.add(normal)
-        # keys of requests whose query was recorded in several orders
-        self.reordered = {normal for normal, seen in orders.items() if len(seen) > 1}
         self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied
         self._still = {
@@ -213,6 +209,7 @@ class SiteEvidence:
         damaged: dict[str, list[Capture]] = defaultdict(list)
         beside: dict[str, list[int]] = defaultdict(list)
         recorded = []
+        spelt: dict[str, list[tuple[dict[str, str], dict[str, str]]]] = defaultdict(list)
         at_once: dict[
             str, tuple[int, int]
         ] = {}  # by session: the begin of the requests under way, and the first end of any
@@ -235,7 +232,9 @@ class SiteEvidence:
             )
             before[session].append(capture)
             if said and (words := spoken.before(capture)):
-                asked.parts["~words"] = repr(sorted(words.items()))  # type: ignore[index]
+                asked.parts["~words"] = repr(sorted(words.items()))
+            if asked.normal in self.equality.varied:
+                spelt[asked.normal].append((asked.parts, self._spelling(request, stored=True)))
             captures.append(capture)
             if asked.event.key not in beside[asked.normal]:
                 beside[asked.normal].append(asked.event.key)
@@ -246,8 +245,21 @@ class SiteEvidence:
                 at_once[session] = capture.begin, capture.end
             recorded.append((session, asked.event, label, asked.parts, at_once[session][0]))
             keep_cookies(given[session], head, asked)
+        differing = {normal: _differing([own for _, own in several]) for normal, several in spelt.items()}
+        for normal, several in spelt.items():
+            for parts, own in several:
+                parts.update((n, v) for n, v in own.items() if n in differing[normal])
         shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
-        return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside)
+        return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside, differing)
+
+    def spelling(self, request: Request, normal: str) -> dict[str, str]:
+        """Return how a live request is spelt, as far as recordings of it with several answers differ in that."""
+        names = self.learnt.spelt.get(normal, ())
+        return {n: v for n, v in self._spelling(request).items() if n in names} if names else {}
+
+    def _spelling(self, request: Request, *, stored: bool = False) -> dict[str, str]:
+        issued = self._issued(request)[0]
+        return spelling_parts(request, reduced(request, self._matcher.rules.rules, issued, stored=stored))
 
     def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
         """Return the words that an answer shows a client; none of one that can't be read."""
@@ -334,8 +346,6 @@ class SiteEvidence:
         parts |= header_parts(request, self.vary.get(key, ()))
         if repeated := repeated_pairs(request):
             parts["~order"] = repr(repeated)
-        if normal in self.reordered and (names := order_of_names(request)):
-            parts["~order of names"] = names
         parts |= cookie_parts(request, given)
         if response is None:
             made = partial(event_of, key=normal, own=own)
@@ -363,6 +373,13 @@ def told_by(store: Store, capture: Capture) -> Response:
         return store.read_start(capture, ACKNOWLEDGED)
     except (DamagedInput, TooLarge):  # told by the lookup that it answers
         return store.head(capture)
+
+
+def _differing(several: Sequence[Mapping[str, str]]) -> set[str]:
+    """Return the parts of spelling whose values differ; letters, too, only where the order does not tell them apart."""
+    names = {name for one in several for name in one}
+    found = {name for name in names if len({one.get(name) for one in several}) > 1}
+    return found - {"~spelling letters"} if "~spelling order" in found else found
 
 
 def _tells(capture: Capture) -> bool:

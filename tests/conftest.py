@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
+from hpack.huffman import HuffmanEncoder
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -28,6 +32,9 @@ settings.load_profile("stillweb")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background jobs; tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# No test cuts the power, and a snapshot waits for the disk six times, some 15 ms each.
+os.fsync = lambda descriptor: None
+
 BROWSER_FIXTURES = frozenset({"browser", "chromium"})
 # Whatever a test module takes from one of these starts a browser, or other programs.
 BROWSER_MODULES = (
@@ -39,6 +46,38 @@ BROWSER_MODULES = (
 PROCESS_MODULES = ("subprocess", "tests.support.command_line")
 PEERS = Path(__file__).parent / "interop"
 _shared: list[SharedBrowser] = []  # at most one, made for the first test that is marked `browser`
+
+
+def _load_authorities_once() -> None:
+    """Let clients share the usual authorities, which take 20 ms of each client; no test's server is signed by one."""
+    made = httpx.create_ssl_context
+    usual = cache(lambda trust_env, file, folder: made(trust_env=trust_env))
+
+    def create(
+        verify: ssl.SSLContext | str | bool = True, cert: None = None, trust_env: bool = True
+    ) -> ssl.SSLContext:
+        if verify is not True or cert is not None:
+            return made(verify, cert, trust_env)
+        named = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        return usual(trust_env, *(named if trust_env else (None, None)))
+
+    httpx._transports.default.create_ssl_context = create
+
+
+def _pack_long_heads_in_linear_time() -> None:
+    """Replace hpack's Huffman encoder, which takes four seconds for 300 kB."""
+
+    def encode(self: HuffmanEncoder, data: bytes | None) -> bytes:
+        codes, lengths = self.huffman_code_list, self.huffman_code_list_lengths
+        bits = "".join([f"{codes[byte]:0{lengths[byte]}b}" for byte in data or b""])
+        bits += "1" * (-len(bits) % 8)
+        return int(bits or "0", 2).to_bytes(len(bits) // 8, "big")
+
+    HuffmanEncoder.encode = encode
+
+
+_load_authorities_once()
+_pack_long_heads_in_linear_time()
 
 
 @pytest.hookimpl(optionalhook=True)

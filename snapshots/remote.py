@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -37,6 +38,8 @@ from stillweb.snapshots.warc.container import PACKAGE
 
 BLOCK = 1 << 20  # bytes of a cached block
 KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
+SILENCE = 60  # seconds without a byte after which a store fails; oras and huggingface_hub wait for ever
+CARD = "README.md"  # of a publication, for people
 FILES = "files/"  # folder of a published folder: its files, by digest
 _SENT = re.compile(rf"{FILES}[0-9a-f]{{64}}/")
 HUB, OCI = "hub:", "oci://"
@@ -93,8 +96,8 @@ class Store(Protocol):
     def path_of(self, name: str, sha256: str) -> str:
         """Return the path under which a published file is kept."""
 
-    def put(self, name: str, source: Path, sha256: str) -> None:
-        """Send a file. It need not be visible before `commit`."""
+    def put(self, name: str, source: Path, sha256: str) -> bool:
+        """Send a file if the store lacks it; return True if so. It need not be visible before `commit`."""
 
     def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
         """Make the files (path, source, SHA-256) visible, the last one last. Return the address of this version."""
@@ -292,12 +295,15 @@ class FsspecStore:
                 self._fs, self._path = fsspec.core.url_to_fs(self._url)
             except ValueError as error:  # a scheme that fsspec does not know
                 raise UsageError(f"{self.address}: {error}. Known are {FORMS}.") from error
+            if loop := getattr(self._fs, "loop", None):
+                loop.set_exception_handler(_unheard)
             self._pid = os.getpid()
         return self._fs, self._path
 
     def files(self) -> dict[str, RemoteFile]:
         with plainly(self.address):
             fs, root = self._open()
+            fs.invalidate_cache()
             info = fs.info(root)
             if info.get("type") != "directory":
                 return {"": self._file(root, info)}
@@ -328,7 +334,7 @@ class FsspecStore:
         """Return a path by digest, so that nothing published is overwritten and old readers go on."""
         return f"{FILES}{sha256}/{name}"
 
-    def put(self, name: str, source: Path, sha256: str) -> None:
+    def put(self, name: str, source: Path, sha256: str) -> bool:
         if self._url.startswith(("http://", "https://")):
             raise UsageError(
                 f"{self.address}: nothing is published over HTTP. Publish to s3://, hub:, oci:// or a folder."
@@ -337,21 +343,30 @@ class FsspecStore:
             fs, root = self._open()
             path, size = f"{root.rstrip('/')}/{name}", source.stat().st_size
             if name.startswith(FILES) and fs.exists(path) and fs.info(path)["size"] == size:
-                return
+                return False
             if isinstance(fs.protocol, tuple) and "file" in fs.protocol:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 with source.open("rb") as data, aside(Path(path), wait=True) as out:
                     shutil.copyfileobj(data, out)
-                return
+                return True
             fs.put_file(str(source), path)  # an object store shows a file once it is whole
             fs.invalidate_cache(fs._parent(path))
             if fs.info(path)["size"] != size:
                 raise DamagedInput(f"{self.address}: {name} did not arrive whole. Publish it again.")
+        return True
 
     def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
         for name, source, sha256 in files:
+            if name.endswith(f"/{CARD}"):  # also where people look for it
+                self.put(CARD, source, sha256)
             self.put(name, source, sha256)
         return self.address
+
+
+def _unheard(loop: Any, context: dict[str, Any]) -> None:
+    """Log what a task of fsspec's loop failed of, but for cut connections: their request has failed and is told."""
+    if not isinstance(context.get("exception"), ConnectionError):
+        loop.default_exception_handler(context)
 
 
 def _version(info: dict[str, Any]) -> str:
@@ -375,14 +390,21 @@ class HubStore:
             )
         self._repo, self._revision, self._inner = named["repo"], named["rev"], named["path"]
         self._hub = require("huggingface_hub")
+        self._listed: dict[str, RemoteFile] = {}
+
+    def _api(self) -> Any:
+        api = self._hub.HfApi()
+        self._hub.utils.get_session().timeout = SILENCE
+        return api
 
     def files(self) -> dict[str, RemoteFile]:
         with plainly(self.address):
-            info = self._hub.HfApi().repo_info(
-                self._repo, repo_type="dataset", revision=self._revision, files_metadata=True
+            info = self._api().repo_info(
+                self._repo, repo_type="dataset", revision=self._revision, files_metadata=True, timeout=SILENCE
             )
         self.pinned = f"{HUB}{self._repo}@{info.sha}" + (f"/{self._inner}" if self._inner else "")
         listed = {sibling.rfilename: self._file(sibling, info.sha) for sibling in info.siblings or ()}
+        self._listed = listed
         if self._inner is None:
             return listed
         if self._inner in listed:
@@ -404,7 +426,7 @@ class HubStore:
                 "Range": f"bytes={start}-{end - 1}",
                 "Accept-Encoding": "identity",
             }
-            answer = hub.utils.get_session().get(url, headers=headers)
+            answer = hub.utils.get_session().get(url, headers=headers, timeout=SILENCE)
             hub.utils.hf_raise_for_status(answer)
             return _ranged(answer, start, end)
 
@@ -417,14 +439,16 @@ class HubStore:
     def path_of(self, name: str, sha256: str) -> str:
         return name
 
-    def put(self, name: str, source: Path, sha256: str) -> None:
-        """Do nothing: the hub takes all files in one commit, and large ones that it has are not sent again."""
+    def put(self, name: str, source: Path, sha256: str) -> bool:
+        """Send nothing: the hub takes all files in one commit, and large ones that it has are not sent again."""
+        there = self._listed.get(name)
+        return there is None or (there.sha256 or sha256) != sha256 or there.size != source.stat().st_size
 
     def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
         if self._inner is not None:
             raise UsageError(f"{self.address}: publishing takes a whole data set, without /{self._inner}")
-        api = self._hub.HfApi()
         with plainly(self.address):
+            api = self._api()
             # private: publishing to everybody is a decision that its owner takes in the hub's settings
             api.create_repo(self._repo, repo_type="dataset", private=True, exist_ok=True)
             made = api.create_commit(
@@ -478,9 +502,10 @@ class OciStore:
         plain = urlsplit(f"//{self._host}").hostname in _LOOPBACK
         base = f"{'http' if plain else 'https'}://{self._host}"
         if self._client is None:
-            challenge = requests.get(f"{base}/v2/", timeout=60).headers.get("Www-Authenticate", "")
+            challenge = requests.get(f"{base}/v2/", timeout=SILENCE).headers.get("Www-Authenticate", "")
             backend = "basic" if challenge.lower().startswith("basic") else "token"
             self._client = Registry(self._host, insecure=plain, auth_backend=backend)
+            self._client.session.request = partial(self._client.session.request, timeout=SILENCE)
             self._client.auth.load_configs(Container(self._name, self._host))
         url = (
             path
@@ -535,10 +560,10 @@ class OciStore:
     def path_of(self, name: str, sha256: str) -> str:
         return name
 
-    def put(self, name: str, source: Path, sha256: str) -> None:
+    def put(self, name: str, source: Path, sha256: str) -> bool:
         with plainly(self.address):
             if self._do("HEAD", f"blobs/sha256:{sha256}", (200, 404)).status_code == 200:
-                return
+                return False
             begun = self._do("POST", "blobs/uploads/", (202,))
             to = begun.headers["Location"]
             with source.open("rb") as data:
@@ -549,6 +574,7 @@ class OciStore:
                     data=data if source.stat().st_size else b"",
                     headers={"Content-Type": "application/octet-stream"},
                 )
+        return True
 
     def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
         if not self._tag or self._pin:

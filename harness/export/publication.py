@@ -26,13 +26,12 @@ from stillweb.snapshots._os.places import BytesPlace, Place, chunks
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.opening import PUBLISHED
 from stillweb.snapshots.operations import late
-from stillweb.snapshots.remote import BLOCK, RemoteFile, RemotePlace, Store, is_remote, open_store
+from stillweb.snapshots.remote import BLOCK, CARD, RemoteFile, RemotePlace, Store, is_remote, open_store
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.container import PACKAGE
 from stillweb.snapshots.words import counted
 
-CARD = "README.md"
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -57,7 +56,7 @@ def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
         resources = [
             {
                 "name": name,
-                "path": name if name == CARD else store.path_of(name, whole),
+                "path": store.path_of(name, whole),
                 "hash": f"sha256:{whole}",
                 "bytes": files[name].stat().st_size,
                 "blocks": " ".join(blocks),
@@ -70,22 +69,18 @@ def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
             raise UsageError(
                 f"{to}: holds another publication ({str(other)[:12]}). Publish under another name, or with --replace."
             )
-        known = {r["path"] for r in (listed or {}).get("resources", ()) if r in resources}
-        ready = [
-            (str(r["path"]), files[str(r["name"])], digests[str(r["name"])][0])
-            for r in resources
-            if r["name"] != CARD
-        ]
-        for path, file, whole in ready:
-            if path not in known:
-                store.put(path, file, whole)
+        ready = [(str(r["path"]), files[str(r["name"])], digests[str(r["name"])][0]) for r in resources]
+        sent = sum(store.put(*one) for one in ready)
+        if listed == value and not sent:
+            return Publication(store.pinned, len(files), 0)
+        if _list(_present(store), to) != listed:
+            raise UsageError(f"{to}: something else was published there meanwhile. Publish it again.")
         with tempfile.TemporaryDirectory() as folder:
             package = Path(folder) / PACKAGE
             package.write_bytes(_written(value))
-            last = [(CARD, files[CARD], digests[CARD][0]), (PACKAGE, package, _digest(package)[0])]
-            same = listed == value
-            address = store.pinned if same else store.commit([*ready, *last], f"Publish {about['id'][:12]}")
-        return Publication(address, len(files), sum(path not in known for path, _, _ in ready))
+            last = (PACKAGE, package, _digest(package)[0])
+            address = store.commit([*ready, last], f"Publish {about['id'][:12]}")
+        return Publication(address, len(files), sent)
 
 
 def pull(address: str, out: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import stillweb
 from stillweb.harness.export.publication import publish_to, pull
 from stillweb.harness.results.certificate import certify
-from stillweb.snapshots import Snapshot
+from stillweb.snapshots import Snapshot, remote
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
 from stillweb.snapshots.remote import BLOCK, FsspecStore, is_remote, open_store
 from stillweb.snapshots.wacz import seal
@@ -135,6 +136,61 @@ def test_another_publication_is_not_replaced_unasked(address: str, sealed: Path,
         publish_to(other, address)
     publish_to(other, address, replace=True)
     assert "other.wacz" in pull(address, tmp_path / "out")
+
+
+@pytest.mark.parametrize("unasked", [False, True])
+def test_what_is_published_meanwhile_stays_whole(
+    unasked: bool, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another publisher ends between two files of this one, or between its last look and its list."""
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    address = str(tmp_path / "published")
+    other = shutil.copy(sealed, tmp_path / "other.wacz")
+    name = "commit" if unasked else "put"
+    before = getattr(FsspecStore, name)
+
+    def meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(FsspecStore, name, before)
+        publish_to(other, address)
+        return before(*args)
+
+    monkeypatch.setattr(FsspecStore, name, meanwhile)
+    if unasked:
+        publish_to(sealed, address)
+    else:
+        with pytest.raises(UsageError, match="something else was published there meanwhile"):
+            publish_to(sealed, address)
+    whole = pull(address, tmp_path / "out")
+    assert ("site.wacz" in whole, "other.wacz" in whole) == (unasked, not unasked)
+
+
+def test_a_published_file_that_was_lost_is_sent_again(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    address = str(tmp_path / "published")
+    publish_to(sealed, address)
+    (kept,) = Path(address).glob("files/*/site.wacz")
+    kept.unlink()
+    assert publish_to(sealed, address).sent == 1
+    assert "site.wacz" in pull(address, tmp_path / "out")
+
+
+@pytest.mark.parametrize("address", ["hub:lab/site", "oci://{host}/lab/site:v1"])
+def test_a_store_that_is_silent_fails(
+    address: str, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(remote, "SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://{host}")
+        named = address.format(host=host)
+        for use in (lambda: publish_to(sealed, named), lambda: pull(named, tmp_path / "out")):
+            with pytest.raises(StillwebError, match="the store fails: ") as told:
+                use()
+            assert "\n" not in str(told.value)
 
 
 def test_a_tag_that_moved_is_told_where_it_was_pinned(sealed: Path, tmp_path: Path) -> None:
@@ -286,9 +342,10 @@ def test_a_store_that_fails_in_the_middle_leaves_nothing_published(
     s3.create_bucket(Bucket="leaving")
     put = FsspecStore.put
 
-    def vanish(self: FsspecStore, name: str, source: Path, sha256: str) -> None:
-        put(self, name, source, sha256)
+    def vanish(self: FsspecStore, name: str, source: Path, sha256: str) -> bool:
+        sent = put(self, name, source, sha256)
         drop_bucket(s3, "leaving")
+        return sent
 
     monkeypatch.setattr(FsspecStore, "put", vanish)
     with pytest.raises(StillwebError, match=r"^s3://leaving/site: ") as told:
@@ -318,7 +375,7 @@ def test_files_without_their_list_are_no_publication(
     if kind == "s3":
         with pytest.raises(DamagedInput, match="no snapshot: "):
             Snapshot.open(address)
-    assert publish_to(sealed, address).sent >= 1
+    assert publish_to(sealed, address).sent == 0
     assert sealed.name in pull(address, tmp_path / "out")
 
 
@@ -352,8 +409,6 @@ def test_an_interrupted_pull_goes_on(sealed: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
     big = tmp_path / "published"
     publish_to(sealed, str(big))
-    from stillweb.snapshots import remote
-
     asked: list[Any] = []
     fetched = remote.RemotePlace._fetched
 

@@ -37,6 +37,7 @@ from stillweb.snapshots.extras import require
 from stillweb.snapshots.warc.container import PACKAGE
 
 BLOCK = 1 << 20  # bytes of a cached block
+DIGEST = 32  # bytes of a SHA-256
 KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
 SILENCE = 60  # seconds without a byte after which a store fails; oras and huggingface_hub wait for ever
 CARD = "README.md"  # of a publication, for people
@@ -187,6 +188,7 @@ class RemotePlace:
         self.name = name or file.name
         self._file = file
         self._blocks = blocks
+        self._checked: set[int] = set()  # numbers of cached blocks with the right digest
         self._key = hashlib.sha256(f"{file.name} {file.size} {file.version}".encode()).hexdigest()
         self._folder = cache_dir() / "blocks"
 
@@ -210,11 +212,19 @@ class RemotePlace:
         return self._folder / name[:2] / name
 
     def _cached(self, number: int) -> bytes | None:
+        """Return a block of the cache; None if it is not there, or was damaged on this disk."""
         try:
-            data = self._path(number).read_bytes()
+            kept = self._path(number).read_bytes()
         except FileNotFoundError:
             return None
-        return data if len(data) == min(BLOCK, self.size - number * BLOCK) else None
+        data, digest = kept[:-DIGEST], kept[-DIGEST:]
+        if len(data) != min(BLOCK, self.size - number * BLOCK):
+            return None
+        if number not in self._checked:
+            if hashlib.sha256(data).digest() != digest:
+                return None
+            self._checked.add(number)
+        return data
 
     def _fetched(self, first: int, stop: int) -> list[bytes | None]:
         """Read the blocks from `first` to before `stop` from the store, check them and keep them."""
@@ -245,13 +255,13 @@ class RemotePlace:
 
 
 def _keep(path: Path, data: bytes) -> None:
-    """Write a block to the cache; a full disk only costs another download."""
+    """Write a block and its SHA-256 to the cache; a full disk only costs another download."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
         try:
             with os.fdopen(handle, "wb") as out:
-                out.write(data)
+                out.write(data + hashlib.sha256(data).digest())
             os.replace(temporary, path)
         finally:
             Path(temporary).unlink(missing_ok=True)

@@ -289,6 +289,18 @@ def test_a_tampered_file_is_neither_read_nor_pulled(
     assert not list(tmp_path.glob(".out*"))
 
 
+def test_a_block_that_was_damaged_in_the_cache_is_read_again(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+    publish_to(sealed, str(tmp_path / "published"))
+    pull(str(tmp_path / "published"), tmp_path / "out")
+    for block in (tmp_path / "cache" / "blocks").glob("*/*"):
+        block.write_bytes(bytes(block.stat().st_size))
+    pull(str(tmp_path / "published"), tmp_path / "again")
+    assert (tmp_path / "again" / "site.wacz").read_bytes() == sealed.read_bytes()
+
+
 HOSTILE_LISTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a parent": lambda one: [{**one, "name": "../site.wacz"}],
     "a parent below": lambda one: [{**one, "name": "a/../../site.wacz"}],

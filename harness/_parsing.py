@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stillweb.snapshots import yaml_text
 from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
 
@@ -138,6 +137,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     YAML reads some words without quotes as other types (a date, `on`). A value that JSON can't hold is an error with
     its place. Integer keys become texts.
     """
+    from stillweb.snapshots import yaml_text  # 15 ms that no attempt's process needs
+
     value = yaml_text.read(read_text(path, "utf-8-sig"), str(path))
     if value is None:
         raise UsageError(f"{path}: is empty")

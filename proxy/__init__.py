@@ -16,9 +16,12 @@ Names are loaded on first use, so that importing the package costs nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # as type checkers read it; see stillweb/__init__.py
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from stillweb.proxy.browser.capture_view import Fetcher
     from stillweb.proxy.net.ca import Authority
     from stillweb.proxy.net.client_env import client_environment

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stillweb.harness._parsing import load_module, read_yaml
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.secrets.redact import mask_value
 
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
@@ -171,6 +170,8 @@ def identity_of(agent: Agent) -> dict[str, Any]:
         raise UsageError(f"agent {agent.name}: its identity is no JSON: {error}") from error
     if not isinstance(kept, dict):
         raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(said).__name__}")
+    from stillweb.snapshots.secrets.redact import mask_value  # 25 ms that no attempt's process needs
+
     return {**_file_of(type(agent)), **mask_value(kept)}
 
 

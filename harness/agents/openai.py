@@ -31,7 +31,6 @@ from stillweb.harness.agents.tool_event import describe
 from stillweb.harness.trace import digest, read_json
 from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.secrets.redact import mask_value
 
 _PORTS = {"http": 80, "https": 443}
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -125,6 +124,8 @@ class OpenAIAgent:
             at = urlsplit(url)
             host, port = at.hostname or "", at.port or _PORTS.get(at.scheme, 80)
         except ValueError as error:
+            from stillweb.snapshots.secrets.redact import mask_value  # 25 ms that no attempt's process needs
+
             raise UsageError(f"base_url {mask_value(url)}: {error}") from error
         return [(host, port)] if on_this_machine(host) else []
 

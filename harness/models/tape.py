@@ -36,7 +36,6 @@ from stillweb.harness.models.tape_order import Turn, Turns
 from stillweb.harness.trace import canonical
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import StillwebError, UsageError
-from stillweb.snapshots.secrets.redact import mask_value
 from stillweb.snapshots.words import counted, whole_number
 
 Mode = Literal["record", "replay", "auto", "none"]
@@ -237,7 +236,7 @@ class Tape:
                 self._sessions[name] = _Session()
             if generation == self._generation[name]:
                 request = self._snapshot.read_request(capture)
-                call = Call(name, request.method, mask_value(request.url), request.body)
+                call = Call(name, request.method, _masked(request.url), request.body)
                 self._sessions[name].add(_taped(self._key(call), capture))
         for session in self._sessions.values():
             session.begin()
@@ -333,7 +332,7 @@ class Tape:
             copy._begin(new_name)
             for one in calls:
                 request = self._snapshot.read_request(one.where)
-                call = Call(new_name, request.method, mask_value(request.url), request.body, request.headers)
+                call = Call(new_name, request.method, _masked(request.url), request.body, request.headers)
                 copy._write(call, self._read(one.where), one.turn.begin, one.turn.end)
 
     def _begin(self, name: str, *, fresh: bool = True) -> None:
@@ -363,7 +362,7 @@ class Tape:
             for taped in old.calls:
                 if taped.status < 400 and not everything:
                     request = self._snapshot.read_request(taped.where)
-                    url = mask_value(request.url)
+                    url = _masked(request.url)
                     call = Call(name, request.method, url, request.body, request.headers)
                     self._write(call, self._read(taped.where), taped.turn.begin, taped.turn.end)
                     turn = Turn(taped.turn.begin, taped.turn.end, due=True)
@@ -466,7 +465,7 @@ class Tape:
         best: tuple[int, int, str] | None = None
         for number, taped in enumerate(session.calls, 1):
             request = self._snapshot.read_request(taped.where)
-            url = mask_value(request.url)
+            url = _masked(request.url)
             if url != call.url and not self._anywhere:
                 found = (-1, number, f"its URL is {url}, now {call.url}")
             else:
@@ -494,6 +493,13 @@ class Tape:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _masked(url: str) -> str:
+    from stillweb.snapshots.secrets.redact import mask_value  # 25 ms that no attempt's process needs
+
+    masked: str = mask_value(url)
+    return masked
 
 
 def _taped(key: str, capture: Any) -> _Taped:

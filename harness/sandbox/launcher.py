@@ -28,9 +28,13 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
 
 from stillweb.proxy.net.seccomp import install_filter
+
+TYPE_CHECKING = False  # as type checkers read it; see stillweb/__init__.py
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 FOLDER = "/workspace"  # the working folder inside, whatever its name outside: what is printed stays the same
 REFUSED = 4  # exit code

@@ -93,10 +93,29 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:
     return browser.run(go())
 
 
+def said_after(browser: Browsing, url: str, cases: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    """Do the steps of each case on the page as it comes anew, in one tab.
+
+    Yield steps and words of the cases with the address and text afterwards, or what failed.
+    """
+
+    async def go(driver: Driver, steps: str) -> str:
+        await driver.begin(url)
+        try:
+            for number, step in enumerate(parse_steps(steps), start=1):
+                await driver.perform(step, number)
+        except Failed as failed:
+            return f"Failed: {failed}"
+        return f"{driver.page.url} {await driver.page.inner_text('body')}"
+
+    driver = browser.run(browser.driver())
+    for steps, words in cases:
+        yield steps, words, browser.run(go(driver, steps))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("steps", "words"),
-    [
+def test_a_step_does_what_it_says(browser: Browsing, site: str) -> None:
+    cases = [
         ("- select: {label: Year, option: 2019}", "year x"),
         ("- select: {label: Year, value: x}", "year x"),
         ("- check: Drawn", "drawn true"),
@@ -111,36 +130,30 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:
         ("- goto: /list?p=7", "/list?p=7"),
         ("- click: Slow\n- wait: waited", "waited"),
         ("- scroll: {css: '#far', to: view}", "far"),
-    ],
-)
-def test_a_step_does_what_it_says(browser: Browsing, site: str, steps: str, words: str) -> None:
-    sight, _ = after(browser, f"{site}/", steps)
-    assert words in sight.text
+    ]
+    for steps, words, said in said_after(browser, f"{site}/", cases):
+        assert words in said, steps
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        ("select: {label: Pick, option: Two words}", "picked b"),
-        ('select: {label: Pick, option: "Two\\n   words"}', "picked b"),
-        ("select: {label: Pick, option: No break}", "picked c"),
-        ("select: {label: Pick, option: Seen}", "picked d"),
-        ("select: {label: Pick, option: unseen}", "picked d"),
-        ("select: {label: Pick, value: e}", "picked e"),
-        ("wait: results", "start"),
-        ("wait: {selector: p:has-text('results')}", "start"),
-    ],
-)
-def test_what_a_person_sees_is_what_a_step_means(browser: Browsing, site: str, step: str, words: str) -> None:
-    sight, _ = after(browser, f"{site}/odd", f"- {step}")
-    assert words in sight.text
+def test_what_a_person_sees_is_what_a_step_means(browser: Browsing, site: str) -> None:
+    cases = [
+        ("- select: {label: Pick, option: Two words}", "picked b"),
+        ('- select: {label: Pick, option: "Two\\n   words"}', "picked b"),
+        ("- select: {label: Pick, option: No break}", "picked c"),
+        ("- select: {label: Pick, option: Seen}", "picked d"),
+        ("- select: {label: Pick, option: unseen}", "picked d"),
+        ("- select: {label: Pick, value: e}", "picked e"),
+        ("- wait: results", "start"),
+        ("- wait: {selector: p:has-text('results')}", "start"),
+    ]
+    for step, words, said in said_after(browser, f"{site}/odd", cases):
+        assert words in said, step
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("steps", "words"),
-    [
+def test_a_box_that_is_not_shown_is_worked_by_its_label(browser: Browsing, site: str) -> None:
+    cases = [
         ("- check: Beside", "a true"),
         ("- check: Beside\n- uncheck: Beside", "a false"),
         ("- check: Around", "b true"),
@@ -151,14 +164,9 @@ def test_what_a_person_sees_is_what_a_step_means(browser: Browsing, site: str, s
         ("- check: {label: Inside, frame: iframe}", "i true"),
         ("- check: Shadowed", "s true"),
         ("- check: Far", "z true"),
-    ],
-)
-def test_a_box_that_is_not_shown_is_worked_by_its_label(
-    browser: Browsing, site: str, steps: str, words: str
-) -> None:
-    sight, _ = after(browser, f"{site}/styled", steps)
-    assert words in sight.text
-    assert sight.url.endswith("/styled")
+    ]
+    for steps, words, said in said_after(browser, f"{site}/styled", cases):
+        assert said.startswith(f"{site}/styled {words}"), steps
 
 
 def test_what_is_cut_within_a_character_is_read_as_whole_text(browser: Browsing, site: str) -> None:
@@ -196,9 +204,8 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("steps", "words"),
-    [
+def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str) -> None:
+    cases = [
         ("- scroll\n- click: {label: Missing}", "step 2: click: no element with label 'Missing' on http://"),
         ("- click: Askk", "(it has button 'Ask', "),
         ("- select: {label: Yaer, option: 2018}", "(it has combobox 'Year', "),
@@ -216,13 +223,11 @@ def test_what_a_page_shows(browser: Browsing, site: str) -> None:
             "- goto: /styled\n- check: Twin",
             "label 'Twin' means 2 elements (1: input#f, 2: input#g): add nth, or name it by role",
         ),
-    ],
-)
-def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str, steps: str, words: str) -> None:
-    with pytest.raises(Failed) as caught:
-        after(browser, f"{site}/", steps)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    ]
+    for steps, words, said in said_after(browser, f"{site}/", cases):
+        assert said.startswith("Failed: "), steps
+        assert words in said, steps
+        assert "\n" not in said, steps
 
 
 def test_a_page_that_does_not_answer(browser: Browsing) -> None:

@@ -99,30 +99,36 @@ def site() -> Iterator[str]:
         yield base
 
 
-def dismissed(browser: Browsing, url: str) -> tuple[str | None, list[str]]:
-    async def go() -> str | None:
+def dismissed(browser: Browsing, *urls: str) -> list[tuple[str | None, list[str]]]:
+    """Return the name that was told and the buttons that were pressed on each page, one after the other in a tab."""
+
+    async def go() -> list[tuple[str | None, list[str]]]:
         driver = await browser.driver()
-        await driver.open(url)
-        return await driver.dismiss_banner()
+        found = []
+        for url in urls:
+            asked.clear()
+            await driver.open(url)
+            name = await driver.dismiss_banner()
+            pressed = [path.removeprefix("/pressed?") for path in asked if path.startswith("/pressed")]
+            found.append((name, pressed))
+        return found
 
-    asked.clear()
-    name = browser.run(go())
-    return name, [path.removeprefix("/pressed?") for path in asked if path.startswith("/pressed")]
-
-
-@pytest.mark.parametrize("wording", WORDINGS)
-def test_the_button_that_refuses_is_pressed(browser: Browsing, site: str, wording: str) -> None:
-    least = WORDINGS[wording][1]
-    assert dismissed(browser, f"{site}/banner/{quote(wording)}/fixed") == (least, [least])
+    return browser.run(go())
 
 
-@pytest.mark.parametrize("place", ["frame", "shadow"])
-@pytest.mark.parametrize("wording", ["reject all", "pl"])
-def test_banners_in_frames_and_shadow_roots_are_closed(
-    browser: Browsing, site: str, wording: str, place: str
-) -> None:
-    least = WORDINGS[wording][1]
-    assert dismissed(browser, f"{site}/banner/{quote(wording)}/{place}") == (least, [least])
+def test_the_button_that_refuses_is_pressed(browser: Browsing, site: str) -> None:
+    found = dismissed(browser, *(f"{site}/banner/{quote(wording)}/fixed" for wording in WORDINGS))
+    assert dict(zip(WORDINGS, found, strict=True)) == {
+        wording: (least, [least]) for wording, (_, least, _) in WORDINGS.items()
+    }
+
+
+def test_banners_in_frames_and_shadow_roots_are_closed(browser: Browsing, site: str) -> None:
+    cases = [(wording, place) for wording in ("reject all", "pl") for place in ("frame", "shadow")]
+    found = dismissed(browser, *(f"{site}/banner/{quote(wording)}/{place}" for wording, place in cases))
+    assert dict(zip(cases, found, strict=True)) == {
+        (wording, place): (WORDINGS[wording][1], [WORDINGS[wording][1]]) for wording, place in cases
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,4 +144,4 @@ def test_banners_in_frames_and_shadow_roots_are_closed(
 def test_a_banner_without_refusal(
     browser: Browsing, site: str, kind: str, name: str | None, pressed: list[str]
 ) -> None:
-    assert dismissed(browser, f"{site}/{quote(kind)}") == (name, pressed)
+    assert dismissed(browser, f"{site}/{quote(kind)}") == [(name, pressed)]

@@ -215,7 +215,7 @@ class Channel(asyncio.Protocol):
             self.close()
 
 
-MAX_WAITING = 1 << 20  # bytes of further requests buffered while one is being answered
+MAX_WAITING = 1 << 20  # bytes of further requests while one is being answered, and of unread HTTP/2 answers
 
 
 class Arrivals(Channel):
@@ -280,6 +280,7 @@ class Arrivals(Channel):
         if self._resumed is not None:
             self._resumed.set()
         if self._h2 is not None:
+            self._start_reading()
             self._h2.pump()
         elif self._busy is None:
             self._start_reading()
@@ -340,6 +341,8 @@ class Arrivals(Channel):
                 self._quiet(tls)
         elif self._h2 is not None:
             self._h2.feed(data)
+            if self._unsent() > MAX_WAITING:  # pings and settings are answered whatever the windows say
+                self._stop_reading()
         elif self._socket is not None:
             self._socket.feed(data)
         else:

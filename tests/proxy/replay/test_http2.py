@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import ssl
 from pathlib import Path
 
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import pytest
 
 from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.replay import connection
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.http1 import MAX_HEAD
 from tests.proxy.frozen import Site
@@ -138,6 +142,37 @@ def test_a_head_is_taken_up_to_the_length_that_is_told(gateway: Gateway) -> None
         assert mine.remote_settings.max_header_list_size == MAX_HEAD
     told = [e["status"] for e in gateway.ledger.entries() if e["session"] == "long-head"]
     assert told == [200]
+
+
+def test_a_client_that_pings_without_an_end_and_reads_nothing_is_sent_away(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers to its pings would fill the memory."""
+    monkeypatch.setattr(connection, "PATIENCE", 1.5)
+    monkeypatch.setattr(connection, "MAX_WAITING", 1 << 16)
+    site = Site(tmp_path / "snap")
+    packed = (("Content-Encoding", "gzip"),)
+    site.add("https://two.example/", gzip.compress(bytes(64 << 20), mtime=0), headers=packed, protocol="h2")
+    with (
+        site.open() as snapshot,
+        Gateway(snapshot, authority=authority) as gateway,
+        tunnel(gateway, "two.example", ("h2",)) as sock,
+    ):
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        mine.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 27})
+        mine.increment_flow_control_window(1 << 27)
+        asked(mine, 1, "/")
+        sock.sendall(mine.data_to_send())
+        sock.settimeout(0.05)
+        pings = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00pingping" * 500
+
+        def pinged_away() -> bool:
+            with contextlib.suppress(OSError):
+                sock.sendall(pings)
+            return not gateway.stats.connections
+
+        assert until(pinged_away)
 
 
 @pytest.mark.parametrize("size", [18, 3_000_000])

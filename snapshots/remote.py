@@ -367,9 +367,10 @@ class FsspecStore:
 
     def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
         for name, source, sha256 in files:
+            self.put(name, source, sha256)
+        for name, source, sha256 in files:
             if name.endswith(f"/{CARD}"):  # also where people look for it
                 self.put(CARD, source, sha256)
-            self.put(name, source, sha256)
         return self.address
 
 
@@ -555,9 +556,8 @@ class OciStore:
         self.pinned = f"{OCI}{self._host}/{self._name}@{digest}"
         found = {}
         for layer in manifest.get("layers", ()):
-            title = layer.get("annotations", {}).get(_TITLE)
-            if title:
-                found[title] = self._file(title, layer["digest"], int(layer["size"]))
+            title = layer.get("annotations", {}).get(_TITLE) or layer["digest"]
+            found[title] = self._file(title, layer["digest"], int(layer["size"]))
         return found
 
     def _file(self, title: str, digest: str, size: int) -> RemoteFile:

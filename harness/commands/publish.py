@@ -17,7 +17,7 @@ from stillweb.snapshots.words import counted
     metavar="ADDRESS",
     help="Publish there: hub:OWNER/SET, oci://HOST/NAME:TAG, s3://BUCKET/KEY or a directory (docs/sharing.md).",
 )
-@click.option("--replace", is_flag=True, help="With --to: take the place of another publication.")
+@click.option("--replace", is_flag=True, help="With --to: take the place of what is there.")
 @click.option("-o", "--out", type=LocalPath(path_type=Path), help="Only write the run to a new directory.")
 @click.option("--open", "opens", is_flag=True, help="RUN is a published one: write it as it was, decrypted.")
 def command(source: Path, to: str | None, replace: bool, out: Path | None, opens: bool) -> None:

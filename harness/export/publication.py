@@ -47,11 +47,12 @@ class Publication:
 def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
     """Publish a finished run, with its sealed snapshots, or a sealed snapshot. Files that are there are not sent again.
 
-    Raises UsageError if something else is published there and `replace` is False; GateFailed as `late.refuse` does.
+    Raises UsageError if something else is there and `replace` is False; GateFailed as `late.refuse` does.
     """
     store = open_store(to)
     with _staged(source) as (files, about):
-        listed = _list(_present(store), to)
+        present = _present(store)
+        listed = _list(present, to)
         digests = {name: _digest(path) for name, path in files.items()}
         resources = [
             {
@@ -68,6 +69,11 @@ def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
             other = (listed.get("stillweb") or {}).get("id", "unknown")
             raise UsageError(
                 f"{to}: holds another publication ({str(other)[:12]}). Publish under another name, or with --replace."
+            )
+        others = [name for name in present if not name.startswith(".")]
+        if listed is None and others and not replace:
+            raise UsageError(
+                f"{to}: holds other files ({others[0] or 'it is one'}). Publish under another name, or with --replace."
             )
         ready = [(str(r["path"]), files[str(r["name"])], digests[str(r["name"])][0]) for r in resources]
         sent = sum(store.put(*one) for one in ready)

@@ -193,6 +193,18 @@ def test_a_store_that_is_silent_fails(
             assert "\n" not in str(told.value)
 
 
+def test_files_of_somebody_else_are_not_replaced_unasked(sealed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+    for place in (folder, folder / "README.md"):
+        with pytest.raises(UsageError, match="holds other files"):
+            publish_to(sealed, str(place))
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("README.md", "mine")]
+    publish_to(sealed, str(folder), replace=True)
+    assert "Recorded web pages" in (folder / "README.md").read_text()
+
+
 def test_a_tag_that_moved_is_told_where_it_was_pinned(sealed: Path, tmp_path: Path) -> None:
     with oci_registry(tmp_path / "registry") as host:
         pinned = publish_to(sealed, f"oci://{host}/site:v1").address.rpartition("@")[2]

@@ -1,7 +1,8 @@
 """Figures of docs/scale.md: an index measured here, and a simulation of many machines on what was measured.
 
     python -m benchmarks.scale archives DIR CAPTURES    an open snapshot of so many captures, without its index
-    stillweb index DIR                                  its index, from the records alone
+    python -m benchmarks.scale cost stillweb index DIR  its index, from the records alone: seconds and memory
+    python -m benchmarks.scale cost stillweb seal DIR   texts and one file: the same
     python -m benchmarks.scale opened DIR CAPTURES      opening, look-ups and evidence there
     python -m benchmarks.scale measure [CAPTURES]    bytes a capture, opening, look-ups, range reads by a store
     PYTHONPATH=.venv-peers/ray python -m benchmarks.scale nodes [ATTEMPTS]    a run on two of Ray's nodes here; one lost
@@ -19,6 +20,7 @@ import itertools
 import os
 import random
 import resource
+import subprocess
 import sys
 import tempfile
 import threading
@@ -151,6 +153,22 @@ def _pair(number: int) -> bytes:
 
 def _digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def cost(command: list[str]) -> None:
+    """Run a command; print its seconds and its memory: a page that several processes share counts once."""
+    from benchmarks.servers import memory
+
+    begin, most = time.perf_counter(), 0.0
+    with subprocess.Popen(command) as process:
+        while process.poll() is None:
+            most = max(most, memory(process.pid))
+            time.sleep(1)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    say(
+        f"exit code {process.returncode}: {spent.ru_utime + spent.ru_stime:.0f} s of the processor in {time.perf_counter() - begin:.0f} s, "
+        f"at most {spent.ru_maxrss / 1024:.0f} MB in one process, {most:.0f} MB in all"
+    )
 
 
 def opened(root: Path, count: int) -> None:
@@ -336,6 +354,8 @@ if __name__ == "__main__":
         measure(int((sys.argv[2:] or ["1000000"])[0]))
     elif sys.argv[1:2] == ["archives"]:
         archives(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1:2] == ["cost"]:
+        cost(sys.argv[2:])
     elif sys.argv[1:2] == ["nodes"]:
         nodes(int((sys.argv[2:] or ["60"])[0]))
     elif sys.argv[1:2] == ["opened"]:

@@ -231,7 +231,7 @@ def command(
         )
         if record_misses is not None:
             layers = " ".join(map(str, (*snapshots, record_misses)))
-            say(f"they were asked live, and {record_misses} has the answers: stillweb replay {layers}")
+            say(f"{record_misses} has what was asked live: stillweb replay {layers}")
         elif stop_at_miss:
             say("stopped at the first miss")
         if reason := _reason(misses[0]):

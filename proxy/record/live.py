@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -9,16 +11,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.http1 import field_bytes
 from stillweb.proxy.replay.replies import Reply, failure
 from stillweb.proxy.replay.response import BODILESS, HOP_BY_HOP
+from stillweb.snapshots.identity.keys import opens_socket
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 from stillweb.snapshots.words import whole_number
 
+SWITCHED = 101
 AT_ONCE = 64  # requests under way
 STREAMED = 1 << 20  # bytes; a larger answer, or an event stream, is passed on as it comes
 CONNECT_SECONDS = 60.0
@@ -55,7 +60,9 @@ class LiveRequests:
             request.method,
             request.url,
             headers=[
-                (field_bytes(n), field_bytes(v)) for n, v in request.headers if n.lower() not in HOP_BY_HOP
+                (field_bytes(n), field_bytes(v))
+                for n, v in request.headers
+                if n.lower() not in HOP_BY_HOP or opens_socket(request)
             ],
             content=request.body or None,
             extensions={"timeout": httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS).as_dict()},
@@ -63,6 +70,8 @@ class LiveRequests:
         asked.url = _AsItCame(asked.url, target.encode())
         try:
             answer = self._client(session).send(asked, stream=True)
+            if answer.status_code == SWITCHED:
+                return _upgraded(answer)
             size = whole_number(answer.headers.get("content-length", ""))
             fields = [
                 (n.decode("latin-1"), v.decode("latin-1"))
@@ -112,6 +121,42 @@ class _AsItCame(httpx.URL):
     @property
     def raw_path(self) -> bytes:
         return self._target
+
+
+class _Socket:
+    """The way from a client to the live server of its web socket."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def feed(self, data: bytes) -> None:
+        broken = httpcore.NetworkError, httpcore.TimeoutException
+        with contextlib.suppress(*broken):  # the reading side ends, too
+            self._stream.write(data, ANSWER_SECONDS)
+
+    def lost(self) -> None:
+        raw: socket.socket = self._stream.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            raw.shutdown(socket.SHUT_RDWR)  # ends the read on another thread
+
+
+def _upgraded(answer: httpx.Response) -> Reply:
+    """Return the handshake of a live web socket; what its server says comes in pieces."""
+    stream: httpcore.NetworkStream = answer.extensions["network_stream"]
+
+    def said() -> Iterator[bytes]:
+        try:
+            while data := stream.read(1 << 16):
+                yield data
+        except httpcore.NetworkError:
+            return  # the connection broke: the client sees it end
+        finally:
+            answer.close()
+
+    fields = tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw)
+    reply = Reply(SWITCHED, answer.reason_phrase, fields, pieces=said, length=None)
+    reply.upgraded = _Socket(stream)
+    return reply
 
 
 def _pieces(answer: httpx.Response) -> Iterator[bytes]:

@@ -703,7 +703,7 @@ class Answerer:
             entry["why"] = why
         entry["nearest"] = near
         entry |= body_entry(request if lookup is None else lookup.request)  # with its passwords recognised
-        if self._live is not None and not opens_socket(request):
+        if self._live is not None:
             return self._ask(self._live, request, line, lookup, entry)
         self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
         media, body = told_to(request, " ".join(text.split()), near, self._recorded_there(request))

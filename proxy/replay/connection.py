@@ -30,7 +30,7 @@ from stillweb.proxy.replay.http1 import (
     url_outside,
 )
 from stillweb.proxy.replay.hub import Hub
-from stillweb.proxy.replay.replies import ESTABLISHED, Held, Line, Memo, Reply
+from stillweb.proxy.replay.replies import ESTABLISHED, Held, Line, Memo, Reply, Upgraded
 from stillweb.proxy.replay.tls import ServerTls, TlsFailed, browser
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Request
@@ -128,6 +128,10 @@ class Channel(asyncio.Protocol):
             self._holding = True
             self._work(self._hold(reply.held, message))
             return
+        if reply.upgraded is not None and reply.pieces is not None:
+            self.write(reply.wire_head + b"\r\n")
+            self._work(self._pass_on(reply.upgraded, reply.pieces()))
+            return
         keep = message.keep_alive and not self._eof
         extra = (
             b""
@@ -151,6 +155,10 @@ class Channel(asyncio.Protocol):
         if within:
             self._busy = None
         self._work(stream)
+
+    async def _pass_on(self, upgraded: Upgraded, pieces: Iterator[bytes]) -> None:
+        """Pass the bytes of a live web socket on, both ways, until one side ends it."""
+        raise NotImplementedError
 
     async def _hold(self, held: Held, message: Message) -> None:
         if held.said:
@@ -237,7 +245,7 @@ class Arrivals(Channel):
         self._browser = b""  # fingerprint of the browser's ClientHello
         self._remembered = hub.answerer.remembered
         self._h2: Http2 | None = None
-        self._socket: Socket | None = None  # set once the connection has become a web socket
+        self._socket: Socket | Upgraded | None = None  # set once the connection has become a web socket
 
     # asyncio.Protocol
 
@@ -261,7 +269,7 @@ class Arrivals(Channel):
         if self._h2 is not None:
             self._h2.lost()
         if self._socket is not None:
-            self._socket.closed = True
+            self._socket.lost()
         self._transport = None
 
     def pause_writing(self) -> None:
@@ -600,6 +608,19 @@ class Connection(Arrivals):
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)
+
+    async def _pass_on(self, upgraded: Upgraded, pieces: Iterator[bytes]) -> None:
+        self._socket = upgraded
+        self._holding = True  # a client that ends its side has left
+        try:
+            if rest := self.parser.take():
+                upgraded.feed(rest)
+            while (piece := await self.hub.next_piece(pieces)) is not None:
+                await self.writable()
+                self.write(piece)
+        finally:
+            upgraded.lost()
+        self.close()
 
     def _connect(self, message: Message) -> None:
         target = message.target

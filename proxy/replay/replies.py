@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -85,6 +85,13 @@ class Held(NamedTuple):
             raise
 
 
+class Upgraded(Protocol):
+    """The server's side of a live web socket."""
+
+    def feed(self, data: bytes, /) -> None: ...
+    def lost(self) -> None: ...
+
+
 class Reply:
     """A reply to a request. `body` is whole, or `pieces()` yields it piece by piece.
 
@@ -96,7 +103,7 @@ class Reply:
 
     __slots__ = (
         "body", "broke", "capture", "cut", "fields", "held", "length", "pace", "pieces", "status", "trailers",
-        "whole", "wire_head",
+        "upgraded", "whole", "wire_head",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +129,8 @@ class Reply:
         self.held: Held | None = None
         self.pace = 0.0
         self.cut = False
+        # of a live web socket: takes the client's bytes; the server's are the pieces
+        self.upgraded: Upgraded | None = None
         self.wire_head = head(status, reason, fields)
         self.whole: bytes | None = None
 
@@ -161,7 +170,7 @@ class Reply:
             capture=self.capture,
             trailers=self.trailers,
         )
-        made.broke, made.held = self.broke, self.held
+        made.broke, made.held, made.upgraded = self.broke, self.held, self.upgraded
         return made
 
     def wire(self) -> bytes:

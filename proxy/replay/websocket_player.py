@@ -867,6 +867,10 @@ class Socket:
         """Send the server's first messages."""
         self._say(self._player.opened())
 
+    def lost(self) -> None:
+        """Send nothing more: the client has left."""
+        self.closed = True
+
     def feed(self, data: bytes) -> None:
         """Process bytes from the client."""
         if self.closed:

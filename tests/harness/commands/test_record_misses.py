@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.sync.server import ServerConnection, serve
 
 from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.writer import Writer
@@ -32,6 +35,16 @@ with httpx.Client() as client:
             print("".join(answer.iter_text()))
 """,
 }
+
+
+TALK = """
+import sys
+from websockets.sync.client import connect
+with connect(sys.argv[1]) as talk:
+    for word in sys.argv[2:]:
+        talk.send(word)
+        print(talk.recv())
+"""
 
 
 async def _events() -> object:
@@ -101,6 +114,40 @@ def test_what_is_missing_is_asked_live_by_https(tmp_path: Path) -> None:
         alone = stillweb("replay", site, *trusting, "--", *program, urls[0])
         assert (alone.code, "--record-misses" in alone.err) == (2, True)
     again = stillweb("replay", site, tmp_path / "more", "--max-misses", "0", "--", *program, *urls)
+    assert (again.code, again.out) == (0, done.out)
+
+
+@contextlib.contextmanager
+def _echo(theirs: Authority | None) -> Iterator[str]:
+    """Run a server that repeats what it is told by a web socket."""
+
+    def repeat(talk: ServerConnection) -> None:
+        for word in talk:
+            talk.send(f"live {word!s}")
+
+    context = theirs.context_for("127.0.0.1") if theirs else None
+    with serve(repeat, "127.0.0.1", 0, ssl=context) as server:
+        running = threading.Thread(target=server.serve_forever)
+        running.start()
+        yield f"ws{'s' if theirs else ''}://127.0.0.1:{server.socket.getsockname()[1]}/talk"
+        server.shutdown()
+        running.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_web_socket_that_is_missing_is_opened_live(tmp_path: Path, origin: Origin, secure: bool) -> None:
+    """It was a miss all the same, and said to have been asked live."""
+    theirs = Authority.load_or_create(tmp_path / "theirs")
+    site, more = _site(tmp_path / "site", origin), tmp_path / "more"
+    with _echo(theirs if secure else None) as url:
+        program = [sys.executable, "-c", TALK, url, "one", "x" * 70_000, "three"]
+        trusting = ("--ca-file", theirs.certificate_path)
+        done = stillweb("replay", site, "--record-misses", more, *trusting, "--", *program)
+    assert (done.code, done.out.split()) == (0, ["live", "one", "live", "x" * 70_000, "live", "three"]), (
+        done.err
+    )
+    again = stillweb("replay", site, more, "--isolate", "--max-misses", "0", "--", *program)
     assert (again.code, again.out) == (0, done.out)
 
 

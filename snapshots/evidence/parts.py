@@ -5,6 +5,7 @@ Each part has a name (`~header accept`, `~cookie lang`, `~rule cache-buster`) an
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,14 +13,14 @@ from functools import partial
 
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
-from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
 from stillweb.snapshots.identity.header_fields import counting, fields_of, is_token, own_name, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.issued import named_values, token_like
-from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, parse, unpacked_body
+from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.sorting import in_order
@@ -33,6 +34,7 @@ _OWN_WORDS = re.compile(
     r"user-agent|accept|accept-charset|content-type|content-encoding|origin|dnt|save-data"
     r"|purpose|sec-purpose|sec-gpc|sec-fetch-dest|sec-ch-.*"
 )
+SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or say nothing of what is chosen.
 _NO_CHOICE = ("accept-encoding", "accept-language", "cookie", "origin", "credentials")
@@ -180,13 +182,31 @@ def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:
     found = {f"~spelling {name}": value for name, value in fields.items() if _OWN_WORDS.fullmatch(name)}
     if "~spelling content-type" in found:  # a boundary is drawn anew each time
         found["~spelling content-type"] = found["~spelling content-type"].partition("boundary=")[0]
-    body = left.body
-    folded = body.kind in (JSON, FORM, MULTIPART)
     if digest(left) == digest(parse(request)):
-        letters = unpacked_body(request) if body.kind in (JSON, FORM) else b""
-        found["~spelling letters"] = f"{request.url.partition('#')[0]} {letters!r}"
-    found["~spelling order"] = repr((left.query, body.value if folded else None))
+        letters = unpacked_body(request) if left.body.kind in (JSON, FORM) else b""
+        found["~spelling letters"] = _short(
+            f"{request.url.partition('#')[0]} {letters.decode('utf-8', 'replace')}"
+        )
+    found["~spelling order"] = _short(f"{'&'.join(_names(left.query or ()))} {_order_in(left.body)}")
     return found
+
+
+def _names(query: Iterable[str]) -> list[str]:
+    return [pair.partition("=")[0] for pair in query]
+
+
+def _order_in(body: Body) -> str:
+    """Return the members of a body in their order; the order of equal names is a part of its own."""
+    if body.kind == JSON:
+        return json.dumps(body.value)
+    if body.kind == FORM:
+        return "&".join(pair.name.decode("latin-1") for pair in body.value)
+    return "&".join(part.name for part in body.value) if body.kind == MULTIPART else ""
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]} {mix(text):x}"
 
 
 def repeated_pairs(request: Request) -> list[tuple[str, str]]:

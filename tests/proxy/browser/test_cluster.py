@@ -24,7 +24,7 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 from tests.snapshots.making import record
 from tests.support.command_line import stillweb
-from tests.support.waiting import until
+from tests.support.waiting import STARTS, until
 
 pytestmark = pytest.mark.slow
 PAGES = 4
@@ -71,7 +71,7 @@ def test_jobs_of_a_node_that_is_killed_are_done_again(tmp_path: Path, cluster: A
 
     def kill() -> None:
         # both nodes are at work when two unfinished parts are there
-        assert until(lambda: len(list(parts.glob(".0*"))) == 2)
+        assert until(lambda: len(list(parts.glob(".0*"))) == 2, STARTS)
         cluster.remove_node(cluster.nodes[1], allow_graceful=False)
 
     with serve(birds) as base:

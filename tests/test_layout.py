@@ -75,13 +75,13 @@ def test_the_check_of_imports_sees_a_wrong_one() -> None:
     assert wrong_imports("harness", "from stillweb import open") == {"stillweb"}
 
 
-@pytest.mark.parametrize("package", ["snapshots", "proxy"])
+@pytest.mark.parametrize("package", ["", "snapshots", "proxy", "harness.tools"])
 def test_no_public_name_is_also_a_modules(package: str) -> None:
     """What loads a module sets it as an attribute of its package: the function of that name would be gone."""
-    public = set(importlib.import_module(f"stillweb.{package}").__all__)
-    assert not public & {
-        path.stem for path in (ROOT / package).iterdir() if path.is_dir() or path.suffix == ".py"
-    }
+    module = importlib.import_module(f"stillweb.{package}".rstrip("."))
+    (folder,) = module.__path__
+    names = {path.stem for path in Path(folder).iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert not set(module.__all__) & names
 
 
 @pytest.mark.parametrize(

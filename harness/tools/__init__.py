@@ -20,7 +20,7 @@ from stillweb.harness.tools.contract import (
 )
 
 if TYPE_CHECKING:
-    from stillweb.harness.tools.http_hosts import http_hosts
+    from stillweb.harness.tools.service_hosts import http_hosts
     from stillweb.harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
 
 __all__ = [
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     """Import what reads snapshots when it is first used: agents' processes know contracts alone."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "http_hosts" if name == "http_hosts" else "toolset"
+    module = "service_hosts" if name == "http_hosts" else "toolset"
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value

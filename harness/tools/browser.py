@@ -233,7 +233,7 @@ class BrowserTool:
 
     def open(self, session: str) -> BrowserSession:
         """Return the browser of a session; its context opens with the first call."""
-        from stillweb.harness.tools.http_hosts import http_hosts
+        from stillweb.harness.tools.service_hosts import http_hosts
         from stillweb.proxy.replay.gateway import Gateway
 
         snapshot = self._toolset.snapshot

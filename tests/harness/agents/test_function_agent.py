@@ -119,6 +119,7 @@ def test_a_function_that_can_be_imported_finds_no_answer(
     assert played(folder, tmp_path / "run", agent) == ("found []: Which?", HELD)
 
 
+@pytest.mark.slow
 def test_a_function_with_a_lock_runs_in_this_process_and_the_certificate_says_so(
     tmp_path: Path, searching: tuple[Path, Any]
 ) -> None:

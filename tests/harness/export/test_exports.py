@@ -84,6 +84,7 @@ def test_the_command_writes_each_form(tmp_path, capsys):
     assert (code, json.loads((tmp_path / "log.json").read_text())["status"]) == (0, "success")
 
 
+@pytest.mark.slow
 def test_models_and_their_tokens_are_in_both(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with Endpoint(lambda asked: "NONE") as endpoint:

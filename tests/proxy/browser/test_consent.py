@@ -116,6 +116,7 @@ def dismissed(browser: Browsing, *urls: str) -> list[tuple[str | None, list[str]
     return browser.run(go())
 
 
+@pytest.mark.slow
 def test_the_button_that_refuses_is_pressed(browser: Browsing, site: str) -> None:
     found = dismissed(browser, *(f"{site}/banner/{quote(wording)}/fixed" for wording in WORDINGS))
     assert dict(zip(WORDINGS, found, strict=True)) == {
@@ -123,6 +124,7 @@ def test_the_button_that_refuses_is_pressed(browser: Browsing, site: str) -> Non
     }
 
 
+@pytest.mark.slow
 def test_banners_in_frames_and_shadow_roots_are_closed(browser: Browsing, site: str) -> None:
     cases = [(wording, place) for wording in ("reject all", "pl") for place in ("frame", "shadow")]
     found = dismissed(browser, *(f"{site}/banner/{quote(wording)}/{place}" for wording, place in cases))

@@ -23,6 +23,8 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.kinds_of_pages import handle
 from tests.proxy.sites import serve
 
+pytestmark = pytest.mark.slow  # all wait for one recording of all kinds
+
 STEPS: dict[str, list[Any]] = {
     "/frames": [
         {"select": {"label": "Year", "option": "2020", "frame": "#one"}},
@@ -72,13 +74,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         return Recorded(base, path, dict(zip(STEPS, results, strict=True)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", STEPS)
 def test_all_steps_can_be_done(site: Recorded, page: str) -> None:
     assert site.results[page].ok, site.results[page].error
 
 
-@pytest.mark.slow
 def test_frames_are_operated_and_read(site: Recorded) -> None:
     text = site.text("/frames")
     assert text.count("2020") >= 4  # the chosen options and the cells
@@ -131,7 +131,6 @@ def test_downloads_are_captures_and_documents(site: Recorded) -> None:
         assert "/files/mills.xlsx?" in kept
 
 
-@pytest.mark.slow
 def test_every_view_is_reached_again(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         report = check(snapshot, gateway)
@@ -140,7 +139,6 @@ def test_every_view_is_reached_again(site: Recorded) -> None:
         assert len(report.views) >= 18
 
 
-@pytest.mark.slow
 def test_exploring_finds_what_is_in_frames_and_shadow_roots(tmp_path: Path) -> None:
     profile = complete(Profile())
     with (

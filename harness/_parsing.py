@@ -9,6 +9,7 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -42,8 +43,8 @@ def _no_number(name: str) -> Any:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
         raise StandsTwice(f"the member {twice!r} stands twice in an object")
     return found
 

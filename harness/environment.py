@@ -18,6 +18,9 @@ from stillweb.snapshots.errors import UsageError
 T = TypeVar("T")
 
 
+_ACTION = 'an action is {"tool": NAME, "arguments": {…}} or {"answer": TEXT}'
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Result of a step: text and content of a tool's result, its verdict and evidence in `meta`."""
@@ -104,11 +107,16 @@ class Environment:
         session = self._session
         if session is None or self._done:
             raise UsageError("the episode is over; call reset()")
-        if action.keys() == {"answer"} and isinstance(action["answer"], str | None):
-            return self._answered(session, action["answer"])
-        if not isinstance(action.get("tool"), str) or action.keys() - {"tool", "arguments"}:
-            raise UsageError('an action is {"tool": NAME, "arguments": {…}} or {"answer": TEXT}')
-        result = self._shared.run(session.call(action["tool"], dict(action.get("arguments") or {})))
+        match action:
+            case {"answer": str() | None as answer} if len(action) == 1:
+                return self._answered(session, answer)
+            case {"tool": str() as tool, **rest} if not rest.keys() - {"arguments"}:
+                arguments = rest.get("arguments")
+            case _:
+                raise UsageError(_ACTION)
+        if not isinstance(arguments, Mapping | None):
+            raise UsageError(_ACTION)
+        result = self._shared.run(session.call(tool, dict(arguments or {})))
         self.taken += 1
         seen = Observation(result.text, result.content, result.is_error, result.meta)
         self._done = self.steps is not None and self.taken >= self.steps

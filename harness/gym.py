@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Text
 
+from stillweb.harness._parsing import strict_json
 from stillweb.harness.environment import Environment, Observation
 
 
@@ -54,7 +55,7 @@ class StillwebEnv(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Do an action. Raises ValueError for a text that is no JSON."""
-        taken = self.environment.step(json.loads(action))
+        taken = self.environment.step(strict_json(action))
         self._seen = taken.observation
         told = json.dumps({"text": self._seen.text, "is_error": self._seen.is_error}, ensure_ascii=False)
         info = {**self._seen.meta, **({"score": taken.score.to_json()} if taken.score else {})}

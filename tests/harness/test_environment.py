@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,8 +56,20 @@ def test_a_miss_is_seen_and_the_limit_of_steps_ends_the_episode(env: Environment
     assert [env.step(FETCH).truncated for _ in range(2)] == [False, True]
 
 
-@pytest.mark.parametrize("action", [{}, {"tool": 1}, {"answer": 1}, {"tool": "fetch", "url": "x"}])
-def test_another_action_is_an_error(env: Environment, action: dict[str, object]) -> None:
+ODD_ACTIONS: tuple[Any, ...] = (
+    {},
+    {"tool": 1},
+    {"answer": 1},
+    {"tool": "fetch", "url": "x"},
+    {"tool": "fetch", "arguments": [1]},
+    ["a"],
+    None,
+)
+
+
+@pytest.mark.parametrize("action", ODD_ACTIONS)
+def test_another_action_is_an_error(env: Environment, action: Any) -> None:
+    """A model may write any JSON for an action."""
     env.reset()
     with pytest.raises(UsageError, match="an action is"):
         env.step(action)
@@ -105,6 +118,8 @@ def test_gymnasium_accepts_the_adapter(env: Environment) -> None:
     check_env(adapted, skip_render_check=True)
     seen, _ = adapted.reset(seed=1)
     assert [tool["name"] for tool in json.loads(seen)["tools"]] == ["fetch"]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        adapted.step("[" * 100_000)
     *_, info = adapted.step(json.dumps(FETCH))
     assert info["verdict"] == "exact"
     _, reward, terminated, truncated, info = adapted.step(json.dumps({"answer": "robin"}))

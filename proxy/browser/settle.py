@@ -19,7 +19,7 @@ from stillweb.proxy.net.silence import Silence
 from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from typing import Any
 
     from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket
@@ -165,7 +165,7 @@ class Traffic:
     untold: set[Request] = field(default_factory=set)
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None
-    _closing: set[asyncio.Future[None]] = field(default_factory=set)  # ends of surplus pages
+    _ending: set[asyncio.Future[None]] = field(default_factory=set)  # of surplus pages and values of messages
     _under_way: dict[Request, float] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -185,9 +185,12 @@ class Traffic:
         page.on("close", self._closed)
         if len(self.context.pages) > MOST_PAGES:
             self.crowded = True
-            closing = asyncio.ensure_future(_close(page))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._end_later(page.close())
+
+    def _end_later(self, end: Coroutine[Any, Any, None]) -> None:
+        ending = asyncio.ensure_future(_ended(end))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def _closed(self, page: Page) -> None:
         """End the requests of a closed tab: the browser tells no end of those that were under way."""
@@ -233,6 +236,8 @@ class Traffic:
             self.answers.append(Answer(url, "websocket", 504, "miss", ""))
 
     def _console(self, message: ConsoleMessage) -> None:
+        for value in message.args:  # driver and client keep each, with its text, as long as the page is open
+            self._end_later(value.dispose())
         text = message.text
         if text.startswith("stillweb: miss: ws"):
             self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
@@ -356,9 +361,9 @@ class Traffic:
         return True
 
 
-async def _close(page: Page) -> None:
+async def _ended(end: Coroutine[Any, Any, None]) -> None:
     with contextlib.suppress(PlaywrightError):  # the context is gone
-        await page.close()
+        await end
 
 
 def _tab_of(request: Request) -> Page | None:

@@ -25,6 +25,7 @@ from urllib.parse import quote, urlsplit
 
 import rfc8785
 
+from stillweb.harness._parsing import strict_json
 from stillweb.harness.servers.mcp_words import META
 from stillweb.harness.tools.finding import missed
 from stillweb.harness.tools.store import Store, Visit
@@ -497,19 +498,26 @@ class Tape:
 
 def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
     """Return what a tape holds of an answer. Raises DamagedInput for what no client of MCP can read."""
-    from mcp.types import JSONRPCMessage
+    from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
     try:
-        body = json.loads(data)
-        for one in ({"id": 0, **body}, *body.get("notifications", ())):
-            JSONRPCMessage.model_validate({"jsonrpc": "2.0", **one})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        body = strict_json(data.decode())
+        told = {name: body[name] for name in ("result", "error") if name in body}
+        notes = [{"jsonrpc": "2.0", **note} for note in body.get("notifications", ())]
+        if len(told) != 1 or any("id" in note for note in notes):
+            raise ValueError("an answer is a result or an error, and asks nothing")
+        answered = JSONRPCError if "error" in told else JSONRPCResponse
+        for one in (
+            answered(jsonrpc="2.0", id=0, **told),
+            *(JSONRPCNotification.model_validate(note) for note in notes),
+        ):
+            one.model_dump_json()  # half a surrogate pair can't be sent
+    except (ValueError, TypeError, AttributeError) as error:
         why = str(error).partition("\n")[0]
         raise DamagedInput(
             f"{capture.filename}: at {capture.offset}: the recorded answer is no JSON-RPC: {why}"
         ) from error
-    found: dict[str, Any] = body
-    return found
+    return {**told, "notifications": notes}
 
 
 def make_server(tape: Tape) -> Server[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -17,11 +18,13 @@ from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from stillweb.harness.servers.mcp_tape import request_of
+from stillweb.harness.servers.mcp_tape import SERVER, request_of
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.proxy.frozen import Site
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNTER = (sys.executable, str(ROOT / "tests/support/mcp_counter.py"))
@@ -304,6 +307,34 @@ def test_arguments_that_no_tape_holds_are_an_error(recorded: tuple[Path, list[An
     answers = replayed(recorded[0], ASKED.format(id=7, value=value) + ASKED.format(id=8, value=1))
     assert '"code":-32602' in answers
     assert '"id":8' in answers
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"result": {}, "notifications": [{"params": {}}]},
+        {"result": {}, "notifications": [{"id": 1, "method": "sampling/createMessage", "params": {}}]},
+        {"result": {"content": "\ud800"}},
+        {"result": {}, "error": {"code": 1, "message": "x"}},
+        {"id": 3, "method": "x"},
+    ],
+)
+def test_a_tape_that_another_program_wrote_asks_nothing_and_ends_no_server(
+    body: dict[str, Any], tmp_path: Path
+) -> None:
+    site = Site(tmp_path / "site")
+    for n, said in enumerate((body, {"id": 7, "result": {"x": 1}})):
+        request = request_of("srv", "tools/call", {"name": "t", "arguments": {"a": n}})
+        site.add(
+            request.url, json.dumps(said).encode(), method="POST", headers=(("Content-Type", "application/json"),),
+            request_headers=request.headers, request_body=request.body,
+        )  # fmt: skip
+    with site.open(), Writer.open(site.path) as writer:
+        writer.metadata(f"{SERVER}srv", {})
+    answers = replayed(site.path, ASKED.format(id=7, value=0) + ASKED.format(id=8, value=1))
+    first, second = map(json.loads, answers.splitlines())
+    assert (first["id"], first["error"]["code"]) == (7, -32603)
+    assert (second["id"], second["result"]["x"]) == (8, 1)
 
 
 ASKED = '{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{{"a":{value}}}}}}}\n'

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 from benchmarks.mini_sites import HOST, Answer, Asked, Memory, Mini, away, data, form, get, sent
 from stillweb.snapshots.capture import Response
@@ -603,6 +605,27 @@ def news_by_time(memory: Memory, asked: Asked) -> Response:
     if asked.path == "/weather":
         return html("Weather", f"{12 + now // 15 % 3} degrees")
     return away("/") if asked.method == "POST" else html(asked.path)
+
+
+@everyday(
+    *get("/api/rooms", "/api/rooms", "/api/rooms?floor=2", "/status"),
+    sent("/api/book", {"room": 1}),
+    sent("/api/book", {"room": 2}),
+)
+def stamped(memory: Memory, asked: Asked) -> Response:
+    """Rooms that are booked, in answers that tell the moment at which they were made."""
+    now = datetime(2025, 1, 1, 9, memory["walk"] % 60, tzinfo=UTC) + timedelta(seconds=memory["asked"] * 7)
+    if asked.method == "POST":
+        memory.setdefault("booked", []).append(asked.told["room"])
+    said = (
+        {}
+        if asked.path == "/status"
+        else {"booked": memory.get("booked", []), "floor": asked.told.get("floor")}
+    )
+    told = data({"at": now.isoformat(), **said}, 201 if asked.method == "POST" else 200)
+    return Response(
+        told.status, told.reason, (*told.headers, ("Date", format_datetime(now, usegmt=True))), told.body
+    )
 
 
 @everyday(

@@ -36,7 +36,8 @@ DEFAULT = SERVED
 FOLLOWED = 0.2  # confidence from which the measured client goes on with an answer
 LIMITS = (0.01, 0.03, 0.1)  # wrong answers, of all requests
 TENTH = 100  # answers that a tenth of confidence needs to count in the largest gap
-DRAWN = re.compile(r"drawn[0-9a-f]{8}|\b17\d{11}\b")  # tokens and clocks
+# tokens, clocks, and the moment at which an answer was made, in its body and in its Date field
+DRAWN = re.compile(r"drawn[0-9a-f]{8}|\b17\d{11}\b|2025-\d\d-\d\dT[\d:+]+|\w{3}, \d\d \w{3} 2025 [\d:]+ GMT")
 HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 PLACE = re.compile(r"__(\w+?)__")
 

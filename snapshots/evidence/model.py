@@ -113,6 +113,7 @@ class Model:
         self.mates: dict[int, set[int]] = defaultdict(
             set
         )  # keys of what was under way at once with a request
+        self._led_on = set[str]()  # types of writes that are answered by a redirect
         before: dict[tuple[str, int], int] = {}
         moments: dict[str, tuple[int, list[Event]]] = {}
         recorded = list(recorded)
@@ -147,6 +148,8 @@ class Model:
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
+            if event.confirmed:
+                self._led_on.add(event.type)
             if event.kind in forgets:
                 continue
             if event.safe:
@@ -716,6 +719,8 @@ class Model:
             return dict.fromkeys(differs, 1.0)
         kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
         chance = self._part_chance(t, target) if part else self.chance(t, kind, target.event)
+        if not part and kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
+            chance = _moved(chance, priors.OWN_PATH)
         unheard = set() if part or here else self._unheard(t, target)
         less = _moved(chance, priors.UNSAID)
         return {a: 1 - (less if a in unheard else chance) * apart for a, apart in differs.items()}
@@ -846,6 +851,15 @@ class _Words:
         if found is None:
             found = self._of[t] = frozenset(_words_of(t) - self._common)
         return found
+
+
+def _writes_to(t: str, read: str) -> bool:
+    """Return True if a type writes to the path that another one reads; things and their list have one."""
+    return read.startswith("GET ") and not t.startswith("GET ") and _thing(t) == _thing(read)
+
+
+def _thing(t: str) -> str:
+    return t.split(" ", 2)[1].rstrip("/").removesuffix("/0")
 
 
 def _either(t: str) -> tuple[str, str]:

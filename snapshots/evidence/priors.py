@@ -73,6 +73,8 @@ POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
 # What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
 RELATED = {True: 1.5, False: 0.8, None: 1.0}
+# The same of a write that was never tried before what its own path shows, if it was done and leads nowhere: a path that leads on shows its form
+OWN_PATH = 6.0
 # That of a type which decides only events count that share an id with the request, by whether they have the path of the request, too
 SCOPED = {True: 0.6, False: 0.5}
 

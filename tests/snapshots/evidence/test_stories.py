@@ -378,6 +378,14 @@ def test_a_view_that_was_recorded_once_is_doubted_where_a_write_changed_the_othe
     assert likely(over(*walk), write, once)[1] < 0.75
 
 
+def test_what_a_path_shows_is_doubted_after_a_write_to_that_path_that_was_never_tried() -> None:
+    """Though most addresses of the site share all words of that path."""
+    show, write, other = get(f"{A}/api/note"), sent("/api/note", {"text": "tea"}, "PUT"), get(f"{A}/api/font")
+    walk: list[Exchange] = [(get(f"{A}/api/note?page={n}"), data(n)) for n in range(3)]
+    matcher = over(*walk, (show, data("none")), (other, data("serif")), (write, data({}, 201)))
+    assert likely(matcher, write, show)[1] < SERVED <= likely(matcher, write, other)[1]
+
+
 def test_a_write_to_another_resource_is_no_miss() -> None:
     def put(name: str) -> Request:
         return Request("PUT", f"{A}/notes/{name}", (), b"text")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = (
-    False  # as type checkers read it; `typing` takes 10 ms, which every confined program waits for
-)
+# As type checkers read it: `typing` takes 10 ms, for which every confined program waits.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

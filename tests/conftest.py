@@ -18,6 +18,8 @@ import pytest
 from hpack.huffman import HuffmanEncoder
 from hypothesis import HealthCheck, settings
 
+from stillweb.proxy.net.huffman import LinearHuffman
+
 if TYPE_CHECKING:
     from tests.proxy.browsing import Browsing, SharedBrowser
 
@@ -64,20 +66,8 @@ def _load_authorities_once() -> None:
     httpx._transports.default.create_ssl_context = create
 
 
-def _pack_long_heads_in_linear_time() -> None:
-    """Replace hpack's Huffman encoder, which takes four seconds for 300 kB."""
-
-    def encode(self: HuffmanEncoder, data: bytes | None) -> bytes:
-        codes, lengths = self.huffman_code_list, self.huffman_code_list_lengths
-        bits = "".join([f"{codes[byte]:0{lengths[byte]}b}" for byte in data or b""])
-        bits += "1" * (-len(bits) % 8)
-        return int(bits or "0", 2).to_bytes(len(bits) // 8, "big")
-
-    HuffmanEncoder.encode = encode
-
-
 _load_authorities_once()
-_pack_long_heads_in_linear_time()
+HuffmanEncoder.encode = LinearHuffman.encode  # clients in tests send long heads, too
 
 
 @pytest.hookimpl(optionalhook=True)

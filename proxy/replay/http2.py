@@ -16,6 +16,7 @@ import h2.settings
 from hyperframe.frame import Frame, GoAwayFrame
 
 from stillweb.proxy.net.addresses import target_text
+from stillweb.proxy.net.huffman import LinearHuffman
 from stillweb.proxy.replay import refusing
 from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
 from stillweb.proxy.replay.hub import Hub
@@ -98,6 +99,7 @@ class Http2:
         self._authority = authority
         config = h2.config.H2Configuration(client_side=False, header_encoding=None)
         self._h2 = _Connection(config)
+        self._h2.encoder.huffman_coder = LinearHuffman()
         self._h2.local_settings = h2.settings.Settings(
             client=False,
             initial_values={

@@ -25,6 +25,7 @@ from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
+from stillweb.proxy.net.huffman import LinearHuffman
 from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
 from stillweb.proxy.record.mitmproxy_compat.http1 import Unreadable, failure
 from stillweb.proxy.record.mitmproxy_compat.lifetime import Unanswered
@@ -54,13 +55,14 @@ class OwnConnections(_http2.Http2Connection):
 
 
 class LongHeads(_http2.Http2Connection):
-    """Take heads as long as browsers send them."""
+    """Take and send heads as long as browsers send them."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)  # type: ignore[call-arg]
         self.h2_conn.local_settings.max_header_list_size = MAX_HEAD
         self.h2_conn.local_settings.acknowledge()
         self.h2_conn.decoder.max_header_list_size = MAX_HEAD
+        self.h2_conn.encoder.huffman_coder = LinearHuffman()
 
 
 class RefusedConnections(_http2.Http2Server):

@@ -74,7 +74,8 @@ class LocalEngine:
         self.parallel = parallel
 
     async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
-        waiting = iter(jobs)
+        every = list(jobs)
+        waiting = iter(every)
         caller = asyncio.current_task()
 
         async def worker() -> None:
@@ -84,5 +85,5 @@ class LocalEngine:
                 done(await work(job))
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(self.parallel):
+            for _ in range(min(self.parallel, len(every))):
                 group.create_task(worker())

@@ -155,3 +155,15 @@ def test_an_engine_that_is_cancelled_begins_no_more_even_where_a_job_swallowed_i
 
     asyncio.run(asyncio.wait_for(main(), HANG))
     assert begun == ["a", "b"]
+
+
+def test_more_attempts_at_once_than_there_are_cost_nothing() -> None:
+    """A task was made for each that could run: a number with three zeros too many took all memory."""
+    done: list[str] = []
+
+    async def work(job: Job) -> Outcome:
+        return Outcome(job, "answered", "scored")
+
+    engine = LocalEngine(10**9)
+    asyncio.run(engine.run([Job("a", 1), Job("b", 1)], work, lambda made: done.append(made.job.task_id)))
+    assert done == ["a", "b"]

@@ -14,6 +14,7 @@ from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.rubric.sidecar import Rubric
 from stillweb.harness.runs.display import PlainDisplay, SilentDisplay
+from stillweb.harness.runs.engine import LocalEngine
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import owed, run_attempts, start_run
 from stillweb.harness.task import Task
@@ -388,7 +389,7 @@ def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path)
 
 def test_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):
     files = make_run(tmp_path, ["right", "broken"], run=False)
-    run_attempts(files.path, display=PlainDisplay())
+    run_attempts(files.path, display=PlainDisplay(), engine=LocalEngine(1))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("[1/2] right/1  scored  em 1, item_f1 1")
     assert "fetch failed" in lines[1]

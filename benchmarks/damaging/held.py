@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.answering import Answerer, tune_process
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
@@ -94,6 +94,7 @@ def main(times: int, seed: int) -> None:
                 site.add(url, b"found", method=method, request_headers=fields, request_body=body)
         with site.open() as snapshot, Ledger() as ledger:
             answerer = Answerer(snapshot, ledger)
+            tune_process()  # as `stillweb replay` does
             asyncio.run(measure(answerer, times, chance))
             answerer.close()
 

@@ -131,6 +131,7 @@ def command(
     from stillweb.harness.drills import read_faults
     from stillweb.proxy.net.client_env import direct_hosts, let_in
     from stillweb.proxy.net.clock import moment_of
+    from stillweb.proxy.replay.answering import tune_process
     from stillweb.proxy.replay.faults import read_pace
     from stillweb.snapshots.dates import iso_date
     from stillweb.snapshots.errors import MissingCapability
@@ -190,6 +191,7 @@ def command(
             faults=disturbed,
             timing=timing,
         ) as replaying:
+            tune_process()
             if program:
                 if past:
                     say(f"asked directly, so in no ledger, and not the same each time: {', '.join(past)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import gzip
 import os
 import signal
@@ -273,3 +274,22 @@ def test_a_client_that_leaves_before_its_miss_is_explained_has_a_ledger_line(
         (line,) = gateway.ledger.entries()
     assert (line["verdict"], line["status"], line["nearest"]) == ("miss", 0, [])
     assert gateway.stats.misses == 1
+
+
+def test_a_process_for_replay_alone_does_not_look_for_garbage_in_what_a_site_shows(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To go through the evidence of a site held all requests for 60 to 150 ms, at whatever moment."""
+    site = Site(tmp_path / "snap")
+    for number in range(20):
+        site.add("http://site.example/add", b"done", method="POST", request_body=b"n=%d" % number)
+        site.add("http://site.example/list", b"%d there" % number)
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, client(g) as c:
+        monkeypatch.setattr(answering.Answerer, "learnt_more", staticmethod(lambda: None))
+        answering.tune_process()
+        try:
+            before = gc.get_freeze_count()
+            c.get("http://site.example/list")
+            assert gc.get_freeze_count() > before
+        finally:
+            gc.unfreeze()

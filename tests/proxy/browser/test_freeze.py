@@ -133,6 +133,7 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
+    ended.clear()  # a worker may come back to this file after others
     with serve(handle) as url:
         yield url
         ended.set()

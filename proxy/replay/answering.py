@@ -149,7 +149,7 @@ class Answerer:
         self.faults = faults
         self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
-        self._live, self._on_miss = live, on_miss
+        self.live, self._on_miss = live, on_miss
         self._fault_sessions: dict[str, FaultSession] = {}
         self.lines = Lines(self.matcher.session, self.kept.forget_line)
         self.line = self.lines.line
@@ -707,8 +707,8 @@ class Answerer:
             entry["why"] = why
         entry["nearest"] = near
         entry |= body_entry(request if lookup is None else lookup.request)  # with its passwords recognised
-        if self._live is not None:
-            return self._ask(self._live, request, line, lookup, entry)
+        if self.live is not None:
+            return self._ask(self.live, request, line, lookup, entry)
         self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
         media, body = told_to(request, " ".join(text.split()), near, self._recorded_there(request))
         fields = (

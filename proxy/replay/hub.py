@@ -54,6 +54,10 @@ class GatewayStats:
 
 
 LAST_FAILURES, LAST_MISSES = 5, 20
+READERS = 8  # threads that read large bodies
+LIVE_READERS = (
+    1024  # the same of live answers: a web socket or an event stream keeps one as long as it is open
+)
 
 # draws the status and the last misses as HTML, with the page's Content-Security-Policy
 Drawing = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], tuple[bytes, str]]
@@ -85,7 +89,8 @@ class Hub:
         self.failures = answerer.failures
         self.started = time.monotonic()
         self._protocols: dict[str, tuple[str, ...]] = {}
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="stillweb-gateway")
+        threads = READERS if answerer.live is None else READERS + LIVE_READERS
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stillweb-gateway")
 
     def challenge_all(self) -> None:
         """Ask clients that don't name their session for a name from now on."""

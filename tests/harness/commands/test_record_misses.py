@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection, serve
 
+from stillweb.api import replay
 from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.writer import Writer
+from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.making import exchange
 from tests.support.command_line import stillweb
+from tests.support.waiting import HANG
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("own_state")]
 
@@ -137,7 +143,7 @@ def _echo(theirs: Authority | None) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_web_socket_that_is_missing_is_opened_live(tmp_path: Path, origin: Origin, secure: bool) -> None:
-    """It was a miss all the same, and said to have been asked live."""
+    """Such a socket was a miss, and the command said that it had been asked live."""
     theirs = Authority.load_or_create(tmp_path / "theirs")
     site, more = _site(tmp_path / "site", origin), tmp_path / "more"
     with _echo(theirs if secure else None) as url:
@@ -149,6 +155,26 @@ def test_a_web_socket_that_is_missing_is_opened_live(tmp_path: Path, origin: Ori
     )
     again = stillweb("replay", site, more, "--isolate", "--max-misses", "0", "--", *program)
     assert (again.code, again.out) == (0, done.out)
+
+
+@pytest.mark.slow
+def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
+    """Each keeps a thread that waits for what its server says; eight of them held up all other clients."""
+    site = Site(tmp_path / "site")
+    large = os.urandom(4 << 20)
+    site.add("http://a.test/large", large, headers=(("Content-Type", "application/octet-stream"),))
+    with (
+        contextlib.ExitStack() as talks,
+        site.open() as snapshot,
+        _echo(None) as url,
+        replay(snapshot, record_misses=tmp_path / "more") as replaying,
+    ):
+        proxy = replaying.gateway.url
+        for number in range(12):
+            talk = talks.enter_context(connect(f"{url}/{number}", proxy=proxy))
+            talk.send("one")
+            assert talk.recv(timeout=HANG) == "live one"
+        assert httpx.get("http://a.test/large", proxy=proxy, timeout=HANG).content == large
 
 
 def test_a_layer_is_never_written_over(tmp_path: Path, origin: Origin) -> None:

@@ -1,7 +1,6 @@
 """Random walks on the stateful site over real sockets: through the recorder, then through the gateway.
 
-`tests/snapshots/states/test_state_walks.py` walks it a thousand times in process; here the wire takes part too. STILLWEB_WALKS
-says how many walks (default 24); 1,000 take a few minutes:
+STILLWEB_WALKS says how many walks (default 24); 1,000 take a few minutes:
 `STILLWEB_WALKS=1000 python -m pytest -q -s --timeout 3000 tests/proxy/test_walks.py`.
 """
 

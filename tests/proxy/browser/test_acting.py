@@ -106,7 +106,8 @@ def said_after(browser: Browsing, url: str, cases: list[tuple[str, str]]) -> Ite
                 await driver.perform(step, number)
         except Failed as failed:
             return f"Failed: {failed}"
-        return f"{driver.page.url} {await driver.page.inner_text('body')}"
+        sight = await look_at(driver.page, with_picture=False)
+        return f"{sight.url} {sight.text}"
 
     driver = browser.run(browser.driver())
     for steps, words in cases:
@@ -132,6 +133,7 @@ def test_a_step_does_what_it_says(browser: Browsing, site: str) -> None:
         ("- scroll: {css: '#far', to: view}", "far"),
     ]
     for steps, words, said in said_after(browser, f"{site}/", cases):
+        assert said.startswith(site), steps
         assert words in said, steps
 
 
@@ -147,8 +149,9 @@ def test_what_a_person_sees_is_what_a_step_means(browser: Browsing, site: str) -
         ("- wait: results", "start"),
         ("- wait: {selector: p:has-text('results')}", "start"),
     ]
-    for step, words, said in said_after(browser, f"{site}/odd", cases):
-        assert words in said, step
+    for steps, words, said in said_after(browser, f"{site}/odd", cases):
+        assert said.startswith(site), steps
+        assert words in said, steps
 
 
 @pytest.mark.slow

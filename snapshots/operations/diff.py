@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.operations.failing_apart import FailureChange, failures_apart
-from stillweb.snapshots.operations.same_form import same_forms
-from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT
-from stillweb.snapshots.secrets.redact import MASK
+from stillweb.snapshots.http.bodies import FORM, typed_body
+from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, looks_random
+from stillweb.snapshots.secrets.redact import MASK, mask
 from stillweb.snapshots.text.freezing import text_address
 from stillweb.snapshots.view import RESOURCES, View
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.text.text import FrozenText
+
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 CONTEXT = 2  # lines of context around a change in a text
@@ -357,3 +358,93 @@ def _rules(a: Snapshot, b: Snapshot) -> list[str]:
     found += [f"rule {name} is off for {path} in the first only" for name, path in sorted(old_off - new_off)]
     found += [f"rule {name} is off for {path} in the second only" for name, path in sorted(new_off - old_off)]
     return found
+
+
+# -- requests that failed while one of the two was recorded
+
+
+Named = tuple[str, str, str]  # URL and method with secrets masked, and the key of the masked request
+
+
+@dataclass(frozen=True, slots=True)
+class FailureChange:
+    """A request that failed in one snapshot only ("added", "removed"), or for another reason ("changed").
+
+    A tunnel has the method CONNECT.
+    """
+
+    kind: str
+    method: str
+    url: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def failures_apart(a: Snapshot, b: Snapshot) -> list[FailureChange]:
+    """Return the differences from `a` to `b`, by address.
+
+    A failed request that was also captured is ignored: the capture answers it.
+    """
+    old, new = _reasons(a), _reasons(b)
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        before, after = (tuple(sorted(side.get(name, ()))) for side in (old, new))
+        if before != after:
+            kind = "added" if not before else "removed" if not after else "changed"
+            found.append(FailureChange(kind, name[1], name[0], before, after))
+    return found
+
+
+def _reasons(snapshot: Snapshot) -> dict[Named, set[str]]:
+    found: dict[Named, set[str]] = defaultdict(set)
+    for failure in snapshot.failures():
+        captures = snapshot.candidates(request_key(failure.request).urlkey)
+        if not any(capture.key == failure.key for capture in captures):
+            masked = mask(failure.request)  # mask secrets, since each recording has its own pseudonyms
+            key = failure.key if failure.left_out else request_key(masked).canonical
+            found[masked.url, masked.method, key].add(failure.reason)
+    return found
+
+
+# -- forms that differ only in values drawn for each visit: password pseudonyms and CSRF tokens
+
+
+Group = str  # key of captures
+Form = tuple[str, str, tuple[tuple[str, str], ...]]
+
+
+def same_forms(
+    a: Snapshot, old: Mapping[Group, list[Capture]], b: Snapshot, new: Mapping[Group, list[Capture]]
+) -> list[tuple[Group, Group]]:
+    """Pair the groups of two snapshots that posted the same form, ignoring values that look random.
+
+    Two groups of one snapshot that differ only in such values (a form sent twice) can't be paired.
+    """
+    before, after = _by_form(a, old.items()), _by_form(b, new.items())
+    shared = sorted(before.keys() & after.keys())
+    return [(before[f][0], after[f][0]) for f in shared if len(before[f]) == len(after[f]) == 1]
+
+
+def _by_form(snapshot: Snapshot, groups: Iterable[tuple[Group, list[Capture]]]) -> dict[Form, list[Group]]:
+    found: dict[Form, list[Group]] = defaultdict(list)
+    for group, members in groups:
+        if (form := _form_of(snapshot, members[0])) is not None:
+            found[form].append(group)
+    return found
+
+
+def _form_of(snapshot: Snapshot, capture: Capture) -> Form | None:
+    """Return method, URL and sorted fields, with random-looking values masked; None if no form was posted."""
+    if capture.method != "POST" or capture.request_offset < 0:
+        return None
+    request = snapshot.read_request(capture)
+    body = typed_body(request.body, request.header("content-type"), request.header("content-encoding"))
+    if body.kind != FORM:
+        return None
+    fields = sorted((_without_drawn(pair.name), _without_drawn(pair.value)) for pair in body.value)
+    return capture.method, capture.url, tuple(fields)
+
+
+def _without_drawn(data: bytes) -> str:
+    value = data.decode("utf-8", "backslashreplace")
+    return MASK if PSEUDONYM_TEXT.search(value) or looks_random(value) else value

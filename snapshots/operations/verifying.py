@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillweb.snapshots._os.places import Place, chunks, hash_place
+from stillweb.snapshots import decompression
+from stillweb.snapshots._os.places import Place, Reader, chunks, hash_place, lines_in
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
@@ -22,23 +24,21 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
-from stillweb.snapshots.decompression import TooLarge
+from stillweb.snapshots.decompression import TooLarge, too_large, within
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.http.encodings import EncodingProblem
+from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces
 from stillweb.snapshots.index import build
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.cdxj import BROKEN, parse_line
 from stillweb.snapshots.index.gathering import Part, gathered
-from stillweb.snapshots.index.indexing import find
+from stillweb.snapshots.index.indexing import find, missing_digests
 from stillweb.snapshots.index.kept import Built
 from stillweb.snapshots.index.pairing import settle
-from stillweb.snapshots.opening import open_container
-from stillweb.snapshots.operations.digests import declared_digests, same_dechunked
+from stillweb.snapshots.opening import BAD_ZIP, largest, open_container
 from stillweb.snapshots.operations.signatures import check_signature
-from stillweb.snapshots.operations.zip_entries import faults_of
-from stillweb.snapshots.operations.zipnum import plain_lines
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.warc import warc
+from stillweb.snapshots.warc import messages, warc
+from stillweb.snapshots.warc.chunked import dechunk
 from stillweb.snapshots.warc.container import DIGEST, INDEX, PACKAGE, STEPS, Container
 from stillweb.snapshots.warc.digests import algorithm_of, same_digest
 from stillweb.snapshots.warc.reading import Archives, open_block
@@ -47,6 +47,7 @@ from stillweb.snapshots.words import counted
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
+LONGEST = 1 << 20  # most bytes of a line of a foreign index
 MOST = 1000  # problems of a kind that are named of a file: a bomb has millions
 
 
@@ -94,7 +95,7 @@ class _Check:
             2 if self.container.package else 1
         )
         if self.container.whole is not None:
-            for name, at, message in faults_of(self.container.whole):
+            for name, at, message in _faults_of(self.container.whole):
                 self.found("zip", name, at, message)
         if self.container.kind != "archive":
             self.package()
@@ -244,7 +245,7 @@ class _Check:
             name,
             progress=self.advance,
             inspect=inspect,
-            hashes=declared_digests,
+            hashes=_declared_digests,
         )
         found.answers += settle([(found.questions, found.alone)], found.around)
         found.questions, found.alone = [], []
@@ -279,7 +280,7 @@ class _Check:
             if value is None or (kind == "revisit" and part == "payload"):
                 continue
             if not same_digest(declared, value) and not (
-                part == "payload" and same_dechunked(item, declared)
+                part == "payload" and _same_dechunked(item, declared)
             ):
                 self.found("digest", name, item.offset, f"the {part} digest is wrong")
 
@@ -334,7 +335,7 @@ class _Check:
     def foreign_index(self, name: str) -> None:
         place = self.container.members[name]
         try:
-            self.foreign_lines(name, plain_lines(place))
+            self.foreign_lines(name, _plain_lines(place))
         except (TooLarge, EncodingProblem) as error:
             self.found("index", name, -1, f"can't be read to its end: {error}")
 
@@ -438,3 +439,66 @@ def _difference(line: bytes, right: bytes) -> str:
     names = [n for n in {**right_entry, **entry} if entry.get(n) != right_entry.get(n)]
     names += ["urlkey"] * (key != right_key) + ["timestamp"] * (time != right_time)
     return ", ".join(names) or "its form"
+
+
+# -- parts of the checks
+
+
+def _plain_lines(place: Place) -> Iterator[bytes]:
+    """Yield the lines of a foreign index: CDXJ, plain or as ZipNum (concatenated gzip members).
+
+    Raises TooLarge, and EncodingProblem if it is damaged.
+    """
+    pieces = chunks(place)
+    if place.read(0, 2) == warc.GZIP_MAGIC:
+        most = decompression.MOST
+        pieces = within(decode_pieces(pieces, "gzip"), most, lambda: TooLarge(too_large(place.name, most)))
+    return lines_in(pieces, LONGEST)
+
+
+def _faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
+    """Yield name, offset and message of a zip's entries that are not stored, unique, intact (CRC) and inside the snapshot."""
+    with zipfile.ZipFile(Reader(whole)) as listing:
+        seen: set[str] = set()
+        for entry in listing.infolist():
+            name, at = entry.filename, entry.header_offset
+            if name in seen:
+                yield name, at, "the name is there twice"
+            seen.add(name)
+            if name.startswith("/") or ".." in name.split("/") or "\\" in name:
+                yield name, at, "the name leads out of the snapshot"
+            if entry.compress_type != zipfile.ZIP_STORED and name.startswith("archive/"):
+                yield name, at, "is compressed; archives must be stored to be read in place"
+            if entry.file_size > largest(entry):
+                yield name, at, too_large("it", largest(entry))
+                continue
+            try:
+                with listing.open(entry) as data:
+                    while data.read(1 << 20):
+                        pass
+            except BAD_ZIP as error:
+                yield name, at, str(error)
+
+
+def _declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
+    """Return the digests to compute for a record: its declared ones, or else its payload's."""
+    wanted = [
+        (part, algorithm)
+        for part in ("block", "payload")
+        if (algorithm := algorithm_of(fields.get(f"warc-{part}-digest", "")))
+    ]
+    return (*wanted, *missing_digests(kind, fields))
+
+
+def _same_dechunked(item: Scanned, declared: str) -> bool:
+    """Return True if `declared` is the digest of the body without its chunk headers.
+
+    Archives that keep chunk headers in the body declare either digest.
+    """
+    if len(item.start) < item.size or item.kind not in ("response", "request"):
+        return False
+    _, headers, start = messages.split(item.start)
+    if not messages.is_chunked(headers):
+        return False
+    body = dechunk(item.start[start:])
+    return same_digest(declared, hashlib.new(algorithm_of(declared), body, usedforsecurity=False))

@@ -8,9 +8,11 @@ equal words are equal tokens.
 from __future__ import annotations
 
 import bisect
+import errno
 import functools
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -18,14 +20,13 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.text.refused import refused_by_the_machine
+from stillweb.snapshots.errors import FULL_DISK, MissingCapability, UsageError
 from stillweb.snapshots.text.shown import Shown
 from stillweb.snapshots.text.text import FrozenText
 from stillweb.snapshots.view import OF_A_URL
@@ -450,3 +451,37 @@ def snippet(shown: str, words: Iterable[str], size: int = SNIPPET) -> str:
         space = shown.rfind(" ", start + size // 2, end)
         end = space if space >= 0 else end
     return ("... " if start else "") + shown[start:end].strip() + (" ..." if end < len(shown) else "")
+
+
+_SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # errno in the text of tantivy's ValueError
+
+
+@contextmanager
+def refused_by_the_machine(folder: Path | None) -> Iterator[None]:
+    """Turn the system's errors within the `with` block (full disk, too many open files) into MissingCapability, or into OSError.
+
+    OSError is raised if the caller gave the `folder` and so can choose another, and if there are too many open files,
+    where another folder wouldn't help.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        number = _number(error)
+        if number is None:
+            raise
+        said = os.strerror(number) if number != errno.EIO else "a file could not be written"
+        if folder is not None or number in (errno.EMFILE, errno.ENFILE):
+            raise OSError(number, said, str(folder or "the search index")) from error
+        raise MissingCapability(
+            f"the search index can't be kept in the directory for temporary files: {said}; make room there, or name "
+            "another one in TMPDIR"
+        ) from error
+
+
+def _number(error: OSError | ValueError) -> int | None:
+    """Return the errno of an error of the index; None for other errors, such as those in reading the texts."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in FULL_DISK else None
+    if found := _SYSTEM.search(str(error)):
+        return int(found[1])
+    return errno.EIO if "io::Error" in str(error) else None  # from tantivy's thread, without an errno

@@ -7,6 +7,7 @@ be read by offset: `scan` raises NotSeekable, and `container.unpacked` makes a p
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,13 +26,13 @@ from stillweb.snapshots.warc.members import (
     Unpacked,
     heads_of,
 )
-from stillweb.snapshots.warc.payloads import HTTP_KINDS, Hasher, payload_at
 
 BUFFER = 1 << 20
 AHEAD = 1 << 18  # bytes ahead of a record that the buffer holds at least
 # bytes to decompress first if no next member is seen: most requests and many responses are smaller
 FIRST = 1 << 11
 KEEP = 1 << 18  # bytes of a block that are kept, except of requests
+HTTP_KINDS = ("response", "request", "revisit")
 UNKNOWN = 1 << 62  # an undeclared length
 EMPTY = "an empty member"
 _LENGTH = "Content-Length is "
@@ -372,3 +373,48 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
             hasher.feed(piece)
         record.hashes = hasher.done()
     return record
+
+
+def payload_at(kind: str, fields: warc.Fields, block: bytes) -> int:
+    """Return the offset of the payload in a block: after the HTTP head, or 0 without one."""
+    if kind not in HTTP_KINDS:
+        return 0
+    media = fields.get("content-type", "")
+    if not media.startswith("application/http") and not block.startswith(b"HTTP/"):
+        return 0
+    end = warc.end_of_head(block)
+    if end is not None:
+        if kind != "request" and not block.startswith(b"HTTP/"):
+            return 0
+        return end[1]
+    return len(block) if block.startswith(b"HTTP/") or kind == "request" else 0
+
+
+class Hasher:
+    """Digests of a streamed block and of its payload."""
+
+    def __init__(self, wanted: tuple[tuple[str, str], ...], kind: str, fields: warc.Fields) -> None:
+        self._hashes = {pair: hashlib.new(pair[1], usedforsecurity=False) for pair in wanted}
+        self._kind = kind
+        self._fields = fields
+        self._head: bytes | None = b""  # collected until the payload begins
+
+    def feed(self, piece: bytes) -> None:
+        """Add the next piece of the block."""
+        if not self._hashes:
+            return
+        payload = piece
+        if self._head is not None:
+            self._head += piece
+            at = payload_at(self._kind, self._fields, self._head)
+            ended = at < len(self._head) or warc.end_of_head(self._head) is not None
+            if not ended and self._kind in HTTP_KINDS and len(self._head) < warc.MAX_HEAD:
+                payload = b""
+            else:
+                payload, self._head = self._head[at:], None
+        for (part, _), value in self._hashes.items():
+            value.update(piece if part == "block" else payload)
+
+    def done(self) -> dict[str, Any]:
+        """Return the hash objects by "part:algorithm"."""
+        return {f"{part}:{name}": value for (part, name), value in self._hashes.items()}

@@ -126,7 +126,7 @@ def test_a_member_of_a_zip_that_unpacks_to_too_much_is_left_out_by_name(tmp_path
 def test_an_index_of_others_that_unpacks_to_too_much_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.snapshots.operations.zipnum.MOST", MB)
+    monkeypatch.setattr("stillweb.snapshots.decompression.MOST", MB)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
         z.writestr("archive/a.warc.gz", bombs._page("", b"<p>x"))

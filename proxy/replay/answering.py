@@ -72,7 +72,7 @@ from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.drawing import drawn_ids
-from stillweb.snapshots.identity.echoes import Echo, echoes, in_address, with_echoes
+from stillweb.snapshots.identity.echoes import Echo, echoes, in_address, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import canonical_url, opens_socket, request_key
 from stillweb.snapshots.identity.numbering import renumbered
@@ -461,11 +461,10 @@ class Answerer:
 
     def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:
         """Return the drawn values of a request that the answer is to repeat in place of the recorded ones."""
-        if not lookup.rule or lookup.capture is None:
+        rules = self.matcher.rules.rules  # another rule may have joined the requests by the same value
+        if not lookup.rule or lookup.capture is None or not (asked := repeated(request, rules)):
             return []
-        ids = lookup.rule.split("+")
-        joined = [rule for rule in self.matcher.rules.rules if rule.echoed and rule.id in ids]
-        return echoes(request, self.snapshot.read_request(lookup.capture), joined) if joined else []
+        return echoes(asked, repeated(self.snapshot.read_request(lookup.capture), rules))
 
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
@@ -500,7 +499,11 @@ class Answerer:
     ) -> tuple[Reply, str, Hot | None]:
         capture = lookup.capture
         assert capture is not None
-        if (capture.original[2] if capture.original else capture.length) > STREAMED:
+        echoed = self._echoes(request, lookup)
+        spoken = (ids or echoed) and TEXTUAL.search(
+            capture.mime
+        )  # a body that the client's values are put into
+        if not spoken and (capture.original[2] if capture.original else capture.length) > STREAMED:
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         try:
@@ -509,7 +512,6 @@ class Answerer:
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
-        echoed = self._echoes(request, lookup)
         if echoed:
             own = with_echoed(own or hot.response, echoed) or own
         if own is not None:

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stillweb.snapshots.evidence.spoken import word
-from stillweb.snapshots.identity.echoes import Echo, echoes, with_echoes
+from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
@@ -476,7 +476,7 @@ class Player:
             return False
         rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
         self._joined[id(one)].update(dict.fromkeys(rule.id for rule in rules))
-        self._echoes[id(one)] += echoes(asked, was, rules)
+        self._echoes[id(one)] += echoes(*(repeated(each, builtin().rules) for each in (asked, was)))
         return True if all(rule.certain for rule in rules) else None
 
     def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:

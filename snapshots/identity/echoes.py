@@ -31,19 +31,18 @@ class Echo(NamedTuple):
     own: Any
 
 
-def echoes(asked: Request, stored: Request, rules: Iterable[Rule]) -> list[Echo]:
-    """Return the values in which two requests differ and which the answer repeats, by the `rules` that joined them."""
-    ours, theirs = parse(asked), parse(stored)
-    found: list[Echo] = []
-    for rule in rules:
-        if rule.echoed:
-            pairs = zip(_drawn(rule, ours), _drawn(rule, theirs), strict=False)
-            found += [Echo(name, was, now) for (name, now), (_, was) in pairs if was != now]
-    return found
+def repeated(request: Request, rules: Iterable[Rule]) -> list[tuple[str, Any]]:
+    """Return the names and values of a request that its answer repeats, in an order that their spelling can't change."""
+    return [pair for rule in rules if rule.echoed for pair in _drawn(rule, parse(request))]
+
+
+def echoes(asked: Iterable[tuple[str, Any]], stored: Iterable[tuple[str, Any]]) -> list[Echo]:
+    """Return the repeated values in which two requests differ that a rule has joined."""
+    pairs = zip(asked, stored, strict=False)
+    return [Echo(name, was, now) for (name, now), (same, was) in pairs if was != now and name == same]
 
 
 def _drawn(rule: Rule, parsed: Parsed) -> Iterator[tuple[str, Any]]:
-    """Yield the values that an echoed rule leaves out, in an order that the spelling of the request can't change."""
     if rule.kind == "soap":
         if (drawn := message_id(parsed)) is not None:
             yield "RelatesTo", drawn
@@ -69,12 +68,9 @@ def _members(value: Any, fields: list[Field]) -> Iterator[tuple[str, Any]]:
 
 def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
     """Return an answer's decoded body with the asked values in place of the recorded ones."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return body
+    text = body.decode(errors="surrogateescape")  # in whatever charset: the values are ASCII
     found = list(found)
-    if "json" in media:
+    if text.lstrip()[:1] in ("{", "[") and "script" not in media:  # not every server says that it is JSON
         text = _in_json(text, found)
     elif media == "text/event-stream":
         lines = text.splitlines(keepends=True)
@@ -84,7 +80,7 @@ def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
     else:
         for echo in found:
             text = _in_text(text, str(echo.recorded), str(echo.own))
-    return text.encode()
+    return text.encode(errors="surrogateescape")
 
 
 def in_address(url: str, found: Iterable[Echo]) -> str:
@@ -99,7 +95,7 @@ def _in_text(text: str, recorded: str, own: str) -> str:
     word = rf"(?<![\w$]){re.escape(recorded)}(?![\w$])"
     if len(recorded) >= ANYWHERE:
         return re.sub(word, lambda _: own, text)
-    called = re.sub(rf"{word}(?=\s*(?:\(|===?|&&|\)))", lambda _: own, text[:_CALL_WITHIN])
+    called = re.sub(rf"{word}(?=\s*(?:\(|=|&&|\)))", lambda _: own, text[:_CALL_WITHIN])
     return called + text[_CALL_WITHIN:]
 
 

@@ -15,13 +15,14 @@ from stillweb.snapshots.identity.spelling import BLANK
 
 _ENVELOPE = re.compile(rb"<(?:[\w.-]+:)?Envelope\b")
 _HEADER = re.compile(rb"<((?:[\w.-]+:)?)Header\b[^>]*>.*?</\1Header\s*>", re.S)
-_MESSAGE = re.compile(rb"<((?:[\w.-]+:)?MessageID)\b[^>]*>([^<]*)</\1\s*>")
+_TEXT = rb"(?:<!\[CDATA\[[^<]*|[^<]*)"
+_MESSAGE = re.compile(rb"<((?:[\w.-]+:)?(?i:MessageID))\b[^>]*>(?:<!\[CDATA\[)?([^<\]]*)")
 _CALL = (
     rb"(?i:(?:Request|Correlation|Activity|Transaction|Message|Trace)_?ID)"  # of the call itself, for a log
 )
 _DRAWN = re.compile(
-    rb"(<((?:[\w.-]+:)?(?:%b|Nonce|Created|Expires|DigestValue|SignatureValue))\b[^>]*>)[^<]*(?=</\2\s*>)"
-    % _CALL
+    rb"(<((?:[\w.-]+:)?(?:%b|Nonce|Created|Expires|Timestamp|DigestValue|SignatureValue|VsDebuggerCausalityData))\b[^>]*>)%b(?=</\2\s*>)"
+    % (_CALL, _TEXT)
 )
 _ATTRIBUTE = re.compile(rb"(?<=\s)(%b=)([\"'])[\w:-]*\2" % _CALL)
 _DIGEST = re.compile(rb"(<((?:[\w.-]+:)?Password)\b[^>]*#PasswordDigest[^>]*>)[^<]*(?=</\2\s*>)")

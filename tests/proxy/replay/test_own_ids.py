@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,8 @@ THEIRS, MINE = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-
 MADE, GIVEN = "5102262d-961e-4115-90e4-0ebc268630e1", "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
 HOST = "http://h.example"
 JSON = (("Content-Type", "application/json"),)
+# more than is sent from memory, and not compressible
+NOISE = random.Random(1).randbytes(1 << 20).hex()
 PACKED = (*JSON, ("Content-Encoding", "gzip"))
 
 
@@ -146,15 +149,34 @@ def test_the_id_of_a_call_is_the_one_that_was_asked_with(
         ("application/javascript", "callback=jQuery1_2", 'jQuery1_2({"of": "jQuery1_2"})', "callback=jQuery3_4", 'jQuery3_4({"of": "jQuery1_2"})'),
         ("text/javascript", "jsonp=__jp0", "/**/ typeof __jp0 === 'function' && __jp0([1]);", "jsonp=__jp7", "/**/ typeof __jp7 === 'function' && __jp7([1]);"),
         ("text/event-stream", "callback=cb1", "data: cb1\n\n", "callback=cb2", "data: cb1\n\n"),
+        ("application/json", "callback=cb1", "cb1([1])", "callback=cb2", "cb2([1])"),
+        ("text/javascript; charset=iso-8859-1", "callback=cb1", "cb1('\udce9')", "callback=cb2", "cb2('\udce9')"),
+        ("text/javascript", "var=jsonp_1", "var jsonp_1 = {};", "var=jsonp_2", "var jsonp_2 = {};"),
+        ("text/javascript", "callback=cb1", f"cb1('{NOISE}')", "callback=cb2", f"cb2('{NOISE}')"),
     ],
 )  # fmt: skip
 def test_a_script_calls_the_function_that_was_asked_for(
     tmp_path: Path, media: str, was: str, recorded: str, asked: str, told: str
 ) -> None:
     site = Site(tmp_path / "s")
-    site.add(f"{HOST}/q?{was}", recorded.encode(), headers=(("Content-Type", media),))
+    site.add(f"{HOST}/q?{was}", _bytes(recorded), headers=(("Content-Type", media),))
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
-        assert c.get(f"{HOST}/q?{asked}").text == told
+        assert c.get(f"{HOST}/q?{asked}").content == _bytes(told)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def test_a_call_is_answered_by_its_id_whatever_rule_joined_it_and_whatever_the_media_type(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path / "s")
+    call = {"jsonrpc": "2.0", "id": 0.8444218515250481, "method": "m"}
+    site.add(f"{HOST}/rpc", b'{"id":0.8444218515250481,"result":1}', method="POST", headers=(("Content-Type", "text/plain"),), request_headers=JSON, request_body=json.dumps(call).encode())  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        told = c.post(f"{HOST}/rpc", json={**call, "id": 0.7579544029403025}).text
+        assert json.loads(told) == {"id": 0.7579544029403025, "result": 1}
 
 
 def test_a_sign_in_comes_back_with_the_state_that_its_client_drew(tmp_path: Path) -> None:
@@ -191,8 +213,21 @@ def test_a_soap_answer_relates_to_the_message_that_was_sent(tmp_path: Path) -> N
     site = Site(tmp_path / "s")
     site.add(f"{HOST}/svc", f"<a:RelatesTo>{first}</a:RelatesTo>".encode(), method="POST", headers=media, request_headers=media, request_body=message(first))  # fmt: skip
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
-        found = c.post(f"{HOST}/svc", content=message(second), headers={"Content-Type": "text/xml"})
-        assert found.text == f"<a:RelatesTo>{second}</a:RelatesTo>"
+        for sent in (message(second), message(f"<![CDATA[{second}]]>")):
+            found = c.post(f"{HOST}/svc", content=sent, headers={"Content-Type": "text/xml"})
+            assert found.text == f"<a:RelatesTo>{second}</a:RelatesTo>"
+
+
+def test_a_message_of_ebms_is_referred_to_by_its_id(tmp_path: Path) -> None:
+    def message(one: str, at: str) -> bytes:
+        return f"<Envelope><Header><e:Timestamp>{at}</e:Timestamp><e:MessageId>{one}@a</e:MessageId></Header></Envelope>".encode()
+
+    media = (("Content-Type", "text/xml"),)
+    site = Site(tmp_path / "s")
+    site.add(f"{HOST}/as4", f"<e:RefToMessageId>{THEIRS}@a</e:RefToMessageId>".encode(), method="POST", headers=media, request_headers=media, request_body=message(THEIRS, "2024-05-01T10:00:00Z"))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        found = c.post(f"{HOST}/as4", content=message(MINE, "2026-01-02T03:04:05Z"), headers=dict(media))
+        assert found.text == f"<e:RefToMessageId>{MINE}@a</e:RefToMessageId>"
 
 
 def test_the_address_of_what_a_put_makes_is_the_clients(tmp_path: Path) -> None:

@@ -66,9 +66,12 @@ def command(
             click.echo(f"recorded {recording}")
         for one in snapshot.failures():
             click.echo(f"failed: {one.request.method} {one.request.url}: {one.reason} ({one.told})")
-        click.echo(
-            f"{counted(len(captures), 'capture')}, {counted(len(snapshot.views()), 'view')}, snapshot {snapshot.id}"
-        )
+        sockets = [(url, len(said["messages"])) for url, said in snapshot.conversations()]
+        for url, count in sockets:
+            click.echo(f"web socket: {url}: {counted(count, 'message')}")
+        sums = [(len(captures), "capture"), (len(snapshot.views()), "view"), (len(sockets), "web socket")]
+        said = ", ".join(counted(count, what) for count, what in sums if count or what != "web socket")
+        click.echo(f"{said}, snapshot {snapshot.id}")
     return 0
 
 

@@ -75,6 +75,7 @@ class RecordingAddon:
         self.nameless = DEFAULT_SESSION  # the session of clients that give no name
         self.challenge = False  # whether clients without a user name are asked for one
         self.requests = 0
+        self.sockets = 0  # written
         self._archive = archive
         self._next_event = event
         self._latest: dict[str, int] = {}  # each session's last event
@@ -360,6 +361,7 @@ class RecordingAddon:
 
             def write() -> None:
                 metadata(*socket.record(self._secrets))
+                self.sockets += 1
 
             self._archive.put(write)
         self._touch(draft)

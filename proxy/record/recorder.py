@@ -41,6 +41,7 @@ from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.failures import Keeps
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.words import counted
 
 QUIET_POLL_SECONDS = 0.02
 
@@ -69,11 +70,19 @@ class RecorderStats:
     failures: int
     aborted: int  # given up by the client
     bytes: int
+    sockets: int  # web sockets of which all was written
 
     def line(self) -> str:
         """Return the counts as a status line."""
         size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
-        parts = [f"{self.captures} captured", size, f"{self.under_way} under way", f"{self.queued} queued"]
+        sockets = [counted(self.sockets, "web socket")] if self.sockets else []
+        parts = [
+            f"{self.captures} captured",
+            *sockets,
+            size,
+            f"{self.under_way} under way",
+            f"{self.queued} queued",
+        ]
         if self.failures:
             parts.append(f"{self.failures} failed")
         if self.aborted:
@@ -261,6 +270,7 @@ class Recorder(Proxied):
             failures=len(self.failures),
             aborted=len(self.given_up),
             bytes=self._archive.bytes,
+            sockets=self._addon.sockets,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""`stillweb ls --views`: the graph as a page, and a view's steps file."""
+"""`stillweb ls`: web sockets; with `--views` the graph as a page, and a view's steps file."""
 
 from __future__ import annotations
 
@@ -61,3 +61,15 @@ def test_an_address_that_is_no_view_ends_with_1(path: Path, capsys: pytest.Captu
 
 def test_both_go_with_views_only(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "ls", path, "--html", "x.html")[0] == 2
+
+
+def test_web_sockets_are_listed_where_nothing_else_was_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        said = {"messages": [{"from": "client", "text": "hi"}, {"from": "server", "text": "hello"}]}
+        writer.metadata("http://a.test/talk", said)
+    code, out = call(capsys, "ls", tmp_path / "s")
+    assert code == 0
+    assert "web socket: http://a.test/talk: 2 messages" in out
+    assert "0 captures, 0 views, 1 web socket, " in out

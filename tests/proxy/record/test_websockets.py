@@ -50,7 +50,9 @@ def talked(
                 if isinstance(event, CloseConnection):
                     closed.append(event.reason)
                     peer.sendall(ws.send(event.response()))
-        assert until(lambda: recorder.stats.under_way == 0)
+        assert until(
+            lambda: recorder.stats.under_way == 0 and "0 captured, 1 web socket," in recorder.stats.line()
+        )
     ((_, content),) = metadata(path)
     return closed[0], json.loads(content)
 

@@ -19,7 +19,7 @@ from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, s
 from stillweb.proxy.net.own_pages import page_fields, refused
 from stillweb.proxy.net.silence import Said
 from stillweb.proxy.net.upstream import scheme_asked
-from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, Spool
+from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, EventSpool, Spool
 from stillweb.proxy.record.flows import (
     WANTS_CERTIFICATE,
     FailedRequests,
@@ -269,7 +269,8 @@ class RecordingAddon:
         left_early = length is None and (wants_picture(flow.request) or is_redirect(response))
 
         def stream() -> None:
-            spool = draft.response_spool = Spool(self._spool_directory)
+            events = is_event_stream(response) and "content-encoding" not in response.headers
+            spool = draft.response_spool = (EventSpool if events else Spool)(self._spool_directory)
             response.stream = spool.tee
             # it may never end, and is kept as far as it came when nobody reads it any more
             if left_early or not draft.counted:
@@ -348,7 +349,7 @@ class RecordingAddon:
                 sent = sum(message.from_client for message in messages)
                 mine, theirs = mine + sent, theirs + len(messages) - sent
             elif not draft.counted and draft.response_spool is not None:
-                streamed += draft.response_spool.size
+                streamed += draft.response_spool.said
         return Said(mine, theirs, streamed)
 
     def _keep_messages(self, draft: Draft, flow: http.HTTPFlow) -> None:

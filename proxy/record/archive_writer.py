@@ -117,6 +117,37 @@ class Spool:
         file.write(b"".join(self._chunks))
         self._chunks.clear()
 
+    @property
+    def said(self) -> int:
+        """The number of bytes that tell the client something."""
+        return self.size
+
+
+class EventSpool(Spool):
+    """The body of an event stream. Its comments, which keep the connection open, say nothing (HTML standard, 9.2.6)."""
+
+    def __init__(self, directory: Path | None) -> None:
+        super().__init__(directory)
+        self._said = 0
+        self._comment = self._within = (
+            False  # of a comment, and of any line, the last chunk had the start only
+        )
+        self._event = False  # an event has begun, which an empty line ends
+
+    def tee(self, chunk: bytes) -> bytes:
+        for line in chunk.splitlines(keepends=True):
+            self._comment = self._comment if self._within else line.startswith(b":")
+            filled = self._within or bool(line.strip(b"\r\n"))
+            self._within = not line.endswith((b"\r", b"\n"))
+            if not self._comment and (filled or self._event):
+                self._said += len(line)
+                self._event = filled
+        return super().tee(chunk)
+
+    @property
+    def said(self) -> int:
+        return self._said
+
 
 @dataclass(slots=True)
 class Draft:

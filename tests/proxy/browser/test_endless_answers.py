@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from stillweb.proxy.browser.capture_view import Fetcher
-from stillweb.proxy.net.silence import Silence
+from stillweb.proxy.net.silence import Said, Silence
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.streaming import streaming_site
+from tests.support.waiting import HANG
 
 PIXEL = bytes.fromhex(
     "47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b"
@@ -85,3 +87,35 @@ def test_a_short_page_does_not_wait_for_a_socket_on_which_nobody_has_spoken(
         (result,) = Fetcher(recorder, writer).fetch([f"{base}/"])
         silent.set()
     assert len(result.views) == 1
+
+
+def test_an_event_stream_has_said_nothing_while_it_sends_comments(tmp_path: Path) -> None:
+    """Such comments keep a connection open; a page that has nothing else to hear has heard all."""
+    news = threading.Event()
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield b": hello\n\n:"
+        yield b" and on\n\n"
+        await asyncio.to_thread(news.wait, HANG)
+        yield b"data: n"
+        yield b"ews\n\n"
+        await asyncio.Event().wait()
+
+    def streaming(asked: Asked) -> Answer:
+        return Answer(headers=[("Content-Type", "text/event-stream")], body=stream())
+
+    with (
+        Origin(streaming) as origin,
+        Writer.open(tmp_path / "s") as writer,
+        Recorder(writer) as recorder,
+        httpx.Client(proxy=recorder.url) as client,
+        client.stream("GET", f"{origin.url}/events") as answer,
+    ):
+        came, pieces = b"", answer.iter_raw()
+        while b" on\n\n" not in came:
+            came += next(pieces)
+        assert recorder.said() == Said()
+        news.set()
+        while b"ews\n\n" not in came:
+            came += next(pieces)
+        assert recorder.said() == Said(streamed=len(b"data: news\n\n"))

@@ -16,13 +16,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from stillweb.harness._parsing import look_in
+from stillweb.harness.benchmark import benchmark_of, function_at
 from stillweb.harness.models.tape import make_empty
 from stillweb.harness.results.kept_certificate import (
     NAME,
@@ -41,8 +43,8 @@ from stillweb.harness.runs.moved import snapshots_to_repeat
 from stillweb.harness.runs.repeating import Known
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.runs.workshop import read_rubrics
+from stillweb.harness.scoring.grading import grader_template
 from stillweb.harness.scoring.judging import Evaluator
-from stillweb.harness.scoring.wording import judges_wording
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.tools.workspace import copy_uploads
 from stillweb.harness.trace import Trace, digest, hashed_part, read_trace
@@ -414,3 +416,35 @@ def _why(one: Trace, two: Trace) -> str:
 
 if __name__ == "__main__":
     sys.exit(_main(sys.argv[1:]))
+
+
+def judges_wording(tasks: Iterable[Task]) -> dict[str, list[dict[str, str]]]:
+    """Return scorer -> its wordings, each {"wording", "sha256"}; {} if no task is judged.
+
+    `wording` is the version of the packaged prompt (the benchmark's own, or `stillweb-…`, written here), or `options.template` if the record's prompt replaces it; the digest is that of the prompts'
+    texts.
+    """
+    found: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for task in tasks:
+        packaged = _packaged(task.scorer)
+        if packaged is None:
+            continue
+        template = task.options.get("template")
+        if template is None:
+            found[task.scorer].add((packaged["version"], digest(packaged)))
+        else:
+            found[task.scorer].add(("options.template", digest([template, packaged])))
+    return {
+        scorer: [{"wording": name, "sha256": value} for name, value in sorted(wordings)]
+        for scorer, wordings in sorted(found.items())
+    }
+
+
+def _packaged(scorer: str) -> dict[str, str] | None:
+    if scorer == "judge":
+        return grader_template()
+    benchmark = benchmark_of(scorer)
+    found: dict[str, str] | None = None
+    if benchmark is not None and benchmark.wording:
+        found = function_at(benchmark.wording)(scorer)
+    return found

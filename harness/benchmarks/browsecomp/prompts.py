@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from stillweb.harness.benchmarks.browsecomp.built_prompts import hash_of
 from stillweb.harness.benchmarks.browsecomp.dataset import parse_urls
-from stillweb.harness.benchmarks.browsecomp.pages import PageReader, Texts
-from stillweb.harness.benchmarks.browsecomp.tokens import Tokenizer, load_tokenizer
 from stillweb.harness.datasets.records import RecordError
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.extras import require
 from stillweb.snapshots.words import counted
 
 
@@ -261,3 +260,139 @@ def _mark(states: dict[int, Page], entries: list[tuple[int, Page, str]], fitted:
 
 def _told(page: Page) -> dict[str, Any]:
     return asdict(page) | {"notes": list(page.notes)}
+
+
+TOKENIZERS = ("o200k_base", "cl100k_base")
+# A text with known ids in both vocabularies; its encoding identifies a vocabulary without reading its file.
+_PROBE = "Stillweb \u2014 the web, held still. \u9759\u6b62\u7684\u7f51\u7edc \U0001f578 1234567890\n\tnaïve\u00a0café"
+
+
+class Tokenizer:
+    """Tokenizer that counts and encodes text offline in a vocabulary of rs-bpe; counts are cached by the text's digest.
+
+    `identity` is "name:sha256 of the ids of a fixed probe text". It changes with the vocabulary and the way
+    text is split, not with the package that carries them.
+    """
+
+    def __init__(self, name: str) -> None:
+        if name not in TOKENIZERS:
+            raise UsageError(f"no tokenizer {name!r}; known are {', '.join(TOKENIZERS)}")
+        self.name = name
+        self._encoding: Any = getattr(require("rs_bpe.bpe").openai, name)()
+        self._counts: dict[bytes, int] = {}
+        ids = ",".join(map(str, self.encode(_PROBE)))
+        self.identity = f"{name}:{hashlib.sha256(ids.encode()).hexdigest()}"
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text; special tokens in it are read as plain text."""
+        ids: list[int] = self._encoding.encode(_sound(text))
+        return ids
+
+    def count(self, text: str) -> int:
+        """Return the number of ids of a text."""
+        key = _key(text)
+        found = self._counts.get(key)
+        if found is None:
+            found = self._counts[key] = self._encoding.count(_sound(text))
+        return found
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _sound(text: str) -> str:
+    """Return the text with lone surrogates, which UTF-8 can't encode, replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode() if _has_surrogate(text) else text
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+@lru_cache(maxsize=2)
+def load_tokenizer(name: str) -> Tokenizer:
+    """Return the tokenizer of that name, one per process."""
+    return Tokenizer(name)
+
+
+class Text(Protocol):
+    """Frozen text, as far as prompts use it (see stillweb.snapshots.text.text.FrozenText)."""
+
+    @property
+    def markdown(self) -> str: ...
+    @property
+    def extractor(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+
+class Texts(Protocol):
+    """Snapshot, as far as prompts use it. If it has a `matcher()`, redirects are followed."""
+
+    @property
+    def id(self) -> str: ...
+    def text(self, address: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """Text of a page, or the reason why it has none (`dead`). `notes` say what looks wrong with it."""
+
+    text: str = ""
+    extractor: str = ""
+    dead: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class PageReader:
+    """Reader of pages. Every URL is requested by a new client, so that no row affects another.
+
+    Texts are cached up to the store's limit: pass the same reader to several builds to profit from it.
+    """
+
+    def __init__(self, snapshot: Texts) -> None:
+        self._snapshot = snapshot
+        self.id = snapshot.id
+        self._store: Any = None
+        if hasattr(snapshot, "matcher"):
+            from stillweb.harness.tools.store import Store
+
+            self._store = Store(snapshot)  # type: ignore[arg-type]
+
+    def read(self, url: str) -> PageText:
+        """Return the page at a URL; its fragment is ignored where the snapshot resolves requests."""
+        page = url.partition("#")[0]
+        if self._store is None:
+            text = self._snapshot.text(url) or self._snapshot.text(page)
+            return _page(text, [])
+        found = self._store.session("prompts").follow(page)
+        if found.redirects:
+            return PageText(dead="it redirects without end")
+        if found.capture is None:
+            return PageText(
+                dead="not in the snapshot" if found.url == page else f"it redirects to {found.url}, not in it"
+            )
+        if found.capture.status >= 400:
+            return PageText(dead=f"recorded with status {found.capture.status}")
+        notes = [f"answered by {found.verdict}"] if found.verdict not in ("exact", "canonical") else []
+        if found.ambiguous:
+            notes.append("the recording does not decide that it is this answer")
+        return _page(self._store.text_of(found.capture), notes)
+
+
+def _page(text: Text | None, notes: list[str]) -> PageText:
+    if text is None:
+        return PageText(dead="no text in the snapshot", notes=tuple(notes))
+    said = (*notes, *text.warnings)
+    if not text.markdown.strip():
+        return PageText(dead="its text is empty", notes=said)
+    return PageText(text.markdown, f"{text.extractor} {text.version}".strip(), notes=said)

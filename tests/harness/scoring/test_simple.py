@@ -110,7 +110,7 @@ def test_judged(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["judge", "browsecomp"])
 def test_a_template_of_the_task_takes_the_place_of_the_packaged_prompt(name: str) -> None:
-    """The certificate says that it was asked with it (see stillweb.harness.scoring.wording)."""
+    """The certificate says that it was asked with it (see stillweb.harness.results.certificate)."""
     judge = Answers(YES)
     context = Context(judge=judge, env={"GRADER_MODEL": "grader"})
     own = Task("t", "Which?", "Alpha", name, options={"template": "{question} {response} {correct_answer}"})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stillweb.snapshots.text import html_text
-from stillweb.snapshots.text.shadows import open_shadows
-from stillweb.snapshots.text.text import extract_html
+from stillweb.snapshots.text.text import extract_html, open_shadows
 
 TREE = '<template shadowrootmode="open"><style>p{color:red}</style>%s</template>'
 

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.benchmarks.sgi.dry import pass_all
-from stillweb.harness.benchmarks.sgi.dry_code import code_blocks, functions, replace_function, same_program
+from stillweb.harness.benchmarks.sgi.dry import (
+    code_blocks,
+    functions,
+    pass_all,
+    replace_function,
+    same_program,
+)
 from stillweb.harness.benchmarks.sgi.settings import find_environment
 from stillweb.harness.scoring import MEASURED, Context, JudgeFailed, Score, score
 from stillweb.harness.task import Task

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.benchmarks.sgi.idea_text import official_reading
+from stillweb.harness.benchmarks.sgi.idea import official_reading
 from stillweb.harness.scoring import Context, Score, score
 from stillweb.harness.task import Task
 from tests.harness.benchmarks.sgi.samples import BALLOT, RECORD

@@ -10,9 +10,9 @@ import pytest
 
 from stillweb.harness.benchmarks.sgi.common import packaged_prompts, prompt
 from stillweb.harness.datasets import load_tasks
+from stillweb.harness.results.certificate import judges_wording
 from stillweb.harness.scoring import Context, score
 from stillweb.harness.scoring.grading import grader_template
-from stillweb.harness.scoring.wording import judges_wording
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
 from tests.harness.benchmarks.sgi.samples import BALLOT, IDEA, RECORD, STEPS

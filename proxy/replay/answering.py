@@ -72,7 +72,14 @@ from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.drawing import drawn_ids
-from stillweb.snapshots.identity.echoes import Echo, echoes, in_address, repeated, with_echoes
+from stillweb.snapshots.identity.echoes import (
+    Echo,
+    Unrepeatable,
+    echoes,
+    in_address,
+    repeated,
+    with_echoes,
+)
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
 from stillweb.snapshots.identity.keys import canonical_url, opens_socket, request_key
 from stillweb.snapshots.identity.numbering import renumbered
@@ -500,20 +507,25 @@ class Answerer:
         capture = lookup.capture
         assert capture is not None
         echoed = self._echoes(request, lookup)
-        spoken = (ids or echoed) and TEXTUAL.search(
-            capture.mime
-        )  # a body that the client's values are put into
+        named = any(one.anywhere for one in echoed)
+        # a body that the client's values are put into
+        spoken = named or ((ids or echoed) and TEXTUAL.search(capture.mime))
         if not spoken and (capture.original[2] if capture.original else capture.length) > STREAMED:
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         try:
             hot = self.kept.load(capture)
         except TooLarge:
+            if named:
+                raise Refusal("the answer is too large to name the asked ids in it") from None
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         own = with_ids(hot.response, ids) if ids else None
         if echoed:
-            own = with_echoed(own or hot.response, echoed) or own
+            try:
+                own = with_echoed(own or hot.response, echoed) or own
+            except Unrepeatable as error:
+                raise Refusal(str(error)) from error
         if own is not None:
             hot = Hot(own, hot.aged)
         stored = hot.response
@@ -1053,11 +1065,11 @@ def with_ids(stored: Response, ids: Mapping[str, str]) -> Response | None:
 
 
 def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
-    """Return the answer with the asked values in place of the recorded ones; None if it repeats none of them."""
+    """Return the answer with the asked values in place of the recorded ones; None if it repeats none of them. Raises Unrepeatable."""
     try:
         plain = decode(stored.body, stored.header("content-encoding"))
-    except EncodingProblem:  # already damaged at the origin: served as recorded
-        return None
+    except EncodingProblem:  # already damaged at the origin
+        plain = stored.body
     media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
     body = with_echoes(plain, media, found)
     headers = tuple((n, in_address(v, found) if n.lower() == "location" else v) for n, v in stored.headers)

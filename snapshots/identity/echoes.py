@@ -1,4 +1,4 @@
-"""Values that a client draws for a request and that the answer repeats: a JSON-RPC id, a JSONP callback.
+"""Values that a client draws for a request and that the answer repeats: a JSON-RPC id, a JSONP callback, a tab's id in a prompt.
 
 A rule that leaves such a value out of the key is `echoed`: the recorded answer goes out with the asked value in
 place of the recorded one. A short value is replaced only where the answer's form says that it is the one.
@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 from stillweb.snapshots.http.bodies import JSON
 from stillweb.snapshots.identity.keys import Parsed, parse
+from stillweb.snapshots.identity.model_calls import handles, renamed
 from stillweb.snapshots.identity.rules import Field, Rule, as_json, named_pairs
 from stillweb.snapshots.identity.soap import message_id
+from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
 
 ANYWHERE = 16  # characters from which on a value is replaced wherever it stands as a word
+HANDLE = BLANK  # no member of JSON has this name
+_ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that is no UTF-8
 _CALL_WITHIN = 256  # bytes at the start of a JSONP answer that name the callback
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
 
@@ -29,6 +33,15 @@ class Echo(NamedTuple):
     name: str
     recorded: Any
     own: Any
+
+    @property
+    def anywhere(self) -> bool:
+        """Return True if any text of the answer may repeat the value."""
+        return self.name == HANDLE
+
+
+class Unrepeatable(Exception):
+    """An answer that should repeat a value, in a form in which values can't be replaced."""
 
 
 def repeated(request: Request, rules: Iterable[Rule]) -> list[tuple[str, Any]]:
@@ -43,6 +56,9 @@ def echoes(asked: Iterable[tuple[str, Any]], stored: Iterable[tuple[str, Any]]) 
 
 
 def _drawn(rule: Rule, parsed: Parsed) -> Iterator[tuple[str, Any]]:
+    if rule.kind == "handles":
+        yield from ((HANDLE, one) for one in handles(parsed))
+        return
     if rule.kind == "soap":
         if (drawn := message_id(parsed)) is not None:
             yield "RelatesTo", drawn
@@ -67,9 +83,14 @@ def _members(value: Any, fields: list[Field]) -> Iterator[tuple[str, Any]]:
 
 
 def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
-    """Return an answer's decoded body with the asked values in place of the recorded ones."""
+    """Return an answer's decoded body with the asked values in place of the recorded ones. Raises Unrepeatable."""
     text = body.decode(errors="surrogateescape")  # in whatever charset: the values are ASCII
     found = list(found)
+    if names := {echo.recorded: echo.own for echo in found if echo.anywhere}:
+        if _ESCAPED.search(text):
+            raise Unrepeatable(f"the answer may name {', '.join(names)}, and is no text")
+        text = _with_names(text, names)
+        found = [echo for echo in found if not echo.anywhere]
     if text.lstrip()[:1] in ("{", "[") and "script" not in media:  # not every server says that it is JSON
         text = _in_json(text, found)
     elif media == "text/event-stream":
@@ -124,6 +145,77 @@ def _in_json(text: str, found: list[Echo]) -> str:
                     break
         before_last, before = before, token
     return "".join([*out, text[end:]])
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    """Return an answer (JSON, JSON lines, an event stream, a text) with other names in its texts.
+
+    A streamed text comes in pieces, and a name may begin in one and end in the next: names are of one length.
+    """
+    whole = _read(text)
+    lines: list[tuple[str, str, Any]] = []  # what comes before a value, its text, and the value
+    if isinstance(whole, (dict, list)):
+        lines.append(("", text, whole))
+    else:
+        for line in text.splitlines(keepends=True):
+            head = next((one for one in ("data: ", "data:") if line.startswith(one)), "")
+            value = _read(rest := line[len(head) :])
+            lines.append((head, rest, value if isinstance(value, (dict, list)) else rest))
+    said: dict[tuple[object, ...], list[str]] = {}
+    for _, _, value in lines:
+        for place, piece in _pieces(value, ()):
+            said.setdefault(place, []).append(piece)
+    told = {place: iter(_renamed(pieces, names)) for place, pieces in said.items()}
+    made = []
+    for head, line, value in lines:
+        new = _put(value, (), told)
+        if new != value:
+            line = new if isinstance(new, str) else json.dumps(new) + line[len(line.rstrip()) :]
+        made.append(head + line)
+    return "".join(made)
+
+
+# Members that say which of several texts an event of a stream goes on with.
+_WHICH = ("type", "index", "output_index", "content_index", "item_id")
+
+
+def _within(value: Any, place: tuple[object, ...]) -> Iterator[tuple[Any, Any, tuple[object, ...]]]:
+    """Yield the key, the item and the place of each item of a JSON object or array."""
+    if isinstance(value, dict):
+        which = tuple(value[name] for name in _WHICH if isinstance(value.get(name), (str, int)))
+        yield from ((name, item, (*place, which, name)) for name, item in value.items())
+    else:
+        yield from ((at, item, (*place, at)) for at, item in enumerate(value))
+
+
+def _pieces(value: Any, place: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Yield the texts in a JSON value, each with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, (dict, list)):
+        for _, item, where in _within(value, place):
+            yield from _pieces(item, where)
+
+
+def _put(value: Any, place: tuple[object, ...], told: Mapping[tuple[object, ...], Iterator[str]]) -> Any:
+    """Return a JSON value with the next of the `told` texts in each place."""
+    if isinstance(value, str):
+        return next(told[place])
+    if not isinstance(value, (dict, list)):
+        return value
+    items = {key: _put(item, where, told) for key, item, where in _within(value, place)}
+    return items if isinstance(value, dict) else list(items.values())
+
+
+def _renamed(pieces: list[str], names: Mapping[str, str]) -> list[str]:
+    """Return the pieces of a text with other names in it."""
+    text, out, at = renamed("".join(pieces), names), [], 0
+    for piece in pieces:
+        out.append(text[at : at + len(piece)])
+        at += len(piece)
+        if out[-1] == piece and renamed(piece, names) != piece:
+            raise Unrepeatable(f"it is not clear whether the answer says {', '.join(names)}")
+    return out
 
 
 def _read(token: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +106,71 @@ def _numbered(value: Any, numbers: dict[str, str]) -> Any:
         else _numbered(item, numbers)
         for name, item in value.items()
     }
+
+
+# How a prompt introduces the handle of something that the client opened: `Tab 5C1E: …`, `(tab_id: 5C1E)`, `session id 9f3a…`.
+_OPENED = (
+    r"(?i:tab|(?:tab|window|target|frame|session|shell|terminal|process|container|sandbox)[ _-]?id)"
+    r"[\s:=#\"'(\\]{1,6}"
+)
+# `Tab added` and `tab face` are words.
+_HEX = r"(?![a-f]+(?![0-9A-Za-z]))(?:[0-9A-F]{4,64}|[0-9a-f]{4,64})(?:-[0-9A-Fa-f]{4,12}){0,4}(?![0-9A-Za-z])"
+PIECE = 1 << 15  # characters; some 2 ms
+REACH = 256  # characters of an introduction with its handle, and the one after it
+_INTRODUCED = re.compile(rf"(?<![A-Za-z]){_OPENED}({_HEX})")
+# The letter of an escape (`\\n`) in JSON within a text is no part of a word.
+_START = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"
+
+
+def handles(parsed: Parsed) -> list[str]:
+    """Return the handles that a model request introduces, in order: ids of tabs and the like, which its client draws."""
+    if not asks_a_model(parsed):
+        return []
+    return list(dict.fromkeys(one for text in _texts(parsed.body.value) for one in _introduced(text)))
+
+
+def _introduced(text: str) -> Iterator[str]:
+    # a picture is a text of a megabyte: no other thread of the interpreter runs during a search
+    for at in range(0, len(text), PIECE):
+        for match in _INTRODUCED.finditer(text, at, at + PIECE + REACH):
+            if match.start() < at + PIECE:
+                yield match[1]
+
+
+def with_numbered_handles(parsed: Parsed) -> Parsed:
+    """Return a model request with its handles numbered wherever they stand, or `parsed` itself if it has none.
+
+    A mark holds a handle's length, too, so that one can take the place of another in a streamed answer.
+    """
+    marks = {one: f"{BLANK}{number}.{len(one)}{BLANK}" for number, one in enumerate(handles(parsed))}
+    if not marks:
+        return parsed
+    body = parsed.body
+    return replace(parsed, body=Body(body.kind, _retold(body.value, marks), body.label))
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with other words in place of those that `names` has, all at once."""
+    words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"{_START}(?:{words})(?![0-9A-Za-z])", lambda match: names[match[0]], text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def _retold(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return renamed(value, names)
+    if isinstance(value, list):
+        return [_retold(item, names) for item in value]
+    if isinstance(value, dict):
+        return {name: _retold(item, names) for name, item in value.items()}
+    return value
 
 
 def _unbilled(item: Any) -> Any:

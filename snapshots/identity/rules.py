@@ -16,7 +16,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, Body, Pair, Part, typed_body
 from stillweb.snapshots.identity.flags import without_whom
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
-from stillweb.snapshots.identity.model_calls import with_numbered_calls, without_sender
+from stillweb.snapshots.identity.model_calls import with_numbered_calls, with_numbered_handles, without_sender
 from stillweb.snapshots.identity.soap import without_message_ids
 from stillweb.snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.identity.told_moments import without_told_moments
@@ -128,6 +128,7 @@ KINDS: dict[str, Kind] = {
     "model-sender": _bare(without_sender),
     "flags": _bare(without_whom),
     "tool-calls": _bare(with_numbered_calls),
+    "handles": _bare(with_numbered_handles),
     "soap": _bare(without_message_ids),
     "engine-io": _bare(_channel_alone),
     "redacted": _bare(lambda parsed: parsed),  # applied to the request before it is parsed

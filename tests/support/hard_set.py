@@ -276,6 +276,17 @@ def conversation_with_drawn_call_ids(draw: random.Random) -> Made:
     return one, two
 
 
+def _prompt(draw: random.Random, *tabs: str) -> Request:
+    text = f"Tab {tabs[0]}: http://a.test/\nTab {tabs[1]}: http://b.test/\nCurrent tab: {tabs[2]}"
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    return with_body(draw, json.dumps(body).encode(), JSON, "http://a.test/v1/chat/completions", "POST")
+
+
+def prompt_that_names_drawn_tabs(draw: random.Random) -> Made:
+    a, b, c, d = (f"{one:04X}" for one in draw.sample(range(1 << 16), 4))
+    return _prompt(draw, a, b, a), _prompt(draw, c, d, c)
+
+
 def flags_of_an_installation(draw: random.Random) -> Made:
     one, two = (
         json.dumps({"attributes": {"id": f"{draw.getrandbits(256):064x}", "os": "a"}, "forcedVariations": {}})
@@ -334,6 +345,11 @@ def empty_query(draw: random.Random) -> Made:
 
 
 # -- not the same
+
+
+def prompt_in_another_tab(draw: random.Random) -> Made:
+    a, b, c, d = (f"{one:04X}" for one in draw.sample(range(1 << 16), 4))
+    return _prompt(draw, a, b, a), _prompt(draw, c, d, d)
 
 
 def another_query_value(draw: random.Random) -> Made:
@@ -523,6 +539,7 @@ JOIN: list[Kind] = [
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,
     message_with_an_id, sign_in_with_a_drawn_state, address_signed_anew, address_signed_in_a_way_of_its_own, conversation_with_drawn_call_ids,
+    prompt_that_names_drawn_tabs,
 ]  # fmt: skip
 APART: list[Kind] = [
     another_query_value, a_pair_more, encoded_separator, plus_and_its_escape, with_and_without_equals,
@@ -530,5 +547,5 @@ APART: list[Kind] = [
     form_value_with_separators, form_value_late, form_pair_repeated, json_leaf_of_another_type, json_leaf_elsewhere,
     json_array_in_another_order, json_member_twice, json_number_beyond_doubles, json_leaf_in_a_query, graphql_variable, view_state,
     multipart_content, bytes_changed, body_or_none, type_of_the_body, values_that_look_volatile,
-    another_question_to_a_model, day_that_a_model_is_asked_about,
+    another_question_to_a_model, day_that_a_model_is_asked_about, prompt_in_another_tab,
 ]  # fmt: skip

@@ -260,3 +260,60 @@ def test_an_answer_repeats_the_id_of_a_mutation_at_any_depth(tmp_path: Path) -> 
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         found = c.post(f"{HOST}/graphql", content=mutation("x7"), headers=dict(JSON))
         assert found.json() == {"data": {"add": {"clientMutationId": "x7", "n": 1}}}
+
+
+def prompt(*tabs: str) -> bytes:
+    text = "\n".join(f"Tab {tab}: http://b.test/{number}" for number, tab in enumerate(tabs))
+    asked = [{"role": "user", "content": text}, {"role": "user", "content": f"Go on from {tabs[0]}."}]
+    return json.dumps({"model": "m", "messages": asked}).encode()
+
+
+def said(text: str) -> bytes:
+    return json.dumps({"choices": [{"index": 0, "message": {"content": text}}]}).encode()
+
+
+def streamed(*texts: str) -> bytes:
+    events = ({"choices": [{"index": 0, "delta": {"content": text}}]} for text in texts)
+    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+
+
+def json_of(answer: bytes) -> list[object]:
+    lines = (line.removeprefix("data: ") for line in answer.decode().splitlines())
+    return [json.loads(line) if line.startswith("{") else line for line in lines]
+
+
+SWITCH = '{"memory":"open:\\n%s","tab_id":"%s","not":"%s0"}'
+
+
+@pytest.mark.parametrize(
+    ("media", "answer", "told"),
+    [
+        ("application/json", said(SWITCH % ("07BD", "5C1E", "5C1E")), said(SWITCH % ("5C1E", "A001", "5C1E"))),
+        ("text/event-stream", streamed("to 5", "C1", "E, 07BD", ".0"), streamed("to A", "00", "1, 5C1E", ".0")),
+        ("application/json", b'{"choices": [ ]}', b'{"choices": [ ]}'),
+    ],
+)  # fmt: skip
+def test_a_model_speaks_of_the_tabs_that_the_prompt_names(
+    tmp_path: Path, media: str, answer: bytes, told: bytes
+) -> None:
+    """Chromium draws the ids of tabs anew in each replay, and the agent is to switch to its own."""
+    site, url = Site(tmp_path / "s"), f"{HOST}/v1/chat/completions"
+    site.add(url, answer, method="POST", headers=(("Content-Type", media),), request_headers=JSON, request_body=prompt("5C1E", "07BD"))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway:
+        for session, tabs, wanted in (("p", ("A001", "5C1E"), told), ("q", ("5C1E", "07BD"), answer)):
+            with client(gateway, session) as c:
+                found = c.post(url, content=prompt(*tabs), headers=dict(JSON)).content
+                assert json_of(found) == json_of(wanted)
+        verdicts = [(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries()]
+        assert verdicts == [("rule:handle", True), ("exact", False)]
+
+
+@pytest.mark.parametrize("media", ["application/vnd.amazon.eventstream", "text/event-stream"])
+def test_an_answer_in_which_its_tabs_can_not_be_named_is_a_miss(tmp_path: Path, media: str) -> None:
+    site, url = Site(tmp_path / "s"), f"{HOST}/v1/chat/completions"
+    answer = streamed("to 5C1E", "0 or 5C1E?") if media.startswith("text") else b"\x00\xff 5C1E"
+    site.add(url, answer, method="POST", headers=(("Content-Type", media),), request_headers=JSON, request_body=prompt("5C1E"))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        missed = c.post(url, content=prompt("A001"), headers=dict(JSON))
+        assert missed.status_code == 504
+        assert "5C1E" in missed.text

@@ -23,7 +23,8 @@ lint: setup
 test: peers
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint suite
 
-check: setup
+check:
+	@./setup.sh --tests
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint suite TIER='-m "not slow and not peer and not fuzz"'
 
 # Of a module's tests most go to one worker, which makes what they share once; idle workers take over what is left.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
 # PYTHON=python3.12 chooses the Python (3.11 to 3.14).
-# With --peers also what the tests compare with: .venv-peers (other people's readers and servers, and Ray), Git, curl, wget, Node
+# With --tests also Chromium's headless shell, which saves the tests processor time.
+# With --peers that, and what the tests compare with: .venv-peers (other people's readers and servers, and Ray), Git, curl, wget, Node
 # and MCP's own clients for it (tests/interop/clients/node_modules).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -77,6 +78,9 @@ if ! .venv/bin/python -c 'import sys; from stillweb.proxy.browser.browser import
     install_packages chromium fonts-liberation || stop "no Chromium: install one (Debian: apt-get install chromium) or set STILLWEB_BROWSER to its path"
   fi
   .venv/bin/python -c 'from stillweb.proxy.browser.browser import find_browser; find_browser()' || stop "a Chromium was installed but can't be found; set STILLWEB_BROWSER to its path"
+fi
+if [ -n "${1:-}" ] && ! command -v chromium-headless-shell >/dev/null; then
+  { dpkg -s chromium >/dev/null 2>&1 && install_packages chromium-headless-shell; } || say "no chromium-headless-shell here: the tests use Chromium and take longer"
 fi
 if [ "${1:-}" = --peers ]; then
   missing=()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import ssl
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +37,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's backgr
 # No test cuts the power, and a snapshot waits for the disk six times, some 15 ms each.
 os.fsync = lambda descriptor: None
 
+# Chromium's headless shell draws and reads as Chromium does, and opens a page in half the processor time. Debian's
+# script on PATH would stay between Playwright and the shell.
+SHELL = None
+if "STILLWEB_BROWSER" not in os.environ:
+    SHELL = shutil.which("chromium-headless-shell", path=f"/usr/lib/chromium:{os.environ.get('PATH', '')}")
 BROWSER_FIXTURES = frozenset({"browser", "chromium"})
 # Whatever a test module takes from one of these starts a browser, or other programs.
 BROWSER_MODULES = (
@@ -112,12 +117,20 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the functions that start a browser share one."""
+    """Let the functions that start a browser share the worker's, but in a test that is marked `whole_browser`."""
+    whole = bool(item.get_closest_marker("whole_browser"))
+    if SHELL:
+        os.environ["STILLWEB_BROWSER"] = SHELL
+        if whole:
+            del os.environ["STILLWEB_BROWSER"]
     if not _shared and item.get_closest_marker("browser"):
         from tests.proxy.browsing import SharedBrowser
 
-        _shared.append(SharedBrowser())
-        _shared[0].lend()
+        _shared.append(SharedBrowser(SHELL and Path(SHELL)))
+    for shared in _shared:
+        shared.patch.undo()
+        if not whole:
+            shared.lend()
 
 
 def pytest_sessionfinish() -> None:
@@ -130,11 +143,3 @@ def pytest_sessionfinish() -> None:
 def chromium() -> Browsing:
     """A browser that records nothing, one for all tests of a worker."""
     return _shared[0].browsing
-
-
-@pytest.fixture
-def own_browser() -> Iterator[None]:
-    """Let `fetch`, `explore` and `check` start browsers of their own, as they do outside of tests."""
-    _shared[0].patch.undo()
-    yield
-    _shared[0].lend()

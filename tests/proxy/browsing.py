@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -64,10 +65,10 @@ class Browsing:
 
 
 @contextmanager
-def browsing() -> Iterator[Browsing]:
+def browsing(executable: Path | None = None) -> Iterator[Browsing]:
     """A browser that is gone afterwards."""
     with forward() as proxy, asyncio.Runner() as runner:
-        host = BrowserHost()
+        host = BrowserHost(executable=executable)
         try:
             yield Browsing(runner, host, proxy)
         finally:
@@ -77,11 +78,11 @@ def browsing() -> Iterator[Browsing]:
 class SharedBrowser:
     """The one browser of a worker, in which `fetch`, `explore` and `check` work too: a start costs more than most pages.
 
-    It trusts no CA, so contexts of gateways and recorders accept any certificate. A test of what a browser of their own
-    does takes the fixture `own_browser`.
+    It trusts no CA, so contexts of gateways and recorders accept any certificate. `executable` is the browser to start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, executable: Path | None) -> None:
+        self._executable = executable
         self._open = ExitStack()
         self._running: Browsing | None = None
         self.patch = pytest.MonkeyPatch()
@@ -90,7 +91,7 @@ class SharedBrowser:
     def browsing(self) -> Browsing:
         """The running browser. It is started on first use."""
         if self._running is None:
-            self._running = self._open.enter_context(browsing())
+            self._running = self._open.enter_context(browsing(self._executable))
         return self._running
 
     def lend(self) -> None:

@@ -13,6 +13,7 @@ import stillweb.proxy
 from tests.proxy.frozen import Site
 from tests.proxy.small_internet import WAYS, Packet, sent_by, why_not
 
+pytestmark = pytest.mark.whole_browser
 in_small_internet = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 LAB = (sys.executable, "-m", "tests.proxy.small_internet")
 BY_WEBRTC = {

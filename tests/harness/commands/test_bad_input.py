@@ -220,6 +220,7 @@ def test_a_port_in_use(origin: Origin, taken: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.whole_browser
 @pytest.mark.parametrize("how", ["named", "nowhere", "broken"])
 def test_no_browser(origin: Origin, tmp_path: Path, how: str) -> None:
     broken = tmp_path / "broken"

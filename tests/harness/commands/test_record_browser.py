@@ -20,7 +20,7 @@ from tests.proxy.sites import Answer, serve
 from tests.snapshots.making import exchange
 from tests.support.command_line import stillweb
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state"), pytest.mark.whole_browser]
 
 PAGE = """<!DOCTYPE html><title>T</title><p>team {team}, languages {language}, signed in: {signed}</p><p id=out></p><script>
 out.textContent = [new Date().toISOString(), navigator.language, Intl.DateTimeFormat().resolvedOptions().timeZone,

@@ -64,6 +64,7 @@ def test_a_browser_that_does_not_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.whole_browser
 def test_a_browser_that_is_given_up_while_it_begins_is_waited_for_and_closed() -> None:
     """Killed meanwhile, it leaves a directory of its own behind; closed in its first moments, Chromium now and then does, too."""
 

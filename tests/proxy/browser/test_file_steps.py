@@ -52,6 +52,7 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 
 @pytest.mark.slow
+@pytest.mark.whole_browser
 def test_a_file_is_fetched_and_the_steps_go_on(tmp_path: Path) -> None:
     profile, authority = complete(Profile()), Authority.load_or_create(tmp_path / "state")
     with (

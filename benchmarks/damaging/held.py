@@ -74,6 +74,7 @@ KINDS: dict[str, Callable[[random.Random], Made]] = {
     "bytes of 1 MB": lambda c: _posted("bytes", "application/octet-stream", c.randbytes(1 << 20)),
     "form of 1 MB": lambda c: _posted("form", FORM, _pairs(c, 66_000)),
     "JSON of 1 MB": lambda c: _posted("json", JSON, json.dumps([f"w{_number(c)}" for _ in range(95_000)])),
+    "JSON object of 1 MB": lambda c: _posted("json", JSON, json.dumps(_members(c, 55_000))),
     "cookies of 4 kB": lambda c: ("GET", f"{URL}none", (("Cookie", _pairs(c, 200).replace("&", "; ")),), b""),
     "60 fields": lambda c: ("GET", f"{URL}none", tuple((f"X-{_number(c)}", str(n)) for n in range(60)), b""),
 }  # fmt: skip

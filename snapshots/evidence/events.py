@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from bisect import bisect_left
@@ -17,7 +18,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
-from stillweb.snapshots.sorting import in_order
+from stillweb.snapshots.sorting import in_order, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 _ACTION = re.compile(
@@ -177,9 +178,9 @@ def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
     elif body.kind == MULTIPART:
         found += [(p.name, _text(p.content)) for p in body.value]
     elif body.kind == JSON:
-        found += (pair for pair in _flat("", body.value) if pair[0] != "query")
+        found += (pair for pair in _flat("", body.value, body.size) if pair[0] != "query")
     elif body.value:
-        found.append(("body", mix(body.value).__str__()))
+        found.append(("body", hashlib.sha256(body.value).hexdigest()))  # lets other threads go on meanwhile
     return [(n, v) for n, v in found]
 
 
@@ -187,12 +188,15 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
+def _flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
+            yield from _flat(f"{prefix}.{name}" if prefix else name, inner, size)
     else:
-        yield prefix, value if isinstance(value, str) else json.dumps(value)
+        yield prefix, value if isinstance(value, str) else write_json(_ENCODER, value, size)
+
+
+_ENCODER = json.JSONEncoder()
 
 
 class History:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 import rfc8785
 
 from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
-from stillweb.snapshots.sorting import in_order
+from stillweb.snapshots.sorting import in_order, occurs, read_json, write_json
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
@@ -80,6 +80,11 @@ class Body:
     value: Any = None
     label: str = ""
     canonical: bytes | None = None  # set if parsing has already produced the canonical bytes
+    size: int = field(default=0, compare=False)  # about the bytes of JSON as text
+
+    def with_value(self, value: Any) -> Body:
+        """Return a body of the same kind with another value."""
+        return replace(self, value=value, canonical=None)
 
 
 def netstring(*items: bytes) -> bytes:
@@ -146,7 +151,7 @@ def canonical_body(body: Body) -> bytes:
     if body.canonical is not None:
         return body.canonical
     if body.kind == JSON:
-        return canonical_json(body.value)
+        return canonical_json(body.value, body.size)
     if body.kind == FORM:
         return netstring(*in_order(_pair_bytes(p) for p in body.value))
     if body.kind == MULTIPART:
@@ -156,21 +161,22 @@ def canonical_body(body: Body) -> bytes:
     return bytes(body.value)
 
 
-def canonical_json(value: Any) -> bytes:
-    """Serialize a value by RFC 8785.
+def canonical_json(value: Any, size: int = 0) -> bytes:
+    """Serialize a value by RFC 8785. `size` says about how long the text will be, if that is known.
 
     Python's encoder is faster, and gives the same bytes for values without floats and odd characters.
     """
     try:
-        text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+        text = write_json(_WRITER, value, size)
     except ValueError:
         return rfc8785.dumps(value)
     # The two encoders may differ in "." and "e" next to digits, \u escapes and \x7f.
-    if _SAME_IN_BOTH.search(text) is None:
+    if not occurs(_SAME_IN_BOTH, text):
         return text.encode()
     return rfc8785.dumps(value)
 
 
+_WRITER = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 _SAME_IN_BOTH = re.compile(r"\\u|\x7f|[0-9][.eE]")
 
 
@@ -196,13 +202,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _float(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")) or Decimal(repr(value)) != Decimal(text):
+    if not text.isascii() or value in (float("inf"), float("-inf")) or Decimal(repr(value)) != Decimal(text):
         raise _OddJSONError("a number that a double can't hold")
     return value
 
 
 def _int(text: str) -> int:
-    if len(text) > 17 or abs(value := int(text)) > 2**53 - 1 or text == "-0":
+    if len(text) > 17 or not text.isascii() or abs(value := int(text)) > 2**53 - 1 or text == "-0":
         raise _OddJSONError("a number that a double can't hold")
     return value
 
@@ -220,10 +226,11 @@ def _json(body: bytes, parameters: str) -> Body | None:
     if charset_of(parameters):
         return None
     try:
-        value = _READER.decode(body.decode("utf-8"))
+        value = read_json(_READER, body.decode("utf-8"))
         if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             return None
-        return Body(JSON, value, canonical=canonical_json(value))  # raises ValueError for a lone surrogate
+        canonical = canonical_json(value, len(body))  # raises ValueError for a lone surrogate
+        return Body(JSON, value, canonical=canonical, size=len(body))
     except (ValueError, RecursionError, ArithmeticError):
         return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from stillweb.snapshots.http.bodies import Body
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.secrets.detect import drawn
 
@@ -27,4 +26,4 @@ def without_whom(parsed: Parsed) -> Parsed:
         for name, item in whom.items()
         if not (_NAMES.fullmatch(name) and isinstance(item, str) and drawn(item))
     }
-    return replace(parsed, body=Body(parsed.body.kind, value | {"attributes": kept}, parsed.body.label))
+    return replace(parsed, body=parsed.body.with_value(value | {"attributes": kept}))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stillweb.snapshots.http.bodies import Body
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.spelling import BLANK
 
@@ -73,7 +72,7 @@ def without_sender(parsed: Parsed) -> Parsed:
             del value["metadata"]
     if isinstance(system := value.get("system"), list):
         value["system"] = [_unbilled(item) for item in system]
-    return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
+    return parsed if value == body.value else replace(parsed, body=body.with_value(value))
 
 
 # Members that hold the id of a tool call, in the call and in its result; "id" alone only in a call.
@@ -90,7 +89,7 @@ def with_numbered_calls(parsed: Parsed) -> Parsed:
         return parsed
     numbers: dict[str, str] = {}
     value = _numbered(parsed.body.value, numbers)
-    return replace(parsed, body=Body(parsed.body.kind, value, parsed.body.label)) if numbers else parsed
+    return replace(parsed, body=parsed.body.with_value(value)) if numbers else parsed
 
 
 def _numbered(value: Any, numbers: dict[str, str]) -> Any:
@@ -146,7 +145,7 @@ def with_numbered_handles(parsed: Parsed) -> Parsed:
     if not marks:
         return parsed
     body = parsed.body
-    return replace(parsed, body=Body(body.kind, _retold(body.value, marks), body.label))
+    return replace(parsed, body=body.with_value(_retold(body.value, marks)))
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from stillweb.snapshots.http.bodies import FORM, JSON
 from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.sorting import in_order
 
 # Members beside `variables` that name an operation: Apollo's and urql's, Relay's, those of the draft for GraphQL over HTTP.
 _NAMING = re.compile(r"id|sha256Hash|(?:doc|document|query|operation)_?(?:id|hash|name)|fb_\w+_name", re.I)
@@ -60,7 +61,7 @@ def _operation(item: Any) -> Operation | None:
         return None
     text = item.get("query")
     text = text if isinstance(text, str) and "{" in text else ""
-    names = tuple(sorted(_names(item)))
+    names = tuple(in_order(_names(item)))
     by_name = names and ("variables" in item or "persistedQuery" in _members(item.get("extensions")))
     return Operation(text, names) if text or by_name else None
 

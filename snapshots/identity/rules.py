@@ -21,8 +21,8 @@ from stillweb.snapshots.identity.soap import without_message_ids
 from stillweb.snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, drawn
-from stillweb.snapshots.secrets.redact import MASK, mask
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn
+from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
 from stillweb.snapshots.shapes import shaped
 
 PLACES = ("query", "form", "json", "part", "path")
@@ -164,7 +164,7 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
     if place in by_place:
         value = _EDITORS[body.kind](body.value, *by_place[place])
         if value != body.value:
-            changes["body"] = Body(body.kind, value, body.label)
+            changes["body"] = body.with_value(value)
     return replace(parsed, **changes) if changes else parsed
 
 
@@ -173,7 +173,7 @@ def as_json(body: Body) -> Body:
     if body.kind != BYTES or body.value[:1] not in (b"{", b"[") or body.label not in _JSON_LABELS:
         return body
     found = typed_body(body.value, "application/json")
-    return Body(JSON, found.value, body.label) if found.kind == JSON else body
+    return replace(found, label=body.label) if found.kind == JSON else body
 
 
 _JSON_LABELS = {"", "application/json-rpc", "application/jsonrequest", "application/x-www-form-urlencoded"}
@@ -387,7 +387,7 @@ def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> 
 
 def _pseudonyms_masked(request: Request) -> Request:
     url = PSEUDONYM_TEXT.sub(MASK, request.url)
-    body = PSEUDONYM.sub(MASK.encode(), request.body) if request.body else request.body
+    body = mask_pseudonyms(request.body)
     return request if url == request.url and body == request.body else replace(request, url=url, body=body)
 
 

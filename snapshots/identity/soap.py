@@ -38,7 +38,7 @@ def without_message_ids(parsed: Parsed) -> Parsed:
         parts = tuple(Part(part.headers, _without_ids(part.content)) for part in body.value)
         return parsed if parts == body.value else replace(parsed, body=Body(MULTIPART, parts, body.label))
     value = _without_ids(body.value) if body.kind == BYTES else body.value
-    return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
+    return parsed if value == body.value else replace(parsed, body=body.with_value(value))
 
 
 def _without_ids(text: bytes) -> bytes:

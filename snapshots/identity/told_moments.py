@@ -11,7 +11,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from stillweb.snapshots.http.bodies import Body
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.model_calls import asks_a_model
 from stillweb.snapshots.identity.spelling import BLANK
@@ -52,7 +51,7 @@ def without_told_moments(parsed: Parsed) -> Parsed:
         return parsed
     body = parsed.body
     value = _blanked(body.value)
-    return parsed if value == body.value else replace(parsed, body=Body(body.kind, value, body.label))
+    return parsed if value == body.value else replace(parsed, body=body.with_value(value))
 
 
 def _blanked(value: Any) -> Any:

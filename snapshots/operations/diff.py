@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots.http.bodies import FORM, typed_body
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, looks_random
-from stillweb.snapshots.secrets.redact import MASK, mask
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random
+from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
 from stillweb.snapshots.text.freezing import text_address
 from stillweb.snapshots.view import RESOURCES, View
 
@@ -306,7 +306,7 @@ def _resource(snapshot: Snapshot, kind: str, view: View, masked: bool) -> bytes 
     data = snapshot.resource(kind, view.address)
     if data is None or not masked or kind in ("view", "files"):
         return data
-    return PSEUDONYM.sub(MASK.encode(), data)
+    return mask_pseudonyms(data)
 
 
 def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChange]:

@@ -434,10 +434,15 @@ def mask(request: Request) -> Request:
 def _masked(request: Request) -> Request:
     masker = _Masker()
     masked = masker.request(request)
-    if PREFIX.encode() not in masked.body:  # a search takes 30 ms of 1 MB, in which no other thread runs
-        return masked
-    body = detect.PSEUDONYM.sub(MASK.encode(), masked.body)
+    body = mask_pseudonyms(masked.body)
     return masked if body == masked.body else replace(masked, body=body)
+
+
+def mask_pseudonyms(data: bytes) -> bytes:
+    """Replace every pseudonym in a text by `MASK`."""
+    if PREFIX.encode() not in data:  # the pattern takes 30 ms of 1 MB, in which no other thread runs
+        return data
+    return detect.PSEUDONYM.sub(MASK.encode(), data)
 
 
 def mask_value(value: Any) -> Any:

@@ -1,7 +1,10 @@
-"""Long lists are sorted as short ones are."""
+"""Long values are sorted, read, written and searched as short ones are."""
 
 import random
+from unittest.mock import patch
 
+from stillweb.snapshots import sorting
+from stillweb.snapshots.http.bodies import JSON, typed_body
 from stillweb.snapshots.sorting import RUN, in_order
 
 
@@ -12,3 +15,49 @@ def test_long_lists_are_in_the_order_of_sorted() -> None:
     pairs = [(name, str(number)) for number, name in enumerate(names)]
     assert in_order(iter(pairs)) == sorted(pairs)
     assert in_order(pairs, key=lambda pair: pair[0]) == sorted(pairs, key=lambda pair: pair[0])  # stable
+
+
+GOOD = ["null", "true", "0", "-7", "0.1", "1e2", '"x"', '"é"', '"1.5e3"', '"\\u00e9\\n"', '"\x7f"']
+ODD = [
+    *(
+        "-0",
+        "1e999",
+        "0.12345678901234567",
+        "1234567890123456789",
+        "NaN",
+        "１",
+        "1２",
+        "1.２",
+        "01",
+        "tru",
+        "",
+    ),
+    *('"\\ud800"', '{"a":1,"a":2}', "[1,]", '{"a":1,}', '"\x01"', "[" * 70 + "]" * 70, "[" * 2000),
+]
+
+
+def _document(chance: random.Random, leaves: list[str], odd: str | None, depth: int = 0) -> str:
+    if depth > 3 or chance.random() < 0.3:
+        return chance.choice(leaves) if odd is None else odd
+    count = chance.randrange(1, 4)
+    at = chance.randrange(count)
+    items = [_document(chance, leaves, odd if n == at else None, depth + 1) for n in range(count)]
+    space = chance.choice(["", " ", "\n\t"])
+    if chance.random() < 0.5:
+        return f"[{space}{f',{space}'.join(items)}]"
+    names = chance.sample(["b", "a", "", "10", "9", *(["é", "\\n"] if depth > 2 else [])], count)
+    members = [f'"{name}":{space}{item}' for name, item in zip(names, items, strict=True)]
+    return "{" + f"{space},".join(members) + "}"
+
+
+def test_long_json_is_the_same_body_as_short_json() -> None:
+    chance, read = random.Random(1), 0
+    for odd in [None] * 200 + ODD * 4:
+        body = _document(chance, chance.sample(GOOD, 2), odd).encode()
+        with patch.object(sorting, "STEP", 1):  # every text is a long one
+            long = typed_body(body, "application/json")
+        short = typed_body(body, "application/json")
+        assert long == short, body
+        assert repr(long.value) == repr(short.value), body  # also the order of names, and 1 apart from 1.0
+        read += short.kind == JSON
+    assert 200 <= read < 210

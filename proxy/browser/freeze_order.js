@@ -1,10 +1,11 @@
 // Part of freeze.js.
 // ---- answers reach the page in the order of its requests, in whatever order the network brings them. So its state,
-// while recording and in replay, depends on no race. Requests older than `STUCK` are not waited for.
+// while recording and in replay, depends on no race. Requests older than `STUCK` are not waited for, nor those whose
+// answer no script has asked for.
 const STUCK = 8000; // real ms, like the driver's patience (freeze.py)
 const line = []; // in the order of requests; `tell` is set when the answer is here
 let telling = false;
-const queued = () => { const place = { since: native.now(), tell: null, gone: false }; line.push(place); return place; };
+const queued = (read = () => true) => { const place = { since: native.now(), tell: null, gone: false, read }; line.push(place); return place; };
 const leave = (place) => { place.gone = true; place.tell = null; tellAll(); };
 const tellAll = async () => {
   if (telling) return;
@@ -13,7 +14,7 @@ const tellAll = async () => {
     while (line.length && line[0].gone) line.shift();
     let next = line[0];
     if (!next) break;
-    if (!next.tell && native.now() - next.since > STUCK) { next.gone = true; continue; }
+    if (!next.tell && (native.now() - next.since > STUCK || !next.read())) { next.gone = true; continue; }
     if (!next.tell) {
       const waits = line.some((place) => place.tell);
       if (waits) native.setTimeout(tellAll, 200);
@@ -38,9 +39,20 @@ const inOrder = (promise) => {
 if (G.XMLHttpRequest) {
   const Native = G.XMLHttpRequest, send = G.EventTarget.prototype.dispatchEvent;
   const places = new WeakMap(), late = new WeakMap(), blocking = new WeakSet();
+  const stateOf = Object.getOwnPropertyDescriptor(Native.prototype, "readyState").get;
+  // A script reads a request's answer if it has listened for its events, or looked at it. Only such a one stops the clock.
+  const read = new WeakSet();
+  const follow = (asked) => track(new Promise((done) => listenTo.call(asked, "loadend", done, { once: true })));
+  const reads = (asked) => { if (read.has(asked)) return; read.add(asked); if (places.has(asked)) follow(asked); };
+  stand(Native.prototype, "addEventListener", (f, self, args) => { const answer = Reflect.apply(f, self, args); reads(self); return answer; });
+  for (const kind of ["loadstart", "progress", "load", "error", "timeout", "abort", "loadend", "readystatechange"])
+    setter(kind === "readystatechange" ? Native.prototype : XMLHttpRequestEventTarget.prototype, `on${kind}`,
+      (f, self, args) => { Reflect.apply(f, self, args); reads(self); });
+  for (const name of ["readyState", "status", "response", "responseText"])
+    getter(Native.prototype, name, function (get) { const value = get(); reads(this); return value; });
   const hold = (event) => {
     const asked = event.currentTarget, place = places.get(asked);
-    if (!place || !event.isTrusted || (event.type === "readystatechange" && asked.readyState !== 4)) return;
+    if (!place || !event.isTrusted || (event.type === "readystatechange" && stateOf.call(asked) !== 4)) return;
     event.stopImmediatePropagation();
     late.get(asked).push(event);
     if (event.type !== "loadend") return;
@@ -55,7 +67,7 @@ if (G.XMLHttpRequest) {
     if (!place) return false;
     places.delete(asked);
     leave(place);
-    return asked.readyState === 4;
+    return stateOf.call(asked) === 4;
   };
   const Ordered = new Proxy(Native, { construct: (target, args, as) => {
     const asked = Reflect.construct(target, args, as === Ordered ? target : as);
@@ -92,9 +104,9 @@ if (G.XMLHttpRequest) {
   stand(Native.prototype, "send", (f, self, args) => {
     if (blocking.has(self)) return Reflect.apply(f, self, args);
     fetched++;
-    track(new Promise((done) => listenTo.call(self, "loadend", done, { once: true })));
-    const place = queued();
+    const place = queued(() => read.has(self));
     places.set(self, place);
+    if (read.has(self)) follow(self);
     late.set(self, []);
     alarm(self);
     listenTo.call(self, "loadend", () => queue.delete(alarms.get(self)), { once: true });

@@ -107,8 +107,8 @@ TAB_LOOKS = 500  # checks for a tab that was opened: at least ten seconds
 _UNTOLD = {"ping", "cspviolationreport"}
 _UNHELD = {"eventsource", "websocket", *_UNTOLD}  # never end, or nobody waits for them
 _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
-# s after the head of a `fetch`'s answer in which its body may end unread. Later it holds up only a page that says
-# (freeze.js) that it reads one: Chromium never reports the end of a body that no script reads.
+# s after the head of an answer to `fetch` or XMLHttpRequest, or of a camera's, in which its body may end unread. Later it holds up only a
+# page that says (freeze.js) that it reads one: Chromium never reports the end of a `fetch`'s body that no script reads.
 UNREAD = 0.3
 # Pages that a context may have open; more are closed. Of one document freeze_tabs.js blocks more than 20.
 MOST_PAGES = 50
@@ -289,7 +289,8 @@ class Traffic:
 
     def _answered(self, response: Any) -> None:
         headers = response.headers
-        if response.request.resource_type == "fetch":
+        pictures = headers.get("content-type", "").startswith("multipart/x-mixed-replace")  # a camera's
+        if pictures or response.request.resource_type in _COUNTED:
             asyncio.get_running_loop().call_later(UNREAD, self._leave_unread, response.request)
         self.answers.append(
             Answer(

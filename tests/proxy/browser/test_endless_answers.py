@@ -26,12 +26,18 @@ MARKUP = {
     "beacon": "<script>navigator.sendBeacon('/never', 'x')</script>",
     "ping": "<a ping=/never href=#there id=a>there</a><script>a.click()</script>",
     "camera": "<img src=/camera>",
+    "xhr": "<script>const x = new XMLHttpRequest(); x.open('GET', '/endless.json'); x.send(); fetch('/told').then((r) => r.text());</script>",
 }
 
 
 async def never() -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
     yield b""
+
+
+async def begun() -> AsyncIterator[bytes]:
+    yield b"["
+    await asyncio.Event().wait()
 
 
 async def pictures() -> AsyncIterator[bytes]:
@@ -45,6 +51,10 @@ def answer(asked: Asked) -> Answer | None:
         return Answer(headers=[("Content-Type", "multipart/x-mixed-replace; boundary=next")], body=pictures())
     if asked.path == "/never":
         return Answer(headers=[("Content-Type", "text/plain")], body=never())
+    if asked.path == "/endless.json":
+        return Answer(headers=[("Content-Type", "application/json")], body=begun())
+    if asked.path == "/told":
+        return Answer(headers=[("Content-Type", "text/plain")], body=b"told")
     page = f"<!DOCTYPE html><title>T</title><link rel=icon href=data:,><p>text</p>{MARKUP[asked.path[1:]]}"
     return Answer(headers=[("Content-Type", "text/html")], body=page.encode())
 
@@ -67,6 +77,7 @@ def test_the_recorder_is_not_waited_for_in_vain(
         (result,) = Fetcher(recorder, writer).fetch([f"{origin.url}/{kind}"])
     assert result.ok
     assert len(result.views) == 1
+    assert not [note for note in result.notes if "never quiet" in note]
     assert all(quiet or timeout <= 1 for timeout, quiet in waits), waits
 
 

@@ -333,13 +333,15 @@ def _coded(content: dict[str, Any]) -> bytes | str | None:
     PollyJS writes bytes in hex or base64, those of packed bodies as a JSON list of pieces; before its version 6 it
     named no encoding but `_isBinary`.
     """
+    if not isinstance(content["text"], str):
+        return "is no text, but other JSON"
     name = str(content.get("encoding") or ("hex" if content.get("_isBinary") else "")).strip().lower()
     if name in _PLAIN:
         return None
     reader = _READERS.get(name)
     if reader is None:
         return f"is in an encoding that is not known: {name}"
-    text = str(content["text"])
+    text = content["text"]
     try:
         pieces = json.loads(text) if text.startswith("[") else [text]
         return b"".join(reader(str(piece)) for piece in pieces)
@@ -419,8 +421,10 @@ def _encoded(text: str, media: str | None, sizes: Collection[int]) -> bytes | st
         return _byte_by_byte(text) or "its body was read as text while it was packed, and bytes are lost"
     plain = _utf8(text)
     named = codec(header_charset(media)) or codec(meta_charset(plain))
-    if named is None and len(plain) not in sizes and (bare := _byte_by_byte(text)) and len(bare) in sizes:
-        return bare
+    if named is None and len(plain) not in sizes:
+        for read in (_byte_by_byte, _unsaid_base64):
+            if (bare := read(text)) and len(bare) in sizes:
+                return bare
     if plain.isascii() or named in (None, "utf-8"):
         return plain
     if "\ufffd" in text:
@@ -439,6 +443,14 @@ def _byte_by_byte(text: str) -> bytes:
         except UnicodeEncodeError:
             continue
     return b""
+
+
+def _unsaid_base64(text: str) -> bytes:
+    """Return the bytes of a text in base64, of which some exporters do not say so, or b""."""
+    try:
+        return _from_base64(text)
+    except ValueError:  # binascii.Error, or characters beyond ASCII
+        return b""
 
 
 def _utf8(text: str) -> bytes:

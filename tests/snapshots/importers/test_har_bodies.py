@@ -176,6 +176,7 @@ PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
         {"encoding": "base64url", "text": base64.urlsafe_b64encode(PNG).decode().rstrip("=")},
         {"encoding": "binary", "text": PNG.decode("latin-1")},
         {"encoding": "latin1", "text": PNG.decode("latin-1")},
+        {"text": base64.b64encode(PNG).decode()},
     ],
 )  # fmt: skip
 def test_bytes_are_kept_in_whatever_encoding_they_are_written(
@@ -194,6 +195,15 @@ def test_an_encoding_that_nobody_knows_is_named_and_left_out(tmp_path: Path) -> 
     report = import_files([path], tmp_path / "out")
     assert report.captures == 1
     assert "encoding that is not known: ascii85: http://a.test/1" in report.notes[0]
+
+
+def test_a_body_that_is_no_text_is_named_and_left_out(tmp_path: Path) -> None:
+    buffer = {"type": "Buffer", "data": [*PNG]}  # as Node writes bytes as JSON
+    response = {"content": {"size": len(PNG), "mimeType": "image/png", "text": buffer}}
+    path = write(tmp_path / "x.har", entry("http://a.test/1", response=response), entry("http://a.test/2"))
+    report = import_files([path], tmp_path / "out")
+    assert report.captures == 1
+    assert "its body is no text, but other JSON: http://a.test/1" in report.notes[0]
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])

@@ -129,6 +129,8 @@ class Model:
                 reads = []
             moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
+            if target.event.leads and event.safe and not event.leads:
+                target.event = event  # a redirect is what all its answers are
             equal = [e for e in reads if e.key == event.key] if event.key in varied else []
             past = History([*history.events, *equal]) if equal else history
             target.observations.append(
@@ -254,7 +256,8 @@ class Model:
             chance = self._of_kind(kind, related[1])
             if t not in self.kinds and kind in priors.UNSEEN:
                 chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
-        answer = "file" if target.kind == "asset" else "confirmed" if target.confirmed else "page"
+        again = target.kind == "refused" and target.status == 200
+        answer = "file" if target.kind == "asset" else "step" if target.leads or again else "page"
         return max(chance * priors.ANSWERS[answer], 0.0002)
 
     # Candidates
@@ -338,7 +341,7 @@ class Model:
         ]
         log_yes = {(t, False): math.log(chances[t]) for t in types}
         for t in sorted(scoped):
-            share = _scoped(t, target.event.type)
+            share = _scoped(t, target.event)
             log_yes[t, True], log_yes[t, False] = (math.log(chances[t] * one) for one in (share, 1 - share))
         log_no = {t: math.log(1 - chances[t]) for t in types}
         none = sum(log_no.values())
@@ -806,21 +809,26 @@ def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[Histor
     share = _share_apart(ours, theirs)
     own, their_own = ([e for e in es if not _elsewhere(e, target)] for es in (ours, theirs))
     if len(own) < len(ours) or len(their_own) < len(theirs):
-        scoped = _scoped(t, target.type)
+        scoped = _scoped(t, target)
         share = (1 - scoped) * share + scoped * _share_apart(own, their_own)
     return share
 
 
-def _scoped(t: str, target: str) -> float:
+def _scoped(t: str, target: Event) -> float:
     """Return the chance that of a type which decides only events count that share an id with the request."""
-    return priors.SCOPED[t.split(" ", 2)[1] == target.split(" ", 2)[1]]
+    return priors.SCOPED[bool(_naming(target)) and t.split(" ", 2)[1] == target.type.split(" ", 2)[1]]
+
+
+def _naming(event: Event) -> set[str]:
+    """Return the names of the parameters by which an event names a thing: numbers of its path, and such as `id`."""
+    return {n for n, v in event.parameters if v in event.ids and _NAMING.fullmatch(n)}
 
 
 def _elsewhere(event: Event, target: Event) -> bool:
-    """Return True if an event names another thing where a request names one: in its path, or by a parameter such as `id`."""
+    """Return True if an event names another thing where a request names one."""
     if not target.ids or event.ids & target.ids:
         return False
-    named = {n for n, v in target.parameters if v in target.ids and _NAMING.fullmatch(n)}
+    named = _naming(target)
     return any(n in named for n, _ in event.parameters)
 
 

@@ -26,8 +26,9 @@ UNSEEN = {
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
-# What is left of the chance that something decides: of a file (style, script, picture); of a write that is answered by a redirect; of others
-ANSWERS = {"file": 0.03, "confirmed": 0.15, "page": 1.0}
+# What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a redirect or a form
+# that is shown again; of others
+ANSWERS = {"file": 0.03, "step": 0.15, "page": 1.0}
 # That the answer to a request depends on events at all, and the most that one event counts where it does
 DEPENDS = 0.6
 SURELY = 0.97
@@ -75,8 +76,8 @@ SIBLINGS = 7
 RELATED = {True: 1.5, False: 0.8, None: 1.0}
 # The same of a write that was never tried before what its own path shows, if it was done and leads nowhere: a path that leads on shows its form
 OWN_PATH = 6.0
-# That of a type which decides only events count that share an id with the request, by whether they have the path of the request, too
-SCOPED = {True: 0.6, False: 0.5}
+# That of a type which decides only events count that share an id with the request, by whether that names a thing and has their path
+SCOPED = {True: 0.8, False: 0.5}
 
 # Bounds of the search
 MAX_TYPES = 4  # types in S

@@ -355,6 +355,24 @@ def test_a_number_of_the_host_names_no_thing(host: str) -> None:
     assert other > own + 0.05
 
 
+def test_a_page_that_only_a_write_to_its_own_thing_changed_waits_for_no_other() -> None:
+    """An issue was read after another one was changed, and changed by its own alone: it is known before both."""
+    issue, change = get(f"{A}/issue4"), [post(f"{A}/issue{n}", f"status={n}") for n in (3, 4)]
+    walk = [(change[0], redirect("/list")), (issue, html("open")), (issue, html("open"))]
+    matcher = over(*walk, (change[1], redirect("/list")), (issue, html("closed")))
+    text, confidence = likely(matcher, issue)
+    assert (text, confidence >= SERVED) == ("open", True)
+
+
+def test_where_a_redirect_leads_is_doubted_less_than_what_a_page_shows() -> None:
+    away, write = get(f"{A}/leave"), post(f"{A}/notes", "n=5")
+    led, shown = (
+        likely(over((LIST, html("none")), (away, answer), (write, redirect("/list"))), write, away)[1]
+        for answer in (redirect("/"), html("left"))
+    )
+    assert led > shown + 0.1
+
+
 def test_what_always_came_after_a_write_is_not_sure_without_it() -> None:
     """A job that was never sent off has no state, though none of the recorded jobs was told from the others by it."""
     state = get(f"{A}/jobs/1")

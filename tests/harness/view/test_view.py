@@ -931,30 +931,22 @@ def test_a_button_replays_a_page_through_the_gateway(tmp_path: Path) -> None:
         assert page.get_by_alt_text("The page as replayed").evaluate("one => one.naturalWidth") > 100
 
 
-def browsing_run(folder: Path, snapshot: Path) -> Path:
+@pytest.fixture(scope="module")
+def typing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of an agent that opens a page in its browser, types, and reads the page without it."""
-    (folder / "typing.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "agent": "script",
-                "default": {
-                    "steps": [
-                        {"call": "browser_navigate", "with": {"url": PAGE}},
-                        {
-                            "call": "browser_evaluate",
-                            "with": {"function": "() => { document.querySelector('h1').append(' typed') }"},
-                        },
-                        {"call": "fetch", "with": {"url": PAGE}},
-                    ],
-                    "answer": "7|3900",
-                },
-            }
-        ),
-        encoding="utf-8",
-    )
+    folder = tmp_path_factory.mktemp("typing")
+    dom = "<!DOCTYPE html><title>t</title><h1>Birds</h1><script>document.body.append('by a script')</script>"
+    typed = "() => { document.querySelector('h1').append(' typed') }"
+    steps = [
+        {"call": "browser_navigate", "with": {"url": PAGE}},
+        {"call": "browser_evaluate", "with": {"function": typed}},
+        {"call": "fetch", "with": {"url": PAGE}},
+    ]
+    agent = {"agent": "script", "default": {"steps": steps, "answer": "7|3900"}}
+    (folder / "typing.yaml").write_text(yaml.safe_dump(agent), encoding="utf-8")
     settings = Settings(
         agent=str(folder / "typing.yaml"),
-        snapshots=(str(snapshot),),
+        snapshots=(str(make_snapshot(folder / "birds", dom)),),
         contracts=("fetch", "playwright-mcp"),
     )
     files = start_run(folder / "typing", settings, [bird_task("typed")])
@@ -963,12 +955,12 @@ def browsing_run(folder: Path, snapshot: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_page_at_a_step_is_made_again_from_the_calls_before_it_and_kept(tmp_path: Path) -> None:
-    dom = "<!DOCTYPE html><title>t</title><h1>Birds</h1><script>document.body.append('by a script')</script>"
-    run = browsing_run(tmp_path, make_snapshot(tmp_path / "birds", dom))
-    steps = {e["tool"]: e["n"] for e in read_trace(run / "traces" / "typed.1.jsonl").of("tool_call")}
+def test_the_page_at_a_step_is_made_again_from_the_calls_before_it_and_kept(
+    tmp_path: Path, typing: Path
+) -> None:
+    steps = {e["tool"]: e["n"] for e in read_trace(typing / "traces" / "typed.1.jsonl").of("tool_call")}
     typed, opened = steps["browser_evaluate"], steps["browser_navigate"]
-    with viewed(run, cache=tmp_path) as url, chromium(bypass_csp=True) as page:
+    with viewed(typing, cache=tmp_path) as url, chromium(bypass_csp=True) as page:
         page.set_default_timeout(STARTS * 1000)
         page.goto(f"{url}/run/typing/attempt/typed.1")
         page.locator(f"#step-{typed}").get_by_role("link", name="Page made again").click()
@@ -1008,11 +1000,9 @@ CALL, ADDRESS = "the call gave another result", "its address now has another ans
     [("browser_navigate", "output", CALL), ("fetch", "output", CALL), ("fetch", "captures", ADDRESS)],
 )
 def test_a_step_that_repeats_otherwise_than_its_trace_says_so(
-    tmp_path: Path, tool: str, member: str, told: str
+    tmp_path: Path, typing: Path, tool: str, member: str, told: str
 ) -> None:
-    run = browsing_run(
-        tmp_path, make_snapshot(tmp_path / "birds", "<!DOCTYPE html><title>t</title><h1>Birds</h1>")
-    )
+    run = shutil.copytree(typing, tmp_path / "typing")
     path = run / "traces" / "typed.1.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
     first = next(event for event in events if event.get("tool") == tool)

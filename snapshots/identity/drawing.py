@@ -1,7 +1,7 @@
 """Ids that a client draws for what it makes (the cells of a notebook, JupyterLab's sessions): others in each replay.
 
 A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
-client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT that was answered so may be such an id. One that any answer named before, or
+client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT or MKCOL that was answered so may be such an id. One that any answer named before, or
 that a request asked for, was chosen, and names something else. From then on the session says its own ids where the recorded one said others, and is told them.
 """
 
@@ -22,6 +22,8 @@ from stillweb.snapshots.request import Request
 
 RULE = "visit-id"
 CREATED = 201
+# they make the thing that their address names (RFC 9110, 9.3.4; RFC 4918, 9.3; RFC 4791, 5.3.1)
+_PLACING = ("PUT", "MKCOL", "MKCALENDAR")
 NONE: Mapping[str, str] = {}
 
 
@@ -51,13 +53,12 @@ class Drawing:
     def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
         """Return a request with recorded ids in place of the session's own, and the ids that are new."""
         known = as_recorded(request, session.drawn) if session.drawn else request
-        new = self._apart(known, session) if known.method in ("POST", "PUT") else NONE
+        new = self._apart(known, session) if known.method in ("POST", *_PLACING) else NONE
         return as_recorded(known, new) if new else known, new
 
     def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
         """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
-        # a PUT makes the thing that its address names (RFC 9110, 9.3.4)
-        placed = request.method == "PUT" and bool(ids_in(request.url))
+        placed = request.method in _PLACING and bool(ids_in(request.url))
         if not placed and not drawn_ids(request):
             return NONE
         ids, served = session.drawn, list(session.served)

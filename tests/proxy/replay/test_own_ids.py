@@ -230,16 +230,17 @@ def test_a_message_of_ebms_is_referred_to_by_its_id(tmp_path: Path) -> None:
         assert found.text == f"<e:RefToMessageId>{MINE}@a</e:RefToMessageId>"
 
 
-def test_the_address_of_what_a_put_makes_is_the_clients(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["PUT", "MKCOL"])
+def test_the_address_of_what_a_client_puts_there_is_its_own(tmp_path: Path, method: str) -> None:
     site = Site(tmp_path / "s")
-    site.add(f"{HOST}/things/{THEIRS}", b'{"name":"a"}', method="PUT", status=201, headers=JSON, request_headers=JSON, request_body=b'{"name":"a"}')  # fmt: skip
+    site.add(f"{HOST}/things/{THEIRS}", b'{"name":"a"}', method=method, status=201, headers=JSON, request_headers=JSON, request_body=b'{"name":"a"}')  # fmt: skip
     site.add(f"{HOST}/things/{THEIRS}", body(THEIRS), headers=JSON)
     site.add(f"{HOST}/things/{GIVEN}", b'{"name":"b"}', method="PUT", headers=JSON, request_headers=JSON, request_body=b'{"name":"b"}')  # fmt: skip
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         assert c.get(f"{HOST}/things/{MINE}").status_code == 504
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         assert c.put(f"{HOST}/things/{MINE}", json={"name": "b"}).status_code == 504  # it was there before
-        assert c.put(f"{HOST}/things/{MINE}", json={"name": "a"}).status_code == 201
+        assert c.request(method, f"{HOST}/things/{MINE}", json={"name": "a"}).status_code == 201
         assert c.get(f"{HOST}/things/{MINE}").content == body(MINE)
         assert [e["ambiguous"] for e in gateway.ledger.entries() if e["status"] != 504] == [True, True]
 

@@ -101,7 +101,7 @@ def browse(
         )
         context.set_default_timeout(15_000)
         context.set_default_navigation_timeout(
-            60_000
+            600_000
         )  # the first page waits until the site's model is learnt
         page = context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())

@@ -235,7 +235,8 @@ def _echoing(said: Said, found: list[Echo]) -> Said:
     )
 
 
-def _is_beat(said: Said) -> bool:
+def _is_beat(said: Said) -> bool | None:
+    """Return True for a sign of life, None for a receipt, which may be more than that."""
     return isinstance(said, str) and is_sign_of_life(said)
 
 
@@ -360,8 +361,9 @@ class Player:
         fits, doubtful, reordered = self._fitting(said)
         while not (fits or doubtful) and self._given is not None and self._skip_beats():
             fits, doubtful, reordered = self._fitting(said)
-        if not (fits or doubtful or reordered) and self._given is not None and _is_beat(said):
-            return self._beat(said)
+        unknown = not (fits or doubtful or reordered) and self._given is not None
+        if unknown and _is_beat(said) is not False and (answer := self._beat(said)) is not None:
+            return answer
         if not fits and not doubtful and reordered:
             self._reordered = True
             doubtful = reordered
@@ -414,8 +416,9 @@ class Player:
 
     def _beatless(self, one: Conversation) -> Conversation:
         heard = one.heard()
-        if self._count >= len(heard) or not _is_beat(one.messages[heard[self._count]][1]):
+        if self._count >= len(heard) or (beat := _is_beat(one.messages[heard[self._count]][1])) is False:
             return one
+        self.ambiguous = self.ambiguous or beat is None
         at, end = heard[self._count], (*heard, len(one.messages))[self._count + 1]
         answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n][1]))
         gone = {at, next(answers, at)}
@@ -437,16 +440,21 @@ class Player:
         self._inherit(one, shorter)
         return shorter
 
-    def _beat(self, said: Said) -> list[Said]:
-        """Return what the server said to a recorded sign of life of the same form; time decides how many there are."""
-        self.lives = True
+    def _beat(self, said: Said) -> list[Said] | None:
+        """Return what the server said to a recorded sign of life of the same form; time decides how many there are.
+
+        None for a receipt of which none was recorded.
+        """
         leads = self._former[0] if self._former else self._alive[0]
-        form = _form(said)
-        for at in leads.heard():
-            if _is_beat(leads.messages[at][1]) and _form(leads.messages[at][1]) == form:
-                after = leads.messages[at + 1 : at + 2]
-                return self._own([what for mine, what in after if not mine and _is_beat(what)])
-        return []
+        spoken = [(at, leads.messages[at][1]) for at in leads.heard()]
+        alike = [at for at, one in spoken if _is_beat(one) is not False and _form(one) == _form(said)]
+        if _is_beat(said) is None:
+            self.ambiguous = True
+            if not alike:
+                return None
+        self.lives = True
+        after = leads.messages[alike[0] + 1 : alike[0] + 2] if alike else ()
+        return self._own([what for mine, what in after if not mine and _is_beat(what)])
 
     def _inherit(self, one: Conversation, other: Conversation) -> None:
         """Keep what is known of a conversation for a copy of it."""

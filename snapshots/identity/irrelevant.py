@@ -30,6 +30,7 @@ class _Lists:
         self.paths = _Patterns(data["paths"] + data["errand_paths"])
         self.cookies = _Patterns(data["cookies"])
         self.life = frozenset(data["signs_of_life"])
+        self.receipts = frozenset(data["receipts"])
         self.beside_life = self.life | frozenset(data["beside_signs_of_life"])
         self.wordless_life = re.compile("|".join(data["wordless_signs_of_life"]))
 
@@ -129,10 +130,16 @@ def irrelevant_cookie(name: str) -> bool:
     return name in _lists().cookies
 
 
-def is_sign_of_life(message: str) -> bool:
-    """Return True if a web socket's message only shows that its sender lives."""
+_UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")  # of the client or its page
+
+
+def is_sign_of_life(message: str) -> bool | None:
+    """Return True if a web socket's message only shows that its sender lives, None if it may say what was received."""
     if len(message) > 200:
         return False
-    words, lists = set(re.findall("[a-z]+", message.lower())), _lists()
-    only = words <= lists.beside_life and not words.isdisjoint(lists.life)
-    return only or lists.wordless_life.fullmatch(message) is not None
+    words, lists = set(re.findall("[a-z]+", _UUID.sub("", message.lower()))), _lists()
+    if words <= lists.beside_life and not words.isdisjoint(lists.life):
+        return True
+    if words <= lists.beside_life | lists.receipts and not words.isdisjoint(lists.receipts):
+        return None
+    return lists.wordless_life.fullmatch(message) is not None

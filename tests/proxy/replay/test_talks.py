@@ -137,6 +137,26 @@ def test_signs_of_life_that_were_never_recorded_change_nothing(said: str) -> Non
     assert one.word() == ""
 
 
+def test_time_decides_how_many_receipts_there_are_though_not_for_sure() -> None:
+    """NiceGUI's clients tell every few seconds which message they had last."""
+    client = "18a73b64-8283-46ff-bc7c-3b1a9e0116f3"
+
+    def receipt(last: int) -> str:
+        return f'42["ack",{{"client_id":"{client}","next_message_id":{last}}}]'
+
+    def one() -> Player:
+        return answering((True, "a"), (False, "1"), (True, receipt(0)), (True, "b"), (False, "2"))
+
+    fewer, more = one(), one()
+    assert [fewer.client("http://h/", what) for what in ("a", "b", receipt(1))] == [["1"], ["2"], []]
+    said = [more.client("http://h/", what) for what in ("a", receipt(0), receipt(1), "b", receipt(2))]
+    assert said == [["1"], [], [], ["2"], []]
+    assert fewer.ambiguous
+    assert more.ambiguous
+    other = answering((True, "a"), (False, "1"))
+    assert [other.client("http://h/", what) for what in ("a", '{"type":"ack","id":3}')] == [["1"], None]
+
+
 def test_words_about_life_are_no_sign_of_it() -> None:
     one = answering((True, "a"), (False, "1"))
     assert one.client("http://h/", '{"type":"message","text":"ping pong tonight?"}') is None

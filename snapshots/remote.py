@@ -125,29 +125,37 @@ def plainly(address: str, failed: type[StillwebError] = MissingCapability) -> It
         raise
     except ImportError as error:
         raise MissingCapability(f"{address}: needs another package: {error}") from error
-    except FileNotFoundError as error:
-        raise UsageError(f"{address}: no such file or directory") from error
     except PermissionError as error:
         raise MissingCapability(
             f"{address}: access denied ({_line(error)}). Check the credentials of this store."
         ) from error
     except Exception as error:
-        # huggingface_hub raises a RuntimeError of a large file that it can't send
-        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        # huggingface_hub raises a RuntimeError of a large file that it can't send, and fsspec takes every failure of a
+        # server (a loop of redirects, a status of 500) for a file that is not there
+        wrapped = isinstance(error, (RuntimeError, FileNotFoundError)) and error.__cause__ is not None
+        cause: BaseException | None = error.__cause__ if wrapped else error
         if not isinstance(cause, _store_errors()):
             raise
         if isinstance(cause, OSError) and cause.errno in FULL_DISK:
             raise NoRoom.at(address, cause.strerror, "make room and do it again") from error
-        status = getattr(getattr(cause, "response", None), "status_code", getattr(cause, "status", None))
+        status = _status(cause)
         if status in (401, 403):
             raise MissingCapability(
                 f"{address}: access denied (status {status}). Check the credentials of this store."
             ) from error
-        if status == 404:
+        if status == 404 or isinstance(cause, FileNotFoundError):
             raise UsageError(f"{address}: no such file or directory") from error
         raise failed(
-            f"{address}: the store fails: {_line(error)}. Check the network and the credentials."
+            f"{address}: the store fails: {type(cause).__name__}: {_line(cause)}. Check the address, the network and the credentials."
         ) from error
+
+
+def _status(error: BaseException | None) -> object:
+    """Return the HTTP status in an error of requests, httpx, botocore or aiohttp; None if there is none."""
+    answer = getattr(error, "response", None)
+    if isinstance(answer, dict):
+        return answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return getattr(answer, "status_code", getattr(error, "status", None))
 
 
 def _store_errors() -> tuple[type[BaseException], ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +267,41 @@ def test_an_address_of_nothing_is_one_line(s3: Any, address: str, words: str) ->
         Snapshot.open(address)
     assert str(told.value).startswith(address)
     assert "\n" not in str(told.value)
+
+
+class _Failing(BaseHTTPRequestHandler):
+    """Answer each path with the status that it begins with; a redirect leads to itself."""
+
+    def do_GET(self) -> None:
+        self.send_response(int(self.path[1:4]))
+        self.send_header("Location", self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (302, "TooManyRedirects"),
+        (404, "no such file"),
+        (500, "Internal Server Error"),
+        (403, "access denied"),
+    ],
+)
+def test_a_server_that_fails_is_not_taken_for_one_without_the_file(status: int, words: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Failing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/{status}/site.wacz"
+        with pytest.raises(StillwebError, match=words) as told:
+            open_store(address).files()
+        server.shutdown()
+    assert str(told.value).startswith(f"{address}: ")
+    assert ("no such file" in str(told.value)) == (status == 404)
 
 
 def test_wrong_credentials_are_told(

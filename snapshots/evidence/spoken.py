@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.identity.irrelevant import irrelevant_url
+from stillweb.snapshots.identity.irrelevant import irrelevant_url, is_sign_of_life
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS
@@ -41,11 +41,9 @@ class Source(Protocol):
 def word(entry: Mapping[str, Any]) -> str:
     """Return a stored message in the form that is counted; "" for one that says nothing."""
     text = str(entry.get("text", entry.get("base64", "")))
-    return (
-        ""
-        if "text" in entry and _LIFE.fullmatch(text)
-        else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    )
+    if "text" in entry and (_LIFE.fullmatch(text) or is_sign_of_life(text) is not False):
+        return ""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 class Spoken:

@@ -31,6 +31,7 @@ class _Lists:
         self.cookies = _Patterns(data["cookies"])
         self.life = frozenset(data["signs_of_life"])
         self.receipts = frozenset(data["receipts"])
+        self.received = frozenset(data["received"])
         self.beside_life = self.life | frozenset(data["beside_signs_of_life"])
         self.wordless_life = re.compile("|".join(data["wordless_signs_of_life"]))
 
@@ -140,6 +141,6 @@ def is_sign_of_life(message: str) -> bool | None:
     words, lists = set(re.findall("[a-z]+", _UUID.sub("", message.lower()))), _lists()
     if words <= lists.beside_life and not words.isdisjoint(lists.life):
         return True
-    if words <= lists.beside_life | lists.receipts and not words.isdisjoint(lists.receipts):
+    if words <= lists.beside_life | lists.receipts and words & lists.receipts and words & lists.received:
         return None
     return lists.wordless_life.fullmatch(message) is not None

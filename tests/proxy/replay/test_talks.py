@@ -153,8 +153,9 @@ def test_time_decides_how_many_receipts_there_are_though_not_for_sure() -> None:
     assert said == [["1"], [], [], ["2"], []]
     assert fewer.ambiguous
     assert more.ambiguous
-    other = answering((True, "a"), (False, "1"))
-    assert [other.client("http://h/", what) for what in ("a", '{"type":"ack","id":3}')] == [["1"], None]
+    other = answering((True, "a"), (False, "1"), (True, '{"type":"ack","id":3}'))  # it names a thing
+    assert [other.client("http://h/", what) for what in ("a", receipt(0))] == [["1"], None]
+    assert other.client("http://h/", '{"type":"ack","id":4}') is None
 
 
 def test_words_about_life_are_no_sign_of_it() -> None:

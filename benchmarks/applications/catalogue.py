@@ -1109,10 +1109,94 @@ HGWEB = Application(
     moving=(r"(?m)\b(\d+|an?|less than|just) \w+ (ago|now)\b",),
 )  # fmt: skip
 
+# -- sqlite-web, a back office for any database, and Radicale, a calendar server whose page speaks WebDAV
+
+
+def _sqlite_web_data(data: Path) -> None:
+    with sqlite3.connect(data / "shop.sqlite") as base:
+        base.execute("CREATE TABLE kettle (id INTEGER PRIMARY KEY, name VARCHAR(40), price INTEGER)")
+        base.executemany(
+            "INSERT INTO kettle (name, price) VALUES (?, ?)",
+            [(f"Kettle {n}", 20 + 7 * n % 90) for n in range(70)],
+        )
+    base.close()
+
+
+SQLITE_WEB = Application(
+    "sqlite-web",
+    7117,
+    "/",
+    ("sqlite-web==0.*",),
+    _sqlite_web_data,
+    lambda data: (
+        [python(data.parent), "-m", "sqlite_web.sqlite_web", "-x", "-H", "127.0.0.1", "-p", "7117", str(data / "shop.sqlite")],
+        {},
+        data,
+    ),
+    {
+        "home": go(""),
+        "table": go("kettle/"),
+        "rows": go("kettle/content/"),
+        "page2": acts(("open", "kettle/content/"), ("click", "a.page-link:has-text('›')")),
+        "sort": acts(("open", "kettle/content/"), ("click", "th a:has-text('price')")),
+        "query": go("kettle/query/?sql=select+name+from+kettle+where+price+%3E+90"),
+        "insert": acts(("open", "kettle/insert/"), ("fill", "#id_name", "Valley"), ("fill", "#id_price", "5"), ("click", "form button:has-text('Insert')")),
+        "delete": acts(("open", "kettle/content/"), ("click", "tbody tr:nth-child(3) a[href*='/delete/']"), ("click", "button:has-text('Delete')")),
+        "update": acts(("open", "kettle/content/"), ("click", "tbody tr:nth-child(5) a[href*='/update/']"), ("check", "[data-target-element=id_price]"), ("fill", "#id_price", "77"), ("click", "form button:has-text('Update')")),
+    },
+    {
+        "A": ["home", "table", "rows", "page2", "sort", "query", "insert", "rows", "update", "rows", "delete", "rows"],
+        "B": ["rows", "query", "delete", "rows", "home", "insert", "sort", "table", "page2", "update", "rows"],
+    },
+    moving=(r"(?i)\d+(\.\d+)? ?ms", r"\d{4}-\d\d-\d\d \d\d:\d\d"),
+)  # fmt: skip
+
+
+def _radicale_data(data: Path) -> None:
+    (data / "users").write_text(f"ada:{PASSWORDS['ada']}\n")
+    for name in ("kettles", "cups"):
+        folder = data / "collections" / "collection-root" / "ada" / name
+        folder.mkdir(parents=True)
+        (folder / ".Radicale.props").write_text(
+            json.dumps({"tag": "VCALENDAR", "D:displayname": name.title()})
+        )
+
+
+def _radicale_login(password: str) -> Act:
+    return acts(("open", ".web/"), ("fill", "#loginscene [data-name=user]", "ada"), ("fill", "#loginscene [data-name=password]", password), ("press", "#loginscene [data-name=password]", "Enter"), ("rest", "700"))  # fmt: skip
+
+
+RADICALE = Application(
+    "radicale",
+    7118,
+    "/",
+    ("radicale==3.*",),
+    _radicale_data,
+    lambda data: (
+        [python(data.parent), "-m", "radicale", "--server-hosts", "127.0.0.1:7118", "--storage-filesystem-folder", str(data / "collections"),
+         "--auth-type", "htpasswd", "--auth-htpasswd-filename", str(data / "users"), "--auth-htpasswd-encryption", "plain", "--auth-delay", "0"],
+        {},
+        data,
+    ),
+    {
+        "login": _radicale_login(PASSWORDS["ada"]),
+        "wrong": _radicale_login("nope-12"),
+        "refresh": acts(("click", "#logoutview [data-name=refresh]"), ("rest", "500")),
+        "logout": acts(("click", "#logoutview [data-name=logout]")),
+        "new": acts(("click", "#collectionsscene a[data-name=new] >> visible=true"), ("fill", "#createcollectionscene [data-name=displayname]", "Tea"), ("fill", "#createcollectionscene [data-name=color]", "#00aa00"), ("click", "#createcollectionscene [data-name=submit]"), ("rest", "500")),
+        "rename": acts(("run", "[...document.querySelectorAll('article:not(.hidden)')].find((e) => e.innerText.includes('Cups')).querySelector('a[data-name=edit]').click()"), ("fill", "#editcollectionscene [data-name=displayname]", "Mugs"), ("fill", "#editcollectionscene [data-name=color]", "#aa0000"), ("click", "#editcollectionscene [data-name=submit]"), ("rest", "500")),
+    },
+    {
+        "A": ["wrong", "login", "refresh", "new", "refresh", "rename", "refresh", "logout", "login"],
+        "B": ["login", "refresh", "rename", "refresh", "new", "logout", "wrong", "login"],
+    },
+    moving=(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",),
+)  # fmt: skip
+
 APPLICATIONS = {
     app.name: app
     for app in (
         *(DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL),
-        *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB),
+        *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB, SQLITE_WEB, RADICALE),
     )
 }

@@ -149,7 +149,7 @@ def replay(app: Application, work: Path, walk: str) -> Counter[str]:
             page["is"] = "right"
         elif missed or MISSED in page["text"]:
             page["is"] = "miss"
-        elif page["error"] and not since and before != "right":
+        elif not since and before != "right":
             page["is"] = (
                 before  # nothing was asked for: it is the page before, which lacked what the act needs
             )

@@ -8,13 +8,7 @@ from typing import TypeVar
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.evidence.sessions import Followed
-from stillweb.snapshots.http.preconditions import (
-    FITS,
-    UNSURE,
-    Preconditions,
-    judge,
-    preconditions_of,
-)
+from stillweb.snapshots.http.preconditions import FITS, UNSURE, Preconditions, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
 from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request

@@ -25,10 +25,7 @@ from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Rival
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
-from stillweb.snapshots.evidence.parts import (
-    WHO,
-    issued_in,
-)
+from stillweb.snapshots.evidence.parts import WHO, issued_in
 from stillweb.snapshots.evidence.polls import TRANSPORT, Hanging, Polling, Turn, hangs
 from stillweb.snapshots.evidence.sessions import Past, Session
 from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, Store, keep_cookies, told_by
@@ -42,21 +39,8 @@ from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.header_fields import SILENT, bearing
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.issued import shown_in, text_of
-from stillweb.snapshots.identity.keys import (
-    Key,
-    digest,
-    group_prefix,
-    is_plain,
-    opens_socket,
-    request_key,
-)
-from stillweb.snapshots.identity.recognising import (
-    Recogniser,
-    guarded,
-    minds,
-    other_secrets,
-    pseudonyms_in,
-)
+from stillweb.snapshots.identity.keys import Key, digest, group_prefix, is_plain, opens_socket, request_key
+from stillweb.snapshots.identity.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import Issued, RuleSet, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, site_prefix

@@ -139,16 +139,6 @@ class Polling:
         return turn is not None and not turn.due
 
 
-def unused(captures: list[Capture], session: Said) -> list[Capture]:
-    """Return the handshakes that a session was not given yet, each of which begins a channel of its own."""
-    return [c for c in captures if c.place not in session.sent] if any(map(_begins, captures)) else captures
-
-
-def _begins(capture: Capture) -> bool:
-    channel, transport = channel_of(capture.url)
-    return bool(transport) and not channel
-
-
 def _order(capture: Capture) -> tuple[int, str, tuple[str, int]]:
     return capture.begin, capture.timestamp, capture.place
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from stillweb.snapshots.capture import Capture, Response
@@ -73,55 +74,33 @@ class Past:
         return f"{self.history.marks[-1]:016x}" if len(self.history) else ""
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """The cursor of one client. Two sessions share nothing."""
 
-    __slots__ = (
-        "drawn",
-        "followed",
-        "found",
-        "given",
-        "matcher",
-        "name",
-        "noted",
-        "pages",
-        "past",
-        "polled",
-        "polls",
-        "secrets",
-        "sent",
-        "served",
-        "told",
-        "upgraded",
-        "wrote",
-    )
-
-    def __init__(self, name: str = "default") -> None:
-        self.name = name
-        self.past: dict[str, Past] = {}  # by site, where anything happened that may decide
-        self.given: set[str] = set()  # sites that gave it a cookie
-        self.noted: str | None = None  # the site at which the last lookup noted a miss
-        self.found: Capture | None = None  # what the last lookup found
-        self.matcher: Weigher | None = None  # that of the last lookup
-        self.followed: dict[str, Followed] = {}
-        # the same as of the last page: what it brings in comes in any order
-        self.pages: dict[str, Followed] = {}
-        self.served: deque[Capture] = deque(maxlen=REMEMBERED)
-        self.told: dict[str, Counter[str]] = {}  # by site, what it said over web sockets (spoken.py)
-        # of Engine.IO's channels: answers to polls, places of handshakes and POSTs that were answered, and those that a web socket took on
-        self.polls: dict[str, int] = {}
-        self.sent: set[tuple[str, int]] = set()
-        self.upgraded: set[str] = set()
-        # the captures by which long polls were answered, and the keys of what it has written (hanging.py)
-        self.polled: set[tuple[str, int]] = set()
-        self.wrote: Counter[str] = Counter()
-        # ids that were recorded, and those that it drew in their places (drawing.py)
-        self.drawn: dict[str, str] = {}
-        self.secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
+    name: str = "default"
+    past: dict[str, Past] = field(default_factory=dict)  # by site, where anything happened that may decide
+    given: set[str] = field(default_factory=set)  # sites that gave it a cookie
+    noted: str | None = None  # the site at which the last lookup noted a miss
+    found: Capture | None = None  # what the last lookup found
+    matcher: Weigher | None = None  # that of the last lookup
+    followed: dict[str, Followed] = field(default_factory=dict)
+    # the same as of the last page: what it brings in comes in any order
+    pages: dict[str, Followed] = field(default_factory=dict)
+    served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
+    told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
+    # of Engine.IO's channels: answers to polls, places of handshakes and POSTs that were answered, and those that a web socket took on
+    polls: dict[str, int] = field(default_factory=dict)
+    sent: set[tuple[str, int]] = field(default_factory=set)
+    upgraded: set[str] = field(default_factory=set)
+    # the captures by which long polls were answered, and the keys of what it has written
+    polled: set[tuple[str, int]] = field(default_factory=set)
+    wrote: Counter[str] = field(default_factory=Counter)
+    drawn: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
+    secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
-        kept = {name: getattr(self, name) for name in self.__slots__}
-        return None, {**kept, "matcher": None}
+        return None, {one.name: getattr(self, one.name) for one in fields(self)} | {"matcher": None}
 
     def answered(self, lookup: Answered) -> None:
         """Note that the answer of `lookup` was given."""

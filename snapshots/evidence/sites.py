@@ -32,15 +32,8 @@ from stillweb.snapshots.http.static import static
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
 from stillweb.snapshots.identity.group import Group, drawn_anew
 from stillweb.snapshots.identity.issued import find_issued, text_of
-from stillweb.snapshots.identity.keys import (
-    Parsed,
-    parse,
-    request_key,
-    split_url,
-)
-from stillweb.snapshots.identity.recognising import (
-    other_secrets,
-)
+from stillweb.snapshots.identity.keys import Parsed, parse, request_key, split_url
+from stillweb.snapshots.identity.recognising import other_secrets
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix

@@ -92,14 +92,17 @@ def request_events(
     """Return ledger entries as members of tool calls, each with its response text and the capture to cite.
 
     A program may send several requests at once, in an order that no two runs share. So they are sorted by
-    request, and the real order goes into `aside`. Irrelevant requests (a browser's errands, icons,
-    telemetry), which depend on the machine, go into the `aside` of the last other request.
+    address and by the payload that answered (the request itself may hold ids that are drawn in each run), and
+    the real order goes into `aside`. Irrelevant requests (a browser's errands, icons, telemetry), which
+    depend on the machine, go into the `aside` of the last other request.
     """
     from stillweb.proxy.replay.ledger import settled
 
-    ordered = sorted(
-        settled(map(dict, entries)), key=lambda e: (e["url"], e["method"], e.get("key") or "", e["seq"])
-    )
+    def place(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+        digest = (entry.get("capture") or {}).get("digest", "")
+        return entry["url"], entry["method"], digest, entry.get("key") or "", entry["seq"]
+
+    ordered = sorted(settled(map(dict, entries)), key=place)
     events = [
         _request_event(entry, text_of(entry), evidence(entry))
         for entry in ordered

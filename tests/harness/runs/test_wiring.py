@@ -44,3 +44,18 @@ def test_what_a_browser_asks_for_beside_its_page_changes_no_trace():
 
 def test_only_what_is_irrelevant_is_no_event():
     assert request_events([entry(0, "https://a.test/favicon.ico", irrelevant=True)]) == []
+
+
+def test_calls_that_draw_ids_keep_the_order_of_what_answered_them() -> None:
+    """A prompt that names a tab has another key in each run, and the order of its key is one of chance."""
+
+    def call(seq: int, offset: int, key: str) -> dict[str, Any]:
+        capture = {"file": "a.warc.gz", "offset": offset, "digest": f"sha256:{offset}"}
+        more = {"verdict": "rule:handle", "key": key, "capture": capture}
+        return {**entry(seq, "https://model.test/v1/chat/completions"), "method": "POST", **more}
+
+    one, other = (
+        [event["captures"] for event in request_events([call(0, 10, first), call(1, 20, second)])]
+        for first, second in (("a", "b"), ("b", "a"))
+    )
+    assert one == other

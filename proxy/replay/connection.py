@@ -226,6 +226,37 @@ class Channel(asyncio.Protocol):
 MAX_WAITING = 1 << 20  # bytes of further requests while one is being answered, and of unread HTTP/2 answers
 
 
+class _Passing:
+    """The way from a client to a live web socket: its bytes are written on a thread, and no more is read meanwhile.
+
+    So a server that does not read holds up its client alone, and keeps no more than was read of it at once.
+    """
+
+    def __init__(
+        self, upgraded: Upgraded, start: Callable[[], None], stop: Callable[[], None], hub: Hub
+    ) -> None:
+        self._upgraded, self._start, self._stop, self._hub = upgraded, start, stop, hub
+        self._unsent: list[bytes] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        self._unsent.append(data)
+        if self._writing is None:
+            self._stop()
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        while self._unsent:
+            data = b"".join(self._unsent)
+            self._unsent.clear()
+            await self._hub.run(self._upgraded.feed, data)
+        self._writing = None
+        self._start()
+
+    def lost(self) -> None:
+        self._upgraded.lost()
+
+
 class Arrivals(Channel):
     """The reading half of an accepted connection. `read` holds bytes that were already read.
 
@@ -245,7 +276,7 @@ class Arrivals(Channel):
         self._browser = b""  # fingerprint of the browser's ClientHello
         self._remembered = hub.answerer.remembered
         self._h2: Http2 | None = None
-        self._socket: Socket | Upgraded | None = None  # set once the connection has become a web socket
+        self._socket: Socket | _Passing | None = None  # set once the connection has become a web socket
 
     # asyncio.Protocol
 
@@ -293,6 +324,8 @@ class Arrivals(Channel):
         elif self._busy is None:
             self._start_reading()
             self._requests()
+        elif isinstance(self._socket, _Passing):
+            self._socket.feed(b"")
 
     def eof_received(self) -> bool:
         """Close a half-closed connection once its pending requests are answered.
@@ -610,11 +643,10 @@ class Connection(Arrivals):
             self._socket.feed(rest)
 
     async def _pass_on(self, upgraded: Upgraded, pieces: Iterator[bytes]) -> None:
-        self._socket = upgraded
+        passing = self._socket = _Passing(upgraded, self._start_reading, self._stop_reading, self.hub)
         self._holding = True  # a client that ends its side has left
         try:
-            if rest := self.parser.take():
-                upgraded.feed(rest)
+            passing.feed(self.parser.take())
             while (piece := await self.hub.next_piece(pieces)) is not None:
                 await self.writable()
                 self.write(piece)

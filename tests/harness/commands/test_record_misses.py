@@ -158,6 +158,58 @@ def test_a_web_socket_that_is_missing_is_opened_live(tmp_path: Path, origin: Ori
 
 
 @pytest.mark.slow
+def test_a_live_web_socket_whose_server_does_not_read_holds_up_its_client_alone(tmp_path: Path) -> None:
+    """The gateway wrote to it on the thread that answers all clients, and waited for up to 600 s."""
+    site = Site(tmp_path / "site")
+    site.add("http://a.test/", b"page")
+    reading, sent = threading.Event(), 0
+    total, piece = 64 << 20, b"x" * (1 << 20)
+
+    def late(talk: ServerConnection) -> None:
+        reading.wait()
+        talk.send(str(sum(len(talk.recv()) for _ in range(total // len(piece)))))
+
+    with (
+        serve(
+            late, "127.0.0.1", 0, max_size=2 << 20, max_queue=1, ping_interval=None, compression=None
+        ) as server,
+        site.open() as snapshot,
+        replay(snapshot, record_misses=tmp_path / "more") as web,
+    ):
+        proxy = web.gateway.url
+        running = threading.Thread(target=server.serve_forever)
+        running.start()
+        with connect(
+            f"ws://127.0.0.1:{server.socket.getsockname()[1]}/",
+            proxy=proxy,
+            ping_interval=None,
+            compression=None,
+        ) as talk:
+
+            def flood() -> None:
+                nonlocal sent
+                for _ in range(total // len(piece)):
+                    talk.send(piece)
+                    sent += len(piece)
+
+            flooding = threading.Thread(target=flood)
+            flooding.start()
+            before = -1
+            while before < sent or not sent:  # until no more is taken
+                before = sent
+                flooding.join(1)
+            try:
+                assert sent < total / 2
+                assert httpx.get("http://a.test/", proxy=proxy, timeout=HANG).text == "page"
+            finally:
+                reading.set()
+            assert talk.recv() == str(total)
+            flooding.join()
+        server.shutdown()
+        running.join()
+
+
+@pytest.mark.slow
 def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
     """Each keeps a thread that waits for what its server says; eight of them held up all other clients."""
     site = Site(tmp_path / "site")

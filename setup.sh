@@ -91,13 +91,14 @@ if [ "${1:-}" = --peers ]; then
     say "installing what the tests record and replay with: ${missing[*]}"
     install_packages "${missing[@]}" || stop "the tests need ${missing[*]}; install them and run this again"
   fi
-  for peers in peers peers-fetch; do
-    want=$(sha256sum < "tests/$peers.lock")
-    if [ "$(cat ".venv-$peers/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then
-      say "making .venv-$peers, for the comparisons with other programs"
-      "$python" -m venv ".venv-$peers"
-      quietly ".venv-$peers/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "tests/$peers.lock"
-      echo "$want" > ".venv-$peers/stillweb-setup"
+  for lock in tests/peers.lock tests/peers-fetch.lock examples/browser-use/requirements.lock; do
+    case $lock in tests/*) venv=.venv-$(basename "$lock" .lock) ;; *) venv=.venv-$(basename "$(dirname "$lock")") ;; esac
+    want=$(sha256sum < "$lock")
+    if [ "$(cat "$venv/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then
+      say "making $venv, for what is compared or recorded of other programs"
+      "$python" -m venv "$venv"
+      quietly "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$lock"
+      echo "$want" > "$venv/stillweb-setup"
     fi
   done
   want=$(sha256sum < tests/ray.lock)

@@ -10,7 +10,8 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -87,13 +88,14 @@ class Origin:
     stop: Any
 
 
-@pytest.fixture
-def origin(tmp_path: Path) -> Iterator[Origin]:
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler], hosts: Iterable[str], folder: Path) -> Iterator[Origin]:
+    """Serve `hosts` by TLS on loopback until the origin is stopped."""
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "origin.pem"))
+    authority.cert_pem.write_to_path(str(folder / "origin.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(*HOSTS).configure_cert(context)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
+    authority.issue_cert(*hosts).configure_cert(context)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -105,10 +107,16 @@ def origin(tmp_path: Path) -> Iterator[Origin]:
         server.server_close()
         thread.join()
 
-    options = ["--ca-file", str(tmp_path / "origin.pem")]
-    yield Origin([*options, *(word for host in HOSTS for word in ("--resolve", f"{host}={at}"))], stop)
+    options = ["--ca-file", str(folder / "origin.pem")]
+    yield Origin([*options, *(word for host in hosts for word in ("--resolve", f"{host}={at}"))], stop)
     if thread.is_alive():
         stop()
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[Origin]:
+    with served(Web, HOSTS, tmp_path) as origin:
+        yield origin
 
 
 def program(name: str) -> list[str]:

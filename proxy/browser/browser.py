@@ -276,10 +276,9 @@ class BrowserHost:
 
     async def _attach(self, address: str) -> None:
         """Connect to a running browser, and take the cookies and storage of its own pages."""
-        from playwright.async_api import Error, async_playwright
+        from playwright.async_api import Error
 
-        if self._playwright is None:
-            self._playwright = await async_playwright().start()
+        assert self._playwright is not None
         try:
             self._browser = await self._playwright.chromium.connect_over_cdp(
                 address, timeout=START_SECONDS * 1000
@@ -296,6 +295,10 @@ class BrowserHost:
     async def _launch(self) -> None:
         from playwright.async_api import Error, async_playwright
 
+        if self._playwright is None:
+            # its driver would wait for fonts without an end; `page_snapshot.picture` waits for them with one
+            os.environ.setdefault("PW_TEST_SCREENSHOT_NO_FONTS_READY", "1")
+            self._playwright = await async_playwright().start()
         if self._cdp is not None:
             await self._attach(self._cdp)
             return
@@ -306,8 +309,6 @@ class BrowserHost:
             arguments.append("--no-sandbox")
         if self._ca is not None:
             arguments.append(f"--ignore-certificate-errors-spki-list={spki_hash(self._ca.read_bytes())}")
-        if self._playwright is None:
-            self._playwright = await async_playwright().start()
         try:
             self._launching = asyncio.ensure_future(
                 self._playwright.chromium.launch(

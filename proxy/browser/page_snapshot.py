@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _BODY = re.compile(r"<!doctype[^>]*>|</?(?:html|head|body)\b[^>]*>", re.IGNORECASE)
 _HAS = "() => [document.querySelector('body,frameset') !== null, document.documentElement !== null]"
+_FONTS = "async () => { await document.fonts?.ready }"
 _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 
 
@@ -109,6 +110,9 @@ async def _read(frame: Frame) -> dict[str, Any] | None:
 
 # An indeterminate progress bar is animated by the machine's clock.
 STILL = "progress:indeterminate { appearance: none !important }"
+FONTS = (
+    5.0  # seconds that a picture waits for the page's fonts: the page has been quiet before, or will never be
+)
 
 
 async def picture(page: Page, *, full: bool = False) -> bytes:
@@ -121,6 +125,8 @@ async def picture(page: Page, *, full: bool = False) -> bytes:
         return b""
     for last in (False, True):
         try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(page.evaluate(_FONTS), FONTS)
             return await page.screenshot(
                 animations="disabled",
                 caret="hide",

@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from stillweb.proxy.browser import page_snapshot
 from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.net.silence import Said, Silence
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
@@ -22,6 +24,7 @@ from tests.support.waiting import HANG
 PIXEL = bytes.fromhex(
     "47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b"
 )
+FONT = "@font-face { font-family: F; src: url(/endless.woff2) } p { font-family: F }"
 MARKUP = {
     "beacon": "<script>navigator.sendBeacon('/never', 'x')</script>",
     "ping": "<a ping=/never href=#there id=a>there</a><script>a.click()</script>",
@@ -79,6 +82,22 @@ def test_the_recorder_is_not_waited_for_in_vain(
     assert len(result.views) == 1
     assert not [note for note in result.notes if "never quiet" in note]
     assert all(quiet or timeout <= 1 for timeout, quiet in waits), waits
+
+
+@pytest.mark.slow
+def test_a_page_whose_font_never_ends_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_snapshot, "FONTS", 0.5)
+
+    def with_font(asked: Asked) -> Answer:
+        if asked.path == "/endless.woff2":
+            return Answer(headers=[("Content-Type", "font/woff2")], body=begun())
+        page = f"<!DOCTYPE html><title>T</title><link rel=icon href=data:,><style>{FONT}</style><p>text</p>"
+        return Answer(headers=[("Content-Type", "text/html")], body=page.encode())
+
+    with Origin(with_font) as origin, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
+        (result,) = Fetcher(recorder, writer, patience=Patience(stuck=1)).fetch([f"{origin.url}/"])
+    assert result.ok
+    assert len(result.views) == 1
 
 
 @pytest.mark.slow

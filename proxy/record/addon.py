@@ -41,7 +41,7 @@ from stillweb.proxy.record.flows import (
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has_left, hold, outlive_client
 from stillweb.proxy.record.redaction import ExchangeRedactor
-from stillweb.proxy.record.websockets import MOST_MESSAGES, WebSocketRecord
+from stillweb.proxy.record.websockets import MOST_BYTES, MOST_MESSAGES, WebSocketRecord
 from stillweb.snapshots.capture import TIMING, timing_field
 
 POLL_SECONDS = 0.05
@@ -318,9 +318,17 @@ class RecordingAddon:
             self._give_up(draft, reason, flow)
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
-        """Note where in the order of its session a web socket's message stands."""
-        if (draft := self._drafts.get(flow.id)) is not None and len(draft.heard) < MOST_MESSAGES:
+        """Note where in the order of its session a web socket's message stands, and let go of those above the bounds."""
+        draft, socket = self._drafts.get(flow.id), flow.websocket
+        if draft is None or socket is None:
+            return
+        draft.heard_size += len(socket.messages[-1].content)
+        if not draft.left_out and len(draft.heard) < MOST_MESSAGES and draft.heard_size <= MOST_BYTES:
             draft.heard.append(self._latest[draft.session])
+            return
+        if draft.left_out:
+            del socket.messages[len(draft.heard)]  # the one before, which has been passed on
+        draft.left_out += 1
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """Keep the messages of a web socket that was closed."""
@@ -334,7 +342,7 @@ class RecordingAddon:
             if draft.session != session:
                 continue
             if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
-                draft.looks.setdefault(steps, len(flow.websocket.messages))
+                draft.looks.setdefault(steps, len(draft.heard) + draft.left_out)
             elif not draft.counted and draft.response_spool is not None:
                 draft.response_spool.enough = True
 
@@ -347,17 +355,16 @@ class RecordingAddon:
             if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
                 messages = list(flow.websocket.messages)
                 sent = sum(message.from_client for message in messages)
-                mine, theirs = mine + sent, theirs + len(messages) - sent
+                mine, theirs = mine + sent, theirs + len(messages) - sent + draft.left_out
             elif not draft.counted and draft.response_spool is not None:
                 streamed += draft.response_spool.said
         return Said(mine, theirs, streamed)
 
     def _keep_messages(self, draft: Draft, flow: http.HTTPFlow) -> None:
         socket = WebSocketRecord.of(flow, draft, self._event(draft.session))
-        if len(socket.messages) > MOST_MESSAGES:
-            self._failed(
-                draft.url, f"web socket: {len(socket.messages)} messages are too many to be replayed"
-            )
+        if draft.left_out:
+            said = f"{len(draft.heard) + draft.left_out} messages of {draft.heard_size} bytes"
+            self._failed(draft.url, f"web socket: {said} are too many to be replayed")
         if (metadata := self._metadata) is not None:
 
             def write() -> None:

@@ -180,6 +180,8 @@ class Draft:
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
     heard: list[int] = field(default_factory=list)  # the last event before each message of a web socket
+    heard_size: int = 0  # bytes of all messages
+    left_out: int = 0  # messages above the bounds
     # steps done when a view was seen -> messages of a web socket
     looks: dict[int, int] = field(default_factory=dict)
 

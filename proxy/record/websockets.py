@@ -13,7 +13,7 @@ from stillweb.proxy.net.addresses import public
 from stillweb.proxy.record.archive_writer import Draft
 from stillweb.proxy.record.redaction import ExchangeRedactor
 
-MOST_MESSAGES = 10_000  # kept of one web socket; the rest is counted only
+MOST_MESSAGES, MOST_BYTES = 10_000, 64 << 20  # kept of one web socket; the rest is counted only
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class WebSocketRecord:
         return cls(
             draft,
             end,
-            list(socket.messages),
+            socket.messages[: len(draft.heard)],
             (int(socket.close_code or 0), socket.close_reason or "") if closed else None,
             answer.headers.get("Sec-WebSocket-Protocol") if answer is not None else None,
         )
@@ -54,11 +54,11 @@ class WebSocketRecord:
             "session": draft.session,
             "begin": draft.begin,
             "end": self.end,
-            "replayable": len(self.messages) <= MOST_MESSAGES,
+            "replayable": not draft.left_out,
             "messages": said,
-            "events": draft.heard[: len(said)],
-            "times": [round(message.timestamp * 1000) for message in self.messages[: len(said)]],
-            "left_out": max(0, len(self.messages) - MOST_MESSAGES),
+            "events": draft.heard,
+            "times": [round(message.timestamp * 1000) for message in self.messages],
+            "left_out": draft.left_out,
         }
         if self.close is not None:
             code, reason = self.close
@@ -73,7 +73,7 @@ class WebSocketRecord:
 
     def _said(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:
         said: list[dict[str, str]] = []
-        for message in self.messages[:MOST_MESSAGES]:
+        for message in self.messages:
             entry = {"from": "client" if message.from_client else "server"}
             data = message.content
             if secrets is not None:

@@ -10,10 +10,13 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection, serve
 
 from stillweb.snapshots.writer import Writer
 from tests.proxy.lab import PACKED, Lab, by_path, client, heard, tunnel
@@ -289,6 +292,40 @@ def test_web_sockets_are_kept_with_what_was_said(lab: Lab, tmp_path: Path) -> No
     sent, echoed = (base64.b64decode(m["base64"]) for m in record["messages"][4:])
     assert sent == echoed
     assert sent.startswith(b"\0stillweb-secret-")
+
+
+@pytest.mark.parametrize(("name", "bound"), [("MOST_MESSAGES", 3), ("MOST_BYTES", 3000)])
+def test_what_a_web_socket_says_above_the_bounds_is_passed_on_and_counted(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
+) -> None:
+    monkeypatch.setattr(f"stillweb.proxy.record.addon.{name}", bound)
+    passed: list[int] = []
+
+    def talk(socket: ServerConnection) -> None:
+        for number in range(6):
+            socket.send(str(number) * 1000)
+        socket.recv()
+
+    with (
+        serve(talk, "127.0.0.1", 0, compression=None) as server,
+        Writer.open(tmp_path / "s") as writer,
+        lab.recorder(writer) as recorder,
+    ):
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/"
+        with connect(address, proxy=recorder.url, compression=None) as client:
+            passed += [int(client.recv()[0]) for _ in range(6)]
+            client.send("bye")
+        server.shutdown()
+        serving.join()
+        assert until(lambda: recorder.stats.under_way == 0)
+    assert passed == [*range(6)]
+    assert "too many to be replayed" in str(recorder.failures)
+    ((_, content),) = metadata(tmp_path / "s")
+    record = json.loads(content)
+    assert [message["text"][0] for message in record["messages"]] == ["0", "1", "2"]
+    assert (record["replayable"], record["left_out"]) == (False, 4)
 
 
 @pytest.mark.slow

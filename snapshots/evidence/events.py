@@ -60,19 +60,14 @@ class Event:
         return mix(self.key, self.fields) if self.fields else self.key
 
     @property
-    def leads(self) -> bool:
-        """Return True for a request that is answered by a redirect."""
-        return 300 <= self.status < 400 and self.status != 304
-
-    @property
     def confirmed(self) -> bool:
         """Return True for a write that is answered by a redirect."""
-        return self.leads and self.kind in ("write", "weak write")
+        return 300 <= self.status < 400 and self.kind in ("write", "weak write")
 
     @property
     def away(self) -> bool:
         """Return True if the answer sends its client away: to another page, or because of who it is."""
-        return self.leads or self.status in (401, 403)
+        return (300 <= self.status < 400 and self.status != 304) or self.status in (401, 403)
 
     @property
     def safe(self) -> bool:

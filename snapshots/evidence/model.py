@@ -129,8 +129,6 @@ class Model:
                 reads = []
             moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
-            if target.event.leads and event.safe and not event.leads:
-                target.event = event  # a redirect is what all its answers are
             equal = [e for e in reads if e.key == event.key] if event.key in varied else []
             past = History([*history.events, *equal]) if equal else history
             target.observations.append(
@@ -257,7 +255,7 @@ class Model:
             if t not in self.kinds and kind in priors.UNSEEN:
                 chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
         again = target.kind == "refused" and target.status == 200
-        answer = "file" if target.kind == "asset" else "step" if target.leads or again else "page"
+        answer = "file" if target.kind == "asset" else "step" if target.confirmed or again else "page"
         return max(chance * priors.ANSWERS[answer], 0.0002)
 
     # Candidates

@@ -26,8 +26,8 @@ UNSEEN = {
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
-# What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a redirect or a form
-# that is shown again; of others
+# What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a write that is
+# answered by a redirect or a form that is shown again; of others
 ANSWERS = {"file": 0.03, "step": 0.15, "page": 1.0}
 # That the answer to a request depends on events at all, and the most that one event counts where it does
 DEPENDS = 0.6

@@ -55,16 +55,6 @@ class Message:
     body: bytes = b""
 
 
-def request_bytes(message: Message) -> bytes:
-    """Return bytes that parse to this request."""
-    lines = [f"{message.method} {message.target} HTTP/1.{0 if message.http10 else 1}".encode()]
-    lines += [f"{name}: {value}".encode("latin-1") for name, value in message.headers]
-    body = message.body
-    if "transfer-encoding" in message.named:
-        body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
-
-
 def url_outside(message: Message) -> str:
     """Return the URL of a request outside a tunnel with an absolute target, as the recorder stores it."""
     target = spelled_for_sockets(message.target.partition("#")[0])

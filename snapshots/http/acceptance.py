@@ -27,27 +27,6 @@ def accepts(request: Request, capture: Capture) -> bool:
     return _plainly(wanted, capture.mime, _still(capture))
 
 
-def tolerates(accept: str, capture: Capture) -> bool:
-    """Return True if an `Accept` does not exclude the media type of an answer. An empty one accepts all.
-
-    Who asks for pages first takes JSON only for want of one, and the reverse: `*/*;q=0.8` is at the end of each browser's.
-    """
-    if capture.status not in _CHOSEN:
-        return capture.status in _ANYBODYS or not _clash(accept, capture.mime)
-    return not capture.mime or _within(accept, capture.mime)
-
-
-def may_be_chosen(recorded: str, asked: str, kind: str) -> bool:
-    """Return True if an answer's kind may be due to the Accept that it was recorded with.
-
-    That one asked for just this kind, or one of the two asks for a variant or version of its own.
-    """
-    kind, firsts = kind.lower(), (first_kind(recorded), first_kind(asked))
-    if kind in _NEW:
-        return kind in _names(recorded) and kind not in _names(asked)
-    return any(map(special, firsts)) or (firsts[0] == kind and not _is_page(kind))
-
-
 _CHOSEN = (200, 206)
 _ANYBODYS = (301, 304, 308)  # what is told to whoever asks
 _NEW = frozenset({"image/webp", "image/avif", "image/jxl"})  # sent in place of an older kind
@@ -93,10 +72,6 @@ def _clash(accept: str, mime: str) -> bool:
     """Return True if a refusal or redirect is of a page and data is asked for, or the reverse."""
     first, kind = first_kind(accept).partition(";")[0], mime.lower()
     return (_is_page(first) and _is_data(kind)) or (_is_data(first) and not _is_data(kind))
-
-
-def _names(accept: str) -> set[str]:
-    return {item.name for item in items_of(accept) if item.weight}
 
 
 def special(kind: str) -> bool:

@@ -30,11 +30,6 @@ def fragment_fields(request: Request) -> set[str]:
     return {low for name, value in request.headers if value and (low := name.lower()) in FIELDS}
 
 
-def asks_for_fragment(request: Request) -> bool:
-    """Return True if a request has a fragment field."""
-    return bool(fragment_fields(request))
-
-
 def asks_for_page(request: Request) -> bool:
     """Return True if a browser requests the document of a page, not a subresource."""
     place = request.header("sec-fetch-dest")  # absent on requests to a remote host over plain http

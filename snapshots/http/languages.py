@@ -1,14 +1,11 @@
-"""Accept-Language: the wanted languages, and how near two fields are (RFC 9110, 12.5.4; tags of RFC 5646)."""
+"""Accept-Language: the wanted languages (RFC 9110, 12.5.4; tags of RFC 5646)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from stillweb.snapshots.http.weighted import items_of
-
-EQUAL, SAME, NEAR, OTHER = 3, 2, 1, 0
 
 _TRADITIONAL = ("au", "bn", "gb", "gf", "hk", "id", "mo", "pa", "pf", "ph", "sr", "th", "tw", "us", "vn")
 # Languages that are written in several scripts: the default script, and regions with another one (CLDR 48,
@@ -46,7 +43,6 @@ class Tag(NamedTuple):
     script: str = ""
     region: str = ""
     variants: tuple[str, ...] = ()
-    bare: bool = True  # True if only the language is stated
 
 
 @lru_cache(maxsize=4096)
@@ -74,49 +70,7 @@ def _tag(name: str) -> Tag:
             region = region or part
         else:
             variants.append(part)
-    bare = not (script or region or variants)
     if not script and language in _SCRIPTS:
         usual, elsewhere = _SCRIPTS[language]
         script = elsewhere.get(region, usual)
-    return Tag(language, script, region, tuple(sorted(variants)), bare)
-
-
-def nearness(one: str, other: str) -> int:
-    """Return how near two fields are: EQUAL, SAME, NEAR or OTHER.
-
-    EQUAL fields mean the same even to servers that decide by region (`en-US`, `en-US,en;q=0.9`). SAME fields
-    differ only in detail (`fr`, `fr-CA`), NEAR fields in region, variant or later wishes (`en-US`, `en-GB`),
-    OTHER fields in language or script (`zh-TW`, `zh-CN`). A bare `zh` has its default script, and is near to
-    the other script. Languages after the first count, because a server may lack the first.
-    """
-    mine, theirs = wanted(one), wanted(other)
-    if not mine or not theirs:
-        return EQUAL if mine == theirs else OTHER
-    first, second = mine[0], theirs[0]
-    if first.language != second.language:
-        return OTHER
-    if first.script != second.script:
-        known = first.script and second.script
-        return OTHER if known and not (first.bare or second.bare) else NEAR
-    if first.variants != second.variants or (
-        first.region and second.region and first.region != second.region
-    ):
-        return NEAR
-    after = [list(dict.fromkeys(tag.language for tag in tags)) for tags in (mine, theirs)]
-    if after[0] != after[1]:
-        return NEAR
-    return EQUAL if first == second else SAME
-
-
-def shown(asked: str, seen: Iterable[str]) -> bool:
-    """Return True if fields with equal answers show the answer for the field `asked`.
-
-    Each language of `asked` must have been requested alone by one of the fields in `seen`. An `asked` without
-    languages gets the site's default, which fields in two different languages show.
-    """
-    told = [tags for field in seen if (tags := wanted(field)) and len({tag.language for tag in tags}) == 1]
-    alone = {tags[0] for tags in told}
-    mine = {tag.language: tag for tag in reversed(wanted(asked))}  # the first of each language
-    if not mine:
-        return len({tag.language for tag in alone}) > 1
-    return alone.issuperset(mine.values())
+    return Tag(language, script, region, tuple(sorted(variants)))

@@ -13,7 +13,7 @@ from stillweb.snapshots.http.acceptance import first_kind, special
 from stillweb.snapshots.http.fragments import FIELDS
 from stillweb.snapshots.identity.cookies import logins_of, telling_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
-from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
+from stillweb.snapshots.request import SAFE_METHODS, Headers
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_header
 
 # Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
@@ -143,16 +143,6 @@ def own_of(headers: Headers) -> Mapping[str, str]:
     return found
 
 
-def own_fields(requests: list[Request]) -> list[str]:
-    """Return the header fields of an application in some requests, but those with a drawn value in any."""
-    found, drawn = set[str](), set[str]()
-    for headers in {request.headers for request in requests}:
-        for name, value in headers:
-            if low := own_name(name):
-                (drawn if _drawn(low, value) else found).add(low)
-    return sorted(found - drawn)
-
-
 def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]:
     """Return the fields of an application that count in a request for a URL.
 
@@ -163,11 +153,6 @@ def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]
     if method in SAFE_METHODS and any(map(is_token, own)):
         return {name: value for name, value in own.items() if not is_token(name)}
     return own
-
-
-def all_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a request for comparison, without those of transport and those drawn for each request."""
-    return tuple(sorted((n.lower(), v) for n, v in headers if not _mute(n.lower())))
 
 
 @lru_cache(maxsize=4096)

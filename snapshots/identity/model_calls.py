@@ -17,18 +17,7 @@ _OPERATION = re.compile(
     r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
     re.I,
 )
-# Stateless operations: the body repeats the whole conversation each time.
-_DRAWING = re.compile(
-    r"/(?:chat/)?completions$|/v1/messages$|/v\d\w*/(?:responses|embeddings|rerank|chat)$|/api/(?:chat|generate|embed|embeddings)$"
-    r"|/model/[^/]+/(?:converse|invoke)[a-z-]*$|:(?:stream)?GenerateContent$",
-    re.I,
-)
 TURNS = ("messages", "input", "contents", "prompt")  # members that hold the turns of a conversation
-# Members that refer to state on the server: the same request may then mean something else each time.
-_KEPT = re.compile(
-    r"id|context|background|thread|conversation|(?:\w+_)?(?:chat|session|conversation|thread|message|parent|response|run)_?id",
-    re.I,
-)
 # Claude Code's billing line, the first text of its system prompt: ids of its run, and a checksum of each
 # request.
 _BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:).+")
@@ -40,19 +29,6 @@ def asks_a_model(parsed: Parsed) -> bool:
     if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
         return False
     return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
-
-
-def draws(parsed: Parsed) -> bool:
-    """Return True if a model's answer depends only on this request, and not on earlier ones.
-
-    The same request may get another answer each time, but no answer changes another one.
-    """
-    if parsed.method != "POST" or not asks_a_model(parsed) or _DRAWING.search(parsed.url) is None:
-        return False
-    members = parsed.body.value
-    return any(name in members for name in TURNS) and not any(
-        _KEPT.fullmatch(name) and members[name] not in (None, False) for name in members
-    )
 
 
 def without_sender(parsed: Parsed) -> Parsed:

@@ -94,11 +94,6 @@ def capture_line(capture: Capture, identity: str) -> bytes:
     return line_of(*values)
 
 
-def identity_in(line: bytes) -> str:
-    """Return the identity (64 hex digits) at the end of a line of ours."""
-    return line[-66:-2].decode()
-
-
 BROKEN = (ValueError, KeyError, TypeError, IndexError)  # raised by `to_capture` for a line that isn't ours
 
 

@@ -12,11 +12,9 @@ from stillweb.snapshots.index.indexing import Findings
 from stillweb.snapshots.index.pairing import Answer, Question, Surroundings
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.request import Headers
 from stillweb.snapshots.warc import messages
 
 Place = tuple[str, int, int]  # filename, offset, length
-NO_HEADERS: Headers = ()
 
 
 class Waiting(NamedTuple):

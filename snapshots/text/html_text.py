@@ -423,14 +423,6 @@ def _is_icon(element: Element) -> bool:
     )
 
 
-def _text_before(element: Element) -> str:
-    """Return the text that stands directly before an element: its parent's, or of the sibling before it."""
-    before = element.getprevious()
-    if before is None:
-        return element.getparent().text or ""
-    return before.tail or "".join(before.itertext())
-
-
 class _Renderer:
     """Writes a tree as lines of markdown. Not recursive, except into hidden elements, boilerplate and cells."""
 

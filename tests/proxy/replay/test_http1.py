@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head, request_bytes
+from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head
 
 ONE = (
     b"POST /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-A: 1\r\nX-A:  2 \r\nContent-Length: 5\r\n\r\nhello"
@@ -19,6 +19,16 @@ CHUNKED = (
     b"PUT / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"4;x=y\r\nwiki\r\n6\r\npedia \r\nE\r\nin \r\n\r\nchunks.\r\n0\r\nX-Trailer: 1\r\n\r\n"
 )
+
+
+def request_bytes(message: Message) -> bytes:
+    """Return bytes that parse to this request."""
+    lines = [f"{message.method} {message.target} HTTP/1.{0 if message.http10 else 1}".encode()]
+    lines += [f"{name}: {value}".encode("latin-1") for name, value in message.headers]
+    body = message.body
+    if "transfer-encoding" in message.named:
+        body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
 def all_of(data: bytes, cuts: tuple[int, ...] = ()) -> list[Message]:

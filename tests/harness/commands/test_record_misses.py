@@ -210,6 +210,42 @@ def test_a_live_web_socket_whose_server_does_not_read_holds_up_its_client_alone(
 
 
 @pytest.mark.slow
+def test_a_client_of_a_live_web_socket_that_read_slowly_is_heard_again(tmp_path: Path) -> None:
+    site = Site(tmp_path / "site")
+    site.add("http://a.test/", b"page")
+    piece, sent = b"x" * (1 << 20), threading.Event()
+
+    def much(talk: ServerConnection) -> None:
+        for _ in range(32):  # more than lies in buffers on the way
+            talk.send(piece)
+        sent.set()
+        talk.send(talk.recv())
+
+    with (
+        serve(much, "127.0.0.1", 0, ping_interval=None, compression=None) as server,
+        site.open() as snapshot,
+        replay(snapshot, record_misses=tmp_path / "more") as web,
+    ):
+        running = threading.Thread(target=server.serve_forever)
+        running.start()
+        address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/"
+        with connect(
+            address,
+            proxy=web.gateway.url,
+            ping_interval=None,
+            compression=None,
+            max_size=2 << 20,
+            max_queue=1,
+        ) as talk:
+            assert not sent.wait(1)
+            assert sum(len(talk.recv(HANG)) for _ in range(32)) == 32 * len(piece)
+            talk.send("and now")
+            assert talk.recv(HANG) == "and now"
+        server.shutdown()
+        running.join()
+
+
+@pytest.mark.slow
 def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
     """Each keeps a thread that waits for what its server says; eight of them held up all other clients."""
     site = Site(tmp_path / "site")

@@ -2,8 +2,8 @@
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
 # PYTHON=python3.12 chooses the Python (3.11 to 3.14).
 # With --tests also Chromium's headless shell, which saves the tests processor time.
-# With --peers that, and what the tests compare with: .venv-peers (other people's readers and servers, and Ray), Git, curl, wget, Node
-# and MCP's own clients for it (tests/interop/clients/node_modules).
+# With --peers that, and what the tests compare with: .venv-peers* (other people's readers and servers, and Ray), .venv-browser-use, Git,
+# curl, wget, Node and MCP's own clients for it (tests/interop/clients/node_modules).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -40,8 +40,8 @@ find_python() { # the one asked for, else that of the environment already made, 
 if [ -n "${PYTHON:-}" ]; then
   python=$(find_python) || stop "PYTHON=$PYTHON is not a Python 3.11 to 3.14"
   if [ -e .venv ] && [ "$(version .venv/bin/python)" != "$(version "$python")" ]; then
-    say "removing .venv and .venv-peers*, which another Python made"
-    rm -rf .venv .venv-peers .venv-peers-fetch
+    say "removing .venv, .venv-peers* and .venv-browser-use, which another Python made"
+    rm -rf .venv .venv-peers .venv-peers-fetch .venv-browser-use
   fi
 else
   python=$(find_python) || { say "installing Python"; install_packages python3 python3-venv || true; python=$(find_python) || stop "Python 3.11 or later is needed; install it and run this again"; }
@@ -91,8 +91,8 @@ if [ "${1:-}" = --peers ]; then
     say "installing what the tests record and replay with: ${missing[*]}"
     install_packages "${missing[@]}" || stop "the tests need ${missing[*]}; install them and run this again"
   fi
-  for lock in tests/peers.lock tests/peers-fetch.lock examples/browser-use/requirements.lock; do
-    case $lock in tests/*) venv=.venv-$(basename "$lock" .lock) ;; *) venv=.venv-$(basename "$(dirname "$lock")") ;; esac
+  for pair in peers:tests/peers.lock peers-fetch:tests/peers-fetch.lock browser-use:examples/browser-use/requirements.lock; do
+    venv=.venv-${pair%%:*} lock=${pair#*:}
     want=$(sha256sum < "$lock")
     if [ "$(cat "$venv/stillweb-setup" 2>/dev/null || true)" != "$want" ]; then
       say "making $venv, for what is compared or recorded of other programs"

@@ -1,8 +1,9 @@
-"""Text helpers for messages: plurals and did-you-mean."""
+"""Text helpers: plurals and did-you-mean for messages, whole numbers, the texts in a JSON value."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 
 def counted(number: int, what: str) -> str:
@@ -25,3 +26,12 @@ def meant(word: str, known: Sequence[str], most: int = 3) -> str:
 def whole_number(text: str) -> int | None:
     """Return the number that a text of at most 18 ASCII digits says, or None."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value, in order, without the names of members."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(one)

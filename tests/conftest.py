@@ -119,10 +119,10 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let the functions that start a browser share the worker's, but in a test that is marked `whole_browser`."""
     whole = bool(item.get_closest_marker("whole_browser"))
-    if SHELL:
+    if SHELL and whole:
+        os.environ.pop("STILLWEB_BROWSER", None)
+    elif SHELL:
         os.environ["STILLWEB_BROWSER"] = SHELL
-        if whole:
-            del os.environ["STILLWEB_BROWSER"]
     if not _shared and item.get_closest_marker("browser"):
         from tests.proxy.browsing import SharedBrowser
 

@@ -69,9 +69,9 @@ def command(
         sockets = [(url, len(said["messages"])) for url, said in snapshot.conversations()]
         for url, count in sockets:
             click.echo(f"web socket: {url}: {counted(count, 'message')}")
-        sums = [(len(captures), "capture"), (len(snapshot.views()), "view"), (len(sockets), "web socket")]
-        said = ", ".join(counted(count, what) for count, what in sums if count or what != "web socket")
-        click.echo(f"{said}, snapshot {snapshot.id}")
+        sums = [counted(len(captures), "capture"), counted(len(snapshot.views()), "view")]
+        sums += [counted(len(sockets), "web socket")] if sockets else []
+        click.echo(f"{', '.join(sums)}, snapshot {snapshot.id}")
     return 0
 
 

@@ -110,9 +110,8 @@ async def _read(frame: Frame) -> dict[str, Any] | None:
 
 # An indeterminate progress bar is animated by the machine's clock.
 STILL = "progress:indeterminate { appearance: none !important }"
-FONTS = (
-    5.0  # seconds that a picture waits for the page's fonts: the page has been quiet before, or will never be
-)
+# Seconds that a picture waits for the page's fonts: the page has been quiet before, or will never be.
+FONTS = 5.0
 
 
 async def picture(page: Page, *, full: bool = False) -> bytes:

@@ -19,6 +19,7 @@ from stillweb.snapshots import yaml_text
 from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.view import Step
+from stillweb.snapshots.words import texts_in
 
 TARGETS = ("role", "label", "text", "placeholder", "css")
 # fields that may accompany a target, and the target that they need
@@ -385,16 +386,8 @@ def to_yaml(steps: Iterable[Step]) -> str:
     The files that the steps upload must be there to read it back.
     """
     data = list(steps)
-    readable = all(text.isprintable() for text in _texts(data))  # else YAML takes some for line ends
+    readable = all(text.isprintable() for text in texts_in(data))  # else YAML takes some for line ends
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=readable, default_flow_style=False)
-
-
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
 
 
 def describe(step: Step) -> str:

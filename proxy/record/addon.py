@@ -353,9 +353,9 @@ class RecordingAddon:
             if draft.session != session:
                 continue
             if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
-                messages = list(flow.websocket.messages)
-                sent = sum(message.from_client for message in messages)
-                mine, theirs = mine + sent, theirs + len(messages) - sent + draft.left_out
+                kept = flow.websocket.messages[: len(draft.heard)]
+                sent = sum(message.from_client for message in kept)
+                mine, theirs = mine + sent, theirs + len(kept) - sent + draft.left_out
             elif not draft.counted and draft.response_spool is not None:
                 streamed += draft.response_spool.said
         return Said(mine, theirs, streamed)

@@ -129,9 +129,8 @@ class EventSpool(Spool):
     def __init__(self, directory: Path | None) -> None:
         super().__init__(directory)
         self._said = 0
-        self._comment = self._within = (
-            False  # of a comment, and of any line, the last chunk had the start only
-        )
+        # the last chunk had only the start of a comment, and of any line
+        self._comment = self._within = False
         self._event = False  # an event has begun, which an empty line ends
 
     def tee(self, chunk: bytes) -> bytes:

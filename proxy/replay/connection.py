@@ -253,6 +253,11 @@ class _Passing:
         self._writing = None
         self._start()
 
+    def resume(self) -> None:
+        """Read on, unless bytes are being written."""
+        if self._writing is None:
+            self._start()
+
     def lost(self) -> None:
         self._upgraded.lost()
 
@@ -325,7 +330,7 @@ class Arrivals(Channel):
             self._start_reading()
             self._requests()
         elif isinstance(self._socket, _Passing):
-            self._socket.feed(b"")
+            self._socket.resume()
 
     def eof_received(self) -> bool:
         """Close a half-closed connection once its pending requests are answered.

@@ -55,9 +55,8 @@ class GatewayStats:
 
 LAST_FAILURES, LAST_MISSES = 5, 20
 READERS = 8  # threads that read large bodies
-LIVE_READERS = (
-    1024  # the same of live answers: a web socket or an event stream keeps one as long as it is open
-)
+# The same of live answers: a web socket or an event stream keeps one as long as it is open.
+LIVE_READERS = 1024
 
 # draws the status and the last misses as HTML, with the page's Content-Security-Policy
 Drawing = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], tuple[bytes, str]]

@@ -18,7 +18,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
-from stillweb.snapshots.sorting import in_order, write_json
+from stillweb.snapshots.yielding import in_order, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 _ACTION = re.compile(
@@ -193,10 +193,10 @@ def _flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
         for name, inner in value.items():
             yield from _flat(f"{prefix}.{name}" if prefix else name, inner, size)
     else:
-        yield prefix, value if isinstance(value, str) else write_json(_ENCODER, value, size)
-
-
-_ENCODER = json.JSONEncoder()
+        yield (
+            prefix,
+            value if isinstance(value, str) else write_json(value, size if isinstance(value, list) else 0),
+        )
 
 
 class History:

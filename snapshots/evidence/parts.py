@@ -5,7 +5,6 @@ Each part has a name (`~header accept`, `~cookie lang`, `~rule cache-buster`) an
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.sorting import in_order, write_json
+from stillweb.snapshots.yielding import in_order, write_json
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
 WHO = "~header authorization"  # whose credentials it is sent with, in whatever field
@@ -195,13 +194,10 @@ def _names(query: Iterable[str]) -> list[str]:
     return [pair.partition("=")[0] for pair in query]
 
 
-_ENCODER = json.JSONEncoder()
-
-
 def _order_in(body: Body) -> str:
     """Return the members of a body in their order; the order of equal names is a part of its own."""
     if body.kind == JSON:
-        return write_json(_ENCODER, body.value, body.size)
+        return write_json(body.value, body.size)
     if body.kind == FORM:
         return "&".join(pair.name.decode("latin-1") for pair in body.value)
     return "&".join(part.name for part in body.value) if body.kind == MULTIPART else ""

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 import rfc8785
 
 from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
-from stillweb.snapshots.sorting import in_order, occurs, read_json, write_json
+from stillweb.snapshots.yielding import in_order, matches, read_json, write_json
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
@@ -167,11 +167,11 @@ def canonical_json(value: Any, size: int = 0) -> bytes:
     Python's encoder is faster, and gives the same bytes for values without floats and odd characters.
     """
     try:
-        text = write_json(_WRITER, value, size)
+        text = write_json(value, size, _WRITER)
     except ValueError:
         return rfc8785.dumps(value)
     # The two encoders may differ in "." and "e" next to digits, \u escapes and \x7f.
-    if not occurs(_SAME_IN_BOTH, text):
+    if next(matches(_SAME_IN_BOTH, text, 2), None) is None:
         return text.encode()
     return rfc8785.dumps(value)
 

@@ -1,14 +1,16 @@
-"""Requests to language models: recognize them, find self-contained ones, remove data about the sender."""
+"""Requests to language models: recognize them, and take out of them what their sender is and draws."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.spelling import BLANK
+from stillweb.snapshots.words import texts_in
+from stillweb.snapshots.yielding import matches
 
 # Members that hold prompts: OpenAI, Anthropic, Google, Mistral, Cohere, AWS Bedrock, Ollama.
 _PROMPTS = frozenset(("messages", "input", "instructions", "system", "contents", "prompt", "message"))
@@ -90,7 +92,6 @@ _OPENED = (
 )
 # `Tab added` and `tab face` are words.
 _HEX = r"(?![a-f]+(?![0-9A-Za-z]))(?:[0-9A-F]{4,64}|[0-9a-f]{4,64})(?:-[0-9A-Fa-f]{4,12}){0,4}(?![0-9A-Za-z])"
-PIECE = 1 << 15  # characters; some 2 ms
 REACH = 256  # characters of an introduction with its handle, and the one after it
 _INTRODUCED = re.compile(rf"(?<![A-Za-z]){_OPENED}({_HEX})")
 # The letter of an escape (`\\n`) in JSON within a text is no part of a word.
@@ -101,15 +102,8 @@ def handles(parsed: Parsed) -> list[str]:
     """Return the handles that a model request introduces, in order: ids of tabs and the like, which its client draws."""
     if not asks_a_model(parsed):
         return []
-    return list(dict.fromkeys(one for text in _texts(parsed.body.value) for one in _introduced(text)))
-
-
-def _introduced(text: str) -> Iterator[str]:
-    # a picture is a text of a megabyte: no other thread of the interpreter runs during a search
-    for at in range(0, len(text), PIECE):
-        for match in _INTRODUCED.finditer(text, at, at + PIECE + REACH):
-            if match.start() < at + PIECE:
-                yield match[1]
+    found = (match[1] for text in texts_in(parsed.body.value) for match in matches(_INTRODUCED, text, REACH))
+    return list(dict.fromkeys(found))
 
 
 def with_numbered_handles(parsed: Parsed) -> Parsed:
@@ -128,14 +122,6 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
     """Return a text with other words in place of those that `names` has, all at once."""
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.sub(rf"{_START}(?:{words})(?![0-9A-Za-z])", lambda match: names[match[0]], text)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
 
 
 def _retold(value: Any, names: Mapping[str, str]) -> Any:

@@ -11,32 +11,21 @@ import re
 from collections.abc import Callable, Mapping
 from typing import overload
 
+from stillweb.snapshots.yielding import matches
+
 Said = str | bytes
 DRAWN = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9a-f]{8}(-?)[0-9a-f]{4}\1[147][0-9a-f]{3}\1[89ab][0-9a-f]{3}\1[0-9a-f]{12}"
     r"|[0-9A-F]{8}(-?)[0-9A-F]{4}\2[147][0-9A-F]{3}\2[89AB][0-9A-F]{3}\2[0-9A-F]{12})(?![0-9A-Za-z])"
 )
-PIECE = 1 << 15  # characters; 1 to 2 ms
 REACH = 37  # characters of an id, and the one after it
 
 _ANY = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
 
 
 def ids_in(said: Said) -> list[str]:
-    """Return the ids in a message, in order.
-
-    A long message is searched piece by piece: no other thread of the interpreter runs during a search.
-    """
-    text, found, at = _text(said), [], 0
-    while at < len(text):
-        end = at + PIECE
-        for match in DRAWN.finditer(text, at, end + REACH):
-            if match.start() >= end:
-                break
-            found.append(match[0])
-            end = max(end, match.end())
-        at = end
-    return found
+    """Return the ids in a message, in order."""
+    return [match[0] for match in matches(DRAWN, _text(said), REACH)]
 
 
 def named(text: str) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from stillweb.snapshots.http.bodies import FORM, JSON
 from stillweb.snapshots.identity.keys import Parsed
-from stillweb.snapshots.sorting import in_order
+from stillweb.snapshots.yielding import in_order
 
 # Members beside `variables` that name an operation: Apollo's and urql's, Relay's, those of the draft for GraphQL over HTTP.
 _NAMING = re.compile(r"id|sha256Hash|(?:doc|document|query|operation)_?(?:id|hash|name)|fb_\w+_name", re.I)

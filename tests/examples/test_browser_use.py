@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stillweb.proxy.net.isolation import can_isolate
-from tests.examples.test_agents import served
+from tests.examples.test_agents import Web, served
 from tests.interop.readers import ROOT
 from tests.support.openai_endpoint import chat_answer
 from tests.support.waiting import STARTS
@@ -49,30 +48,18 @@ def model(prompt: str) -> dict[str, Any]:
     return {"evaluation_previous_goal": "", "memory": memory, "next_goal": "Go on.", "action": [action]}
 
 
-class Web(BaseHTTPRequestHandler):
+class Birds(Web):
     """The site and the model."""
-
-    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         page = PAGES.get(self.path, "none")
-        self.say("text/html", f"<!doctype html><title>{self.path}</title>{page}".encode())
+        self.say(200, "text/html", f"<!doctype html><title>{self.path}</title>{page}".encode())
 
     def do_POST(self) -> None:
         sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
         last = sent["messages"][-1]["content"]
         prompt = last if isinstance(last, str) else "".join(part.get("text", "") for part in last)
-        self.say(*chat_answer(sent, json.dumps(model(prompt))))
-
-    def say(self, kind: str, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
+        self.say(200, *chat_answer(sent, json.dumps(model(prompt))))
 
 
 @pytest.mark.slow
@@ -91,7 +78,7 @@ def test_recorded_once_it_replays_with_its_model_taped(tmp_path: Path) -> None:
         return subprocess.run([*command, "--", str(PYTHON), "agent.py"], cwd=ROOT / "examples/browser-use", input=ASKED,
                               env={**environment, "OPENAI_API_KEY": key}, capture_output=True, text=True, timeout=STARTS)  # fmt: skip
 
-    with served(Web, ("birds.example", "model.example"), tmp_path) as origin:
+    with served(Birds, ("birds.example", "model.example"), tmp_path) as origin:
         recorded = run("record", "-o", snap, *origin.options, key="sk-of-the-model")
     assert (recorded.returncode, recorded.stdout) == (0, "5076 g\n"), recorded.stderr
     alone = [] if can_isolate() else ["--isolate"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
-from stillweb.snapshots.identity import numbering
+from stillweb.snapshots import yielding
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, renumbered
 
 ONE, TWO = "5C7BEB7B987C4FCFB6CD4593AD757F14", "7FE5641BA8F54DF6903B0218567A4B58"
@@ -98,7 +98,7 @@ def test_ids_are_found_in_any_text() -> None:
 
 @pytest.mark.parametrize("piece", [1, 36, 37, 50, 1000])
 def test_ids_are_found_wherever_a_long_message_is_cut(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr(numbering, "PIECE", piece)
+    monkeypatch.setattr(yielding, "PIECE", piece)
     said = f"{ONE},{TWO}{THREE}:{THREE} a{FOUR} {FOUR}0 {FOUR} {DIGEST[0]}{ONE}"
     assert ids_in(said) == [ONE, THREE, FOUR]
     assert ids_in(said.encode()) == ids_in(said)

@@ -3,9 +3,9 @@
 import random
 from unittest.mock import patch
 
-from stillweb.snapshots import sorting
+from stillweb.snapshots import yielding
 from stillweb.snapshots.http.bodies import JSON, typed_body
-from stillweb.snapshots.sorting import RUN, in_order
+from stillweb.snapshots.yielding import RUN, in_order
 
 
 def test_long_lists_are_in_the_order_of_sorted() -> None:
@@ -54,7 +54,7 @@ def test_long_json_is_the_same_body_as_short_json() -> None:
     chance, read = random.Random(1), 0
     for odd in [None] * 200 + ODD * 4:
         body = _document(chance, chance.sample(GOOD, 2), odd).encode()
-        with patch.object(sorting, "STEP", 1):  # every text is a long one
+        with patch.multiple(yielding, STEP=1, PIECE=1):  # every text is a long one
             long = typed_body(body, "application/json")
         short = typed_body(body, "application/json")
         assert long == short, body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from heapq import merge
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
@@ -24,9 +24,9 @@ def in_order(values: Iterable[T], key: Callable[[T], Any] | None = None) -> list
     return list(merge(*runs, key=key))
 
 
-STEP = (
-    1 << 16
-)  # characters; a C parser, encoder or pattern takes up to 2 ms for these, and keeps the interpreter
+# Characters; a C parser or encoder takes up to 2 ms for the first, a pattern for the second, and keeps the interpreter.
+STEP, PIECE = 1 << 16, 1 << 15
+_PLAIN = json.JSONEncoder()
 
 
 def read_json(decoder: json.JSONDecoder, text: str) -> Any:
@@ -40,7 +40,7 @@ def read_json(decoder: json.JSONDecoder, text: str) -> Any:
     return decoder.decode(text)
 
 
-def write_json(encoder: json.JSONEncoder, value: Any, size: int) -> str:
+def write_json(value: Any, size: int, encoder: json.JSONEncoder = _PLAIN) -> str:
     """Return `encoder.encode(value)`. A value whose text has about `size` characters is written piece by piece if that is long."""
     if size <= STEP:
         return encoder.encode(value)
@@ -56,6 +56,14 @@ def _with_sorted_names(value: Any) -> Any:
     return [_with_sorted_names(item) for item in value] if isinstance(value, list) else value
 
 
-def occurs(pattern: re.Pattern[str], text: str) -> bool:
-    """Return True if a pattern of two characters or one occurs in a text."""
-    return any(pattern.search(text, at, at + STEP + 1) for at in range(0, len(text), STEP))
+def matches(pattern: re.Pattern[str], text: str, reach: int) -> Iterator[re.Match[str]]:
+    """Yield what `pattern.finditer(text)` does. `reach` is the length of a match at most, with what it looks ahead to."""
+    at = 0
+    while at < len(text):
+        end = at + PIECE
+        for match in pattern.finditer(text, at, end + reach):
+            if match.start() >= end:
+                break
+            yield match
+            end = max(end, match.end())
+        at = end

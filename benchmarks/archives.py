@@ -105,11 +105,10 @@ def many(path: Path, count: int) -> Path:
             lines = []
             for n in range(start, min(start + EACH, count)):
                 url = url_of(n)
-                exact = canonical = f"{n:064x}"
+                key = request_key(Request("GET", url))
+                exact, canonical = key.exact, key.canonical
                 offset, length = place.offset, place.length
                 if n % TRUE == 0:
-                    key = request_key(Request("GET", url))
-                    exact, canonical = key.exact, key.canonical
                     own = record.replace(url_of(0).encode(), url.encode())
                     offset, length = records.tell(), records.write(isal_zlib.compress(own, 0, wbits=31))
                 lines.append(

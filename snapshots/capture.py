@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
@@ -84,6 +85,8 @@ class Capture:
     original: tuple[str, int, int] | None = None
     # WARC-Truncated: why the body is cut short. Our recorder cuts event streams and pictures that never end
     truncated: str = ""
+    # The answer set a cookie, or the request said something of its client (`identity.header_fields.bearing`)
+    personal: bool = False
 
     @property
     def place(self) -> tuple[str, int]:
@@ -134,6 +137,7 @@ class Exchange:
 _LAYER = re.compile(r"layer(\d+)/")  # as a snapshot of several names the files of those above the first
 
 
+@lru_cache(maxsize=1024)
 def layer_of(filename: str) -> int:
     """Return the number of a file's layer, from 1."""
     found = _LAYER.match(filename)

@@ -289,7 +289,7 @@ class Matcher:
         lasting = static(capture.method, capture.mime, capture.status)
         if not lasting and (site in session.past or not self.evidence(site).quiet):
             return None
-        if self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT:
+        if capture.personal and (self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT):
             return None  # the client is another one from now on, or it was recorded by one that says more
         lookup = Lookup("exact", capture, None, key, request, 1.0, inert=True, lasting=lasting, matcher=self)
         lookup.grounds = _once

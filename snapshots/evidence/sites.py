@@ -31,8 +31,9 @@ from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.static import static
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
 from stillweb.snapshots.identity.group import Group, drawn_anew
+from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.issued import find_issued, text_of
-from stillweb.snapshots.identity.keys import Parsed, parse, request_key, split_url
+from stillweb.snapshots.identity.keys import Parsed, parse, split_url, url_canonical
 from stillweb.snapshots.identity.recognising import other_secrets
 from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
@@ -101,20 +102,9 @@ class SiteEvidence:
     def __init__(self, matcher: Reader, site: str) -> None:
         self._matcher = matcher
         store = matcher.snapshot
-        found = [
-            c
-            for c in store.prefix(site_prefix(site))
-            if site_of(c.url) == site and not c.truncated.startswith("!")
-        ]
+        self._site = site
+        found = self._recorded()
         self.size = len(found)  # captures that it was read from
-        begun: dict[str, str] = {}  # sessions stand in the order of their first requests
-        for c in found:
-            begun[c.session] = min(c.timestamp, begun.get(c.session, c.timestamp))
-        found.sort(
-            key=lambda c: (
-                layer_of(c.filename), begun[c.session], c.session, c.begin, c.timestamp, c.filename, c.offset,
-            )
-        )  # fmt: skip
         self.issued = self._find_issued(found)
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()
@@ -123,7 +113,10 @@ class SiteEvidence:
         for c in found:
             if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
                 continue
-            if (request := _by_index(c) or _readable(store, c)) is None:
+            request = _by_index(c)
+            if request is not None and matcher.rules.leaves(c.url) and not irrelevant_url(c.url):
+                continue
+            if request is None and (request := _readable(store, c)) is None:
                 continue
             if c.method not in SAFE_METHODS and 300 <= c.status < 400:
                 self._redirected.add(event_of(request, c.key, c.status).type)
@@ -136,7 +129,7 @@ class SiteEvidence:
                     self.moments.add(normal)
         self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied
-        self._still = {
+        still = {
             c.key
             for c in found
             if static(c.method, c.mime, c.status)
@@ -146,24 +139,44 @@ class SiteEvidence:
         }
         self.files: dict[str, list[Capture]] = defaultdict(list)  # by key, those that stay as they are
         for c in found:
-            if c.key in self._still:
+            if c.key in still:
                 self.files[c.key].append(c)
-        found = [c for c in found if c.key not in self._still]
+        found = [c for c in found if c.key not in still]
         self.quiet = not self.equality.varied and not matcher.spoken.on(site) and not any(map(_tells, found))
         # where no answer varies, nothing shows that a request that only reads decides
         reads = () if varied else ("plain GET", "choosing GET", "asset")
         self.forgets = KINDS if self.quiet else ("beacon", *reads)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
-            self.vary[c.key].update(name for name, _ in c.vary)
+            if c.vary:
+                self.vary[c.key].update(name for name, _ in c.vary)
         # keys and conditions of requests that were answered in part, or by "not modified"
         self.partial: set[tuple[str, tuple[str | None, ...]]] = set()
         for c in found:
             if c.status in PARTIAL and (request := _readable(store, c)) is not None:
                 self.partial.add((c.key, request.conditional()))
-        self._site, self._found = site, found
         self._learnt: Learnt | None = None
         self._learning = threading.RLock()
+
+    def _recorded(self) -> list[Capture]:
+        """Return the captures of the site in the order of their requests; sessions in that of their first ones.
+
+        They are read from the index each time: of most sites no model is ever asked for.
+        """
+        found = [
+            c
+            for c in self._matcher.snapshot.prefix(site_prefix(self._site))
+            if site_of(c.url) == self._site and not c.truncated.startswith("!")
+        ]
+        begun: dict[str, str] = {}
+        for c in found:
+            begun[c.session] = min(c.timestamp, begun.get(c.session, c.timestamp))
+        found.sort(
+            key=lambda c: (
+                layer_of(c.filename), begun[c.session], c.session, c.begin, c.timestamp, c.filename, c.offset,
+            )
+        )  # fmt: skip
+        return found
 
     @property
     def learnt(self) -> Learnt:
@@ -207,7 +220,9 @@ class SiteEvidence:
             str, tuple[int, int]
         ] = {}  # by session: the begin of the requests under way, and the first end of any
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
-        for capture in self._found:
+        for capture in self._recorded():
+            if self.still(capture):
+                continue
             request = _readable(store, capture)
             if request is None:
                 damaged[capture.key].append(capture)
@@ -290,7 +305,7 @@ class SiteEvidence:
 
     def still(self, capture: Capture) -> bool:
         """Return True for a file that stays as it is."""
-        return capture.key in self._still
+        return capture.key in self.files
 
     def label_live(self, key: int, response: Response) -> int:
         """Return the number for a live answer to a request; that of the recorded answer that it equals, if any does."""
@@ -384,10 +399,9 @@ def _tells(capture: Capture) -> bool:
 
 def _by_index(capture: Capture) -> Request | None:
     """Return the request of a capture by its index line alone, without header fields; None where that does not tell it."""
-    if capture.method not in ("GET", "HEAD"):
+    if capture.method != "GET" or url_canonical(capture.url) != capture.key:
         return None
-    request = Request(capture.method, capture.url)
-    return request if request_key(request).canonical == capture.key else None
+    return Request("GET", capture.url)
 
 
 def _readable(store: Store, capture: Capture) -> Request | None:

@@ -197,25 +197,33 @@ _AS_IT_IS = re.compile(
 
 def plain_key(url: str) -> Key | None:
     """Return the key of a GET, in a quarter of the time, or None if the URL needs parsing."""
+    parts = _plain_parts(url)
+    if parts is None:
+        return None
+    exact = f"16:stillweb exact 1,3:GET,0:,{len(url)}:{url},6:empty;,0:,"
+    return Key(_plain_canonical(*parts), hashlib.sha256(exact.encode()).hexdigest(), surt("".join(parts)))
+
+
+def _plain_parts(url: str) -> tuple[str, str] | None:
+    """Return a URL before its query, and its sorted query with the `?`; None if the URL needs parsing."""
     found = _AS_IT_IS.fullmatch(url)
     if found is None:
         return None
     base, query = found.groups()
-    canonical = url
     if query is None:
-        query = ""
-    else:
-        if "&" in query:
-            query = "&".join(sorted(query.split("&")))
-            canonical = f"{base}?{query}"
-        query = f"?{query}"
+        return base, ""
+    return base, f"?{'&'.join(sorted(query.split('&'))) if '&' in query else query}"
+
+
+def _plain_canonical(base: str, query: str) -> str:
     parts = f"14:stillweb key 1,3:GET,0:,{len(base)}:{base},{len(query)}:{query},6:empty;,0:,"
-    exact = f"16:stillweb exact 1,3:GET,0:,{len(url)}:{url},6:empty;,0:,"
-    return Key(
-        hashlib.sha256(parts.encode()).hexdigest(),
-        hashlib.sha256(exact.encode()).hexdigest(),
-        surt(canonical),
-    )
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def url_canonical(url: str) -> str:
+    """Return the canonical key of a plain request for a URL, in half the time of `url_key`."""
+    parts = _plain_parts(url)
+    return _plain_canonical(*parts) if parts is not None else parsed_key(Request("GET", url)).canonical
 
 
 def request_key(request: Request) -> Key:

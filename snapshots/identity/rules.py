@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from stillweb.snapshots.identity.flags import without_whom
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
 from stillweb.snapshots.identity.model_calls import with_numbered_calls, with_numbered_handles, without_sender
 from stillweb.snapshots.identity.soap import without_message_ids
-from stillweb.snapshots.identity.spelling import BLANK, one_escape, with_one_escape, with_one_json
+from stillweb.snapshots.identity.spelling import BLANK, PLAIN, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn
@@ -304,6 +304,10 @@ class Refused:
         return {"rule": self.rule, "path": self.path, "examples": list(self.examples)}
 
 
+# A URL with no escapes, parameters of paths, empty pairs or JSON
+_LETTERS = re.compile(rf"[A-Za-z0-9._~!$'()*+,=:@/-]*\?{PLAIN}(?:&{PLAIN})*")
+
+
 @dataclass(frozen=True)
 class RuleSet:
     """The rules in force, and the paths where a rule is off. Rules apply in the order of the file."""
@@ -334,6 +338,22 @@ class RuleSet:
                             f"{name}: rule {rule.id}: it {does} {a!r} and {b!r}; mend rule or example"
                         )
         return RuleSet((*self.rules, *added), self.refused, (*self.own, text))
+
+    def leaves(self, url: str) -> bool:
+        """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
+        if _LETTERS.fullmatch(url) is None:
+            return False
+        for pair in url.partition("?")[2].split("&"):
+            name, _, value = pair.partition("=")
+            if name == "EIO" or any(f.value is None or f.value.fullmatch(value) for f in self._named(name)):
+                return False
+        return True
+
+    @cached_property
+    def _named(self) -> Callable[[str], list[Field]]:
+        """The fields of a query that have a name, by the name."""
+        fields = [f for rule in self.rules for f in (*rule.drop, *rule.blank) if f.place == "query"]
+        return lru_cache(maxsize=1024)(lambda name: [f for f in fields if f.name.fullmatch(name)])
 
     def on(self, path: str) -> tuple[Rule, ...]:
         """Return the rules in force on a path (`METHOD url-without-query`)."""

@@ -15,7 +15,8 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # Characters that clients escape in a path or not, and servers read alike. `;` begins a parameter.
 _ALIKE = _UNRESERVED | frozenset("!$&'()*+,=:@[]|^")
-_PLAIN = re.compile(r"[A-Za-z0-9._~-]+(?:=[A-Za-z0-9._~-]*)?")  # a pair without escapes
+PLAIN = r"[A-Za-z0-9._~-]+(?:=[A-Za-z0-9._~-]*)?"  # a pair without escapes
+_PLAIN = re.compile(PLAIN)
 _JSON = re.compile(r"\{|\[|%7b|%5b", re.IGNORECASE)  # start of an object or array
 
 

@@ -61,6 +61,7 @@ def line_of(
     vary: tuple[tuple[str, str], ...],
     original: tuple[str, int, int] | None,
     truncated: str,
+    personal: bool,
     identity: str,
 ) -> bytes:
     """Return the index line of a capture, from its fields; the snapshot's id is computed from `identity`.
@@ -80,6 +81,8 @@ def line_of(
         end_ += f',"vary":{encode_json(vary)}'
     if truncated:
         end_ += f',"truncated":{json_text(truncated)}'
+    if personal:
+        end_ += ',"personal":true'
     return (
         f'{urlkey} {timestamp} {{"url":{json_text(url)},"mime":{kind},"status":"{status}","digest":{json_text(digest)}'
         f',"length":"{length}","offset":"{offset}","filename":{json_text(filename)},"method":{json_text(method)}{mid}'
@@ -187,6 +190,7 @@ def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
         tuple([(n, v) for n, v in entry["vary"]]) if "vary" in entry else (),
         (original[0], original[1], original[2]) if original else None,
         get("truncated", ""),
+        get("personal", False),
     )
     if not all(isinstance(value, kind) for value, kind in zip(_values(made), _KINDS, strict=True)):
         raise ValueError("a member is of another type")

@@ -116,6 +116,7 @@ class Part:
             messages.vary_values(answer.vary, answer.headers) if answer.vary else (),
             original,
             truncated,
+            answer.personal,
             answer.identity,
         )
         if listed:

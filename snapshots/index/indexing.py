@@ -24,7 +24,7 @@ from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
 
-VERSION = 39  # version of the lines; indexes on disk of another version are built again
+VERSION = 40  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
@@ -222,6 +222,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         # of our records only event streams are truncated: events after their page was seen are left out
         get("warc-truncated", "")
         or ("segment" if "warc-segment-number" in fields else "length" if item.misfit else ""),
+        personal=bool(seen and seen[3]),
         fault="" if seen or not head.startswith(b"HTTP/") else _NO_STATUS % _first_line(head),
     )
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from stillweb.snapshots.dates import parse_timestamp
+from stillweb.snapshots.identity.header_fields import SILENT, bearing
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.request import Headers, Request
 
@@ -41,6 +42,7 @@ class Answer:
     concurrent: str
     revisit: tuple[str, str, str] | None  # record id, URI and date that it refers to
     truncated: str = ""
+    personal: bool = False  # set from its own head, then from its request, too
     fault: str = ""  # why it can't be served to any request
     # set from its request, by `join`
     key: Key = _NO_KEY
@@ -87,6 +89,7 @@ def join(answer: Answer, question: Question | None) -> Answer:
         answer.key, block = request_key(Request("GET", answer.url)), b""
     else:
         request, answer.key, block = question.request, question.key, question.block
+        answer.personal |= bearing(request.headers) != SILENT
         answer.method, answer.headers = request.method, request.headers if answer.vary else ()
         answer.request_offset, answer.request_length = question.offset, question.length
     answer.identity = identity_of(

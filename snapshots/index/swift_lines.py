@@ -34,6 +34,7 @@ class _Block(msgspec.Struct, gc=False):
     protocol: str = "http/1.1"
     vary: tuple[tuple[str, str], ...] = ()
     truncated: str = ""
+    personal: bool = False
     kind: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -77,4 +78,5 @@ def swift_line(line: bytes) -> Capture | None:
         block.vary,
         block.orig,
         block.truncated,
+        block.personal,
     )

@@ -10,6 +10,7 @@ import hashlib
 import re
 
 from stillweb.snapshots.dates import UNDATED, timestamp_of
+from stillweb.snapshots.identity.header_fields import SILENT, bearing
 from stillweb.snapshots.identity.keys import is_plain, url_key
 from stillweb.snapshots.index.cdxj import encode_json, json_text
 from stillweb.snapshots.index.gathering import Part, Waiting
@@ -97,7 +98,7 @@ class SwiftPairs:
         seen = messages.glance(head)
         if seen is None or (kind == b"revisit" and seen[0] == 304):
             return False
-        status, media, names = seen
+        status, media, names, cookies = seen
         urlkey, keys = self._addresses.get(uri) or self._address(uri)
         mime = self._kinds.get(media) or self._kind(media)
         events = events or b"0-0"
@@ -118,6 +119,8 @@ class SwiftPairs:
         if names:
             vary = encode_json(messages.vary_values(names, headers))
             after += b',"vary":' + vary.encode(errors="surrogatepass")
+        if cookies or bearing(headers) != SILENT:
+            after += b',"personal":true'
         begin, _, end = events.partition(b"-")
         made = (
             b'%b %b {"url":"%b","mime":%b,"status":"%d","digest":"%b","length":"%d","offset":"%d","filename":%b'

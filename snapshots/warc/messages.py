@@ -70,10 +70,10 @@ def _fields(lines: bytes) -> Headers:
     return tuple([(n, v.strip(_SPACE)) for n, colon, v in parts if colon and n])
 
 
-def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:
-    """Return status, Content-Type and the request fields named in Vary of a response head, or None.
+def glance(head: bytes) -> tuple[int, str, tuple[str, ...], bool] | None:
+    """Return status, Content-Type, the request fields named in Vary, and whether it sets cookies, of a response head.
 
-    Much faster than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours
+    None if it is none. Much faster than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours
     it.
     """
     if head[:7] != b"HTTP/1." or head[8:9] != b" " or not head[9:12].isdigit() or not is_regular(head):
@@ -82,14 +82,14 @@ def glance(head: bytes) -> tuple[int, str, tuple[str, ...]] | None:
         if status is None:
             return None
         media = next((v for n, v in headers if n.lower() == "content-type"), "")
-        return status[0], media, vary_of(headers)
+        return status[0], media, vary_of(headers), bool(set_cookies(headers))
     low = head.lower()
     names: tuple[str, ...] = ()
     if b"\r\nvary:" in low:
         names = vary_of(split(head)[1])
     at = low.find(b"\r\ncontent-type:")
     media = head[at + 15 : low.find(b"\r\n", at + 15)].decode("latin-1").strip() if at >= 0 else ""
-    return int(head[9:12]), media, names
+    return int(head[9:12]), media, names, b"\r\nset-cookie" in low
 
 
 def vary_of(headers: Headers) -> tuple[str, ...]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.identity.rules import Rule, builtin, example, joining, load
+from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.identity.rules import Rule, builtin, example, joining, load, reduced
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 RULES = builtin().rules
@@ -26,6 +29,21 @@ def test_a_rule_keeps_its_examples_apart(rule: Rule, one: str, other: str) -> No
 @pytest.mark.parametrize(("rule", "one", "other"), APART)
 def test_all_rules_together_keep_them_apart(rule: Rule, one: str, other: str) -> None:
     assert joining(example(one), example(other), RULES, rule.issued) is None
+
+
+URLS = [example(text).url for rule in RULES for pair in (*rule.join, *rule.apart) for text in pair]
+PAIRS = sorted({pair for url in URLS for pair in url.partition("?")[2].split("&")} | {"a=1", "id=12", "b"})
+
+
+@given(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=4))
+def test_rules_leave_a_url_as_it_is_where_its_letters_say_so(pairs: list[str]) -> None:
+    asked = get(f"https://example.test/a?{'&'.join(pairs)}")
+    if builtin().leaves(asked.url):
+        assert reduced(asked, builtin().without("redacted").rules) == parse(asked)
+
+
+def test_the_letters_of_a_plain_query_show_that_no_rule_changes_it() -> None:
+    assert builtin().leaves("https://example.test/item.html?id=000000012&sort=name-desc&empty=")
 
 
 @pytest.mark.parametrize("rule", [pytest.param(r, id=r.id) for r in RULES])

@@ -93,6 +93,7 @@ captures = st.builds(
     protocol=st.sampled_from(["http/1.1", "h2"]),
     vary=st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=3).map(tuple),
     original=st.none() | st.tuples(st.text(max_size=5), st.integers(0, 99), st.integers(0, 99)),
+    personal=st.booleans(),
 )
 
 

@@ -52,6 +52,7 @@ TOLD = [
     ("Vary", "Cookie"),
     ("Location", "/x"),
     ("ETag", "ü"),
+    ("set-Cookie", "theme=dark"),
 ]
 exchanges = st.builds(
     Exchange,

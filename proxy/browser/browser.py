@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from playwright._impl._errors import TargetClosedError
 from playwright.async_api import Error as PlaywrightError
 
+from stillweb.proxy.browser.answered import answered
 from stillweb.proxy.browser.errors import first_line
 from stillweb.proxy.net.addresses import with_session
 from stillweb.proxy.net.open_files import allow_many_open_files
@@ -254,10 +255,23 @@ class BrowserHost:
         """Launch the browser unless it is running. Raises MissingCapability if it can't be started."""
         async with self._starting:
             if self._browser is not None and not self._browser.is_connected():
+                await self.check()
                 await self.close()
             if self._browser is None:
                 await self._launch()
         return self
+
+    async def check(self) -> None:
+        """Raise MissingCapability if a browser that was attached to is gone: nobody here can start it again."""
+        if self._cdp is None or self._browser is None:
+            return
+        try:
+            await (await answered(self._browser.new_browser_cdp_session())).detach()
+        except PlaywrightError as error:
+            raise MissingCapability(
+                f"{self._cdp}: the browser is gone ({first_line(error)}). What was recorded until then is kept; "
+                "start the browser again and record what is left into the same directory"
+            ) from None
 
     async def _new_context(self, options: dict[str, Any]) -> BrowserContext:
         """Create a context, in a new browser if Playwright's driver has ended: `is_connected` does not tell that."""
@@ -267,6 +281,7 @@ class BrowserHost:
         try:
             return await browser.new_context(**options)
         except TargetClosedError:
+            await self.check()
             async with self._starting:
                 if self._browser is browser:
                     await self.close()

@@ -340,10 +340,10 @@ class Fetcher(Visitor):
                         await self._linked(driver, http, found, result, tell)
             finally:
                 await context.close()
-        except Failed as error:
-            result.ok, result.error = False, self._reason(str(error), flow.url)
-        except PlaywrightError as error:
-            result.ok, result.error = False, f"{flow.url}: {first_line(error)}"
+        except (Failed, PlaywrightError) as error:
+            await host.check()
+            said = str(error) if isinstance(error, Failed) else f"{flow.url}: {first_line(error)}"
+            result.ok, result.error = False, self._reason(said, flow.url)
         except StillwebError as error:
             if not isinstance(error, UsageError):
                 raise  # no browser, full disk: nothing else will go better

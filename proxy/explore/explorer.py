@@ -518,6 +518,7 @@ class Exploration:
             try:
                 new = await self._walked(walk, source, move, before)
             except (Failed, PlaywrightError) as error:
+                await self.host.check()
                 said = _said(error)
                 waited = isinstance(error, Unusable)  # Unusable: it was waited for long enough
                 if source is not None and move is not None and not waited and self.queue.again(source, move):

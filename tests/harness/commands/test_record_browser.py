@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from stillweb.snapshots.errors import UsageError
 from tests.proxy.sites import Answer, serve
 from tests.snapshots.making import exchange
 from tests.support.command_line import stillweb
+from tests.support.waiting import STARTS, until
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state"), pytest.mark.whole_browser]
 
@@ -161,6 +163,42 @@ def test_a_running_browser_records_with_its_own_login(site: str, tmp_path: Path)
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert "signed in: True" in text_of(snapshot)
         assert "| dark |" in text_of(snapshot)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [(), ("--explore", "9", "--links", "site")], ids=["pages", "explored"])
+def test_a_running_browser_that_is_killed_ends_the_recording_in_a_line(
+    way: tuple[str, ...], tmp_path: Path
+) -> None:
+    switches = (
+        "--headless",
+        "--no-sandbox",
+        "--remote-debugging-port=0",
+        f"--user-data-dir={tmp_path / 'p'}",
+    )
+    person = subprocess.Popen([find_browser(), *switches, "about:blank"], stderr=subprocess.DEVNULL)
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        if path == "/second":
+            person.kill()
+        return 200, {"Content-Type": "text/html"}, b"<p>first</p><a href=/second>second</a>"
+
+    try:
+        named = tmp_path / "p" / "DevToolsActivePort"
+        assert until(lambda: named.exists() and "\n" in named.read_text(), STARTS)
+        place = f"http://127.0.0.1:{named.read_text().split()[0]}"
+        with serve(page) as base:
+            urls = [f"{base}/first"] if way else [f"{base}/first", f"{base}/second", f"{base}/third"]
+            done = stillweb("record", "-o", tmp_path / "s", *urls, "--cdp", place, "--parallel", "1", *way)
+    finally:
+        person.kill()
+        person.wait()
+    assert done.code == 4, done.err
+    assert f"error: {place}: the browser is gone (" in done.err
+    assert "What was recorded until then is kept" in done.err
+    assert len(done.err.splitlines()) == 1, done.err
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert "first" in text_of(snapshot)
 
 
 @pytest.mark.parametrize(

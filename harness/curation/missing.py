@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from stillweb.proxy.net.bounded_clients import BoundedClient
 from stillweb.proxy.replay.ledger import misses
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.secrets.redact import MASK
@@ -44,13 +45,8 @@ def record_misses(
             why = _refused(entry) or _unsendable(method, url, body)
             if why is None:
                 if session not in clients:
-                    client = httpx.Client(
-                        proxy=recorder.proxy_url(session),
-                        verify=context,
-                        timeout=TIMEOUT,
-                        follow_redirects=True,
-                        trust_env=False,
-                    )
+                    proxy = recorder.proxy_url(session)
+                    client = BoundedClient(proxy, context, timeout=TIMEOUT, follow_redirects=True)
                     clients[session] = stack.enter_context(client)
                 why = _send(recorder, clients[session], entry, body)
             if why is None:

@@ -99,17 +99,13 @@ class LiveVisit(Visit):
         if self._client is None:
             import ssl
 
-            import httpx
+            from stillweb.proxy.net.bounded_clients import BoundedClient
 
             recorder = self._live.recorder
             trust = ssl.create_default_context(cafile=str(recorder.ca_path))
             agent = {"User-Agent": load("mcp-fetch").strings["agent"]}
-            self._client = httpx.Client(
-                proxy=recorder.proxy_url(self._name),
-                verify=trust,
-                timeout=TIMEOUT,
-                headers=agent,
-                trust_env=False,
+            self._client = BoundedClient(
+                recorder.proxy_url(self._name), trust, timeout=TIMEOUT, headers=agent
             )
         return self._client
 

@@ -15,7 +15,14 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.browser import BrowserHost, complete, lent, new_profile
-from stillweb.proxy.browser.documents import Document, Documents, downloaded, looks_like_document, shown
+from stillweb.proxy.browser.documents import (
+    Document,
+    Documents,
+    downloaded,
+    failures_of,
+    looks_like_document,
+    shown,
+)
 from stillweb.proxy.browser.driver import SAVED, Driver
 from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.page_checks import Finding, examine
@@ -533,12 +540,12 @@ class Fetcher(Visitor):
         self, driver: Driver, recording: Recording, result: FetchResult, tell: Progress
     ) -> None:
         """Add the downloads of the page as documents. A failed one is noted; the page stays captured."""
-        for download in driver.saved:
-            await download.failure()
+        saved = [*driver.saved]
+        failures = await failures_of(saved)
         await recording.new_captures()
         known = self.recorder.captures_of(recording.session)
-        for download in driver.saved:
-            document = await downloaded(download, known)
+        for download, failure in zip(saved, failures, strict=True):
+            document = await downloaded(download, failure, known)
             self._documents.add(document.url)
             result.documents.append(document)
             if document.error is not None:

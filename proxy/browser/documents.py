@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stillweb.snapshots.capture import Capture
 
-MAX_SECONDS = 120.0
+SILENCE = 120.0  # s between two pieces of an answer
 MOST_REDIRECTS = 20  # as many as browsers follow
 
 
@@ -46,35 +46,46 @@ def looks_like_document(url: str) -> bool:
     )
 
 
-def client(proxy_url: str, ca: Path, profile: Profile) -> httpx.AsyncClient:
-    """Return an HTTP client that uses the browser session's proxy and looks like the browser."""
+def client(proxy_url: str, ca: Path, profile: Profile, most: int | None = None) -> httpx.AsyncClient:
+    """Return an HTTP client that uses the browser session's proxy and looks like the browser.
+
+    Its answers end in time, and with `most` within so many bytes: see `bounded_clients`.
+    """
     import ssl
 
-    import httpx
+    from stillweb.proxy.net.bounded_clients import AsyncBoundedClient
 
     context = ssl.create_default_context(cafile=str(ca))
     headers = {"user-agent": profile.user_agent, "accept-language": profile.locale, "accept": "*/*"}
-    return httpx.AsyncClient(
-        proxy=proxy_url,
-        verify=context,
-        timeout=MAX_SECONDS,
-        headers=headers,
-        follow_redirects=True,
-        trust_env=False,
+    return AsyncBoundedClient(
+        proxy_url, context, most, timeout=SILENCE, headers=headers, follow_redirects=True
     )
 
 
-async def downloaded(download: Download, captures: Iterable[Capture]) -> Document:
-    """Wait for the end of a download and return it as a document.
+async def failures_of(downloads: Iterable[Download]) -> list[str | None]:
+    """Wait for the ends of downloads, and return why each failed, None if it did not. An endless one is broken off."""
+    from stillweb.proxy.net.bounded_clients import LONGEST
+
+    async def failure(download: Download) -> str | None:
+        try:
+            return await asyncio.wait_for(download.failure(), LONGEST)
+        except TimeoutError:
+            await download.cancel()
+            return f"the answer did not end within {LONGEST:g} s"
+
+    return await asyncio.gather(*map(failure, downloads))
+
+
+async def downloaded(download: Download, failure: str | None, captures: Iterable[Capture]) -> Document:
+    """Return a download that has ended as a document.
 
     A file that the page made itself (blob:, data:) has no capture.
     """
     url = download.url
     capture = next((c for c in captures if c.url == url and c.status == 200), None)
     try:
-        failure = await asyncio.wait_for(download.failure(), MAX_SECONDS)
         size = 0 if failure else (await download.path()).stat().st_size
-    except (PlaywrightError, TimeoutError, OSError) as error:
+    except (PlaywrightError, OSError) as error:
         failure, size = str(error).splitlines()[0] if str(error) else type(error).__name__, 0
     if not url.startswith(("http:", "https:")):
         return Document(f"{url.partition(':')[0]}:{download.suggested_filename}", 0, "", size, failure)

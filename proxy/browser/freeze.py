@@ -112,12 +112,14 @@ async def install(
     async def worker(route: Route, request: Request) -> None:
         import httpx
 
+        from stillweb.proxy.net.bounded_clients import AsyncBoundedClient
+
         url, followed = WORKER.sub("", request.url), list[str]()
         try:
             headers = await request.all_headers()
             fields = {k.encode(): v.encode() for k, v in headers.items() if not k.startswith(":")}
             # The proxy checks the origin's certificate; only the proxy's own would be checked here.
-            async with httpx.AsyncClient(proxy=proxy_url, verify=False, timeout=60) as client:
+            async with AsyncBoundedClient(proxy_url, verify=False, timeout=60) as client:
                 answer = await client.get(url, headers=fields)
                 # the browser would follow redirects without this route
                 while answer.next_request is not None and len(followed) < MOST_REDIRECTS:

@@ -87,9 +87,11 @@ class Manners:
         import httpx
         from protego import Protego
 
+        from stillweb.proxy.net.bounded_clients import MOST
+
         proxy_url = self.recorder.proxy_url(f"{self.prefix}-robots")
         nothing = Protego.parse("User-agent: *\nDisallow: /")
-        async with client(proxy_url, self.recorder.ca_path, self.profile) as http:
+        async with client(proxy_url, self.recorder.ca_path, self.profile, MOST) as http:
             try:
                 answer = await http.get(f"{site}/robots.txt")
             except httpx.HTTPError:

@@ -1,0 +1,100 @@
+"""HTTP clients of our own that ask through a recorder. Each answer is bounded: some servers never end one.
+
+The recorder keeps the part that came of an answer that was broken off.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+
+LONGEST = 300.0  # s in which an answer must end; a client's own timeout bounds its silence
+MOST = 256 << 20  # bytes of an answer that is kept in memory
+
+
+class BoundedClient(httpx.Client):
+    """An httpx.Client behind a proxy. Its answers raise httpx.ReadTimeout and ReadError above LONGEST and MOST."""
+
+    def __init__(self, proxy: str, verify: ssl.SSLContext, **settings: Any) -> None:
+        super().__init__(transport=_Transport(httpx.HTTPTransport(verify, proxy=proxy)), **settings)
+
+
+class AsyncBoundedClient(httpx.AsyncClient):
+    """An httpx.AsyncClient behind a proxy, bounded like `BoundedClient`. `most` None bounds only the time."""
+
+    def __init__(
+        self, proxy: str | None, verify: ssl.SSLContext | bool, most: int | None = MOST, **settings: Any
+    ) -> None:
+        inner = httpx.AsyncHTTPTransport(verify, proxy=proxy)
+        super().__init__(transport=_AsyncTransport(inner, most), **settings)
+
+
+class _Bounds:
+    """The time and the bytes that are left for an answer."""
+
+    def __init__(self, request: httpx.Request, most: int | None) -> None:
+        self._request, self._most = request, most
+        self._size, self._end = 0, time.monotonic() + LONGEST
+
+    def took(self, piece: bytes) -> bytes:
+        self._size += len(piece)
+        if time.monotonic() > self._end:
+            raise httpx.ReadTimeout(f"the answer did not end within {LONGEST:g} s", request=self._request)
+        if self._most is not None and self._size > self._most:
+            raise httpx.ReadError(f"the answer is longer than {self._most} bytes", request=self._request)
+        return piece
+
+
+class _Stream(httpx.SyncByteStream):
+    def __init__(self, inner: httpx.SyncByteStream, bounds: _Bounds) -> None:
+        self._inner, self._bounds = inner, bounds
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from map(self._bounds.took, self._inner)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _AsyncStream(httpx.AsyncByteStream):
+    def __init__(self, inner: httpx.AsyncByteStream, bounds: _Bounds) -> None:
+        self._inner, self._bounds = inner, bounds
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._inner:
+            yield self._bounds.took(piece)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Transport(httpx.BaseTransport):
+    def __init__(self, inner: httpx.HTTPTransport) -> None:
+        self._inner = inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._inner.handle_request(request)
+        assert isinstance(answer.stream, httpx.SyncByteStream)
+        answer.stream = _Stream(answer.stream, _Bounds(request, MOST))
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _AsyncTransport(httpx.AsyncBaseTransport):
+    def __init__(self, inner: httpx.AsyncHTTPTransport, most: int | None) -> None:
+        self._inner, self._most = inner, most
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._inner.handle_async_request(request)
+        assert isinstance(answer.stream, httpx.AsyncByteStream)
+        answer.stream = _AsyncStream(answer.stream, _Bounds(request, self._most))
+        return answer
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ from stillweb.snapshots.words import whole_number
 SWITCHED = 101
 AT_ONCE = 64  # requests under way
 STREAMED = 1 << 20  # bytes; a larger answer, or an event stream, is passed on as it comes
+SOON = 1.0  # s after which an answer of unknown length is passed on as it comes
 CONNECT_SECONDS = 60.0
 ANSWER_SECONDS = 600.0  # a model may think for minutes
 
@@ -80,15 +82,22 @@ class LiveRequests:
             ]
             bodiless = request.method == "HEAD" or answer.status_code in BODILESS
             streams = answer.headers.get("content-type", "").startswith("text/event-stream")
-            if not bodiless and (streams or (size or 0) > STREAMED):
+            passed_on = not bodiless and (streams or (size or 0) > STREAMED)
+            pieces, came = answer.iter_raw(), bytearray()
+            late = time.monotonic() + SOON
+            while not passed_on and (piece := next(pieces, None)) is not None:
+                came += piece
+                passed_on = size is None and (len(came) > STREAMED or time.monotonic() > late)
+            body = bytes(came)
+            if passed_on:
                 return Reply(
                     answer.status_code,
                     answer.reason_phrase,
                     tuple(fields),
-                    pieces=lambda: _pieces(answer),
+                    pieces=lambda: _pieces(answer, body, pieces),
                     length=size,
                 )
-            body = b"".join(_pieces(answer))
+            answer.close()
         except httpx.HTTPError as error:
             where = mask(request).url
             why = next((why for url, why in reversed(self._recorder.failures) if url == where), "")
@@ -159,8 +168,12 @@ def _upgraded(answer: httpx.Response) -> Reply:
     return reply
 
 
-def _pieces(answer: httpx.Response) -> Iterator[bytes]:
+def _pieces(answer: httpx.Response, came: bytes, more: Iterator[bytes]) -> Iterator[bytes]:
     try:
-        yield from answer.iter_raw()
+        if came:
+            yield came
+        yield from more
+    except httpx.HTTPError as error:  # the client's connection then breaks off this answer, and no other
+        raise ConnectionError(f"{type(error).__name__}: {error}") from error
     finally:
         answer.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -263,6 +264,28 @@ def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
             talk.send("one")
             assert talk.recv(timeout=HANG) == "live one"
         assert httpx.get("http://a.test/large", proxy=proxy, timeout=HANG).content == large
+
+
+def test_an_answer_without_an_end_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+    """The gateway kept all of it in memory, and the client heard nothing."""
+    site = Site(tmp_path / "site")
+    site.add("http://a.test/", b"page")
+
+    async def ticks() -> AsyncIterator[bytes]:
+        while True:
+            yield b"tick\n"
+            await asyncio.sleep(0.05)
+
+    def answer(asked: Asked) -> Answer:
+        return Answer(headers=[("Content-Type", "application/x-ndjson")], body=ticks())
+
+    with (
+        Origin(answer) as origin,
+        site.open() as snapshot,
+        replay(snapshot, record_misses=tmp_path / "more") as web,
+        httpx.stream("GET", f"{origin.url}/watch", proxy=web.gateway.url, timeout=HANG) as got,
+    ):
+        assert next(got.iter_lines()) == "tick"
 
 
 def test_a_layer_is_never_written_over(tmp_path: Path, origin: Origin) -> None:

@@ -23,6 +23,7 @@ from stillweb.proxy.replay import refusing
 from stillweb.proxy.replay.http1 import (
     CHUNKED,
     PATIENCE,
+    TURN,
     BadRequest,
     Message,
     Parser,
@@ -92,6 +93,11 @@ class Channel(asyncio.Protocol):
         """Return True if a slow client has read anything since the last call."""
         before, self._left = self._left, self._unsent()
         return self._left != before
+
+    def read_on(self) -> None:
+        """Read again, unless the client reads too slowly what it is sent."""
+        if not self._paused:
+            self._start_reading()
 
     def close(self) -> None:
         """Close the connection after sending what has been written."""
@@ -387,7 +393,8 @@ class Arrivals(Channel):
                 self._quiet(tls)
         elif self._h2 is not None:
             self._h2.feed(data)
-            if self._unsent() > MAX_WAITING:  # pings and settings are answered whatever the windows say
+            # pings and settings are answered whatever the windows say
+            if self._h2.behind or self._unsent() > MAX_WAITING:
                 self._stop_reading()
         elif self._socket is not None:
             self._socket.feed(data)
@@ -523,6 +530,7 @@ class Connection(Arrivals):
     def _requests(self, raw: bytes | None = None) -> None:
         """Answer the complete requests. `raw` holds all bytes, if they are expected to be one request."""
         message = None
+        end = time.monotonic() + TURN
         try:
             while self._busy is None and not self._paused and not self._closing and not self._sniffing:
                 message = None
@@ -532,6 +540,8 @@ class Connection(Arrivals):
                 self.deadline = 0.0
                 self._answer(message, raw if self.parser.idle else None)
                 raw = None
+                if self._busy is None and not self.parser.idle and time.monotonic() > end:
+                    self._work(asyncio.sleep(0))
             if self._busy is not None or self._closing:
                 return
             if self.parser.expects:

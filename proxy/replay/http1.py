@@ -21,6 +21,7 @@ from stillweb.proxy.net.addresses import (
 from stillweb.snapshots.request import Headers
 
 PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
+TURN = 0.005  # seconds in which requests of a connection that came at once are answered before others have theirs
 MAX_HEAD = 1 << 17
 MAX_BODY = 1 << 26  # of a request, which must be in memory to be matched
 MAX_CHUNK_LINE = 1 << 12

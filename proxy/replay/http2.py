@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -18,7 +20,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 from stillweb.proxy.net.addresses import target_text
 from stillweb.proxy.net.huffman import LinearHuffman
 from stillweb.proxy.replay import refusing
-from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, field_bytes
+from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, TURN, BadRequest, field_bytes
 from stillweb.proxy.replay.hub import Hub
 from stillweb.proxy.replay.replies import Held, Line, Reply
 from stillweb.snapshots.errors import StillwebError
@@ -50,6 +52,7 @@ class Wire(Protocol):
     @property
     def paused(self) -> bool: ...
     def write(self, data: bytes, /) -> None: ...
+    def read_on(self) -> None: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
 
@@ -59,8 +62,7 @@ class _Incoming:
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self.fields = fields
-        self.parts: list[bytes] = []
-        self.size = 0
+        self.body = bytearray()  # empty frames without an end take no memory
 
 
 class _Outgoing:
@@ -74,7 +76,7 @@ class _Outgoing:
         self.trailers = _spelled(reply.trailers)
         self.pace, self.cut = reply.pace, reply.cut
         self.sent = 0  # bytes of the pieces
-        self.fetching = False
+        self.fetching: asyncio.Task[None] | None = None
 
 
 class _Goodbye(h2.events.Event):
@@ -120,24 +122,41 @@ class Http2:
         self._goodbye = False
         self._rest = PREFACE  # bytes missing of the current frame
         self._head = b""
+        self._arrived: deque[bytes] = deque()  # pieces that no turn has come to yet
         self._flush()
+
+    @property
+    def behind(self) -> bool:
+        """Return True while bytes wait for another turn: no more are to be read."""
+        return bool(self._arrived)
 
     def lost(self) -> None:
         """Cancel all work after the connection is lost."""
+        self._arrived.clear()
         for task in self._tasks:
             task.cancel()
         self._outgoing.clear()
 
     def feed(self, data: bytes) -> None:
-        """Process decrypted bytes from the client."""
-        for piece in self._cut(data):  # h2 returns no events for bytes that contain an error
+        """Process decrypted bytes from the client, in turns with other connections."""
+        waiting = self.behind
+        self._arrived.extend(self._cut(data))
+        if not waiting:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        end = time.monotonic() + TURN
+        while self._arrived:
+            piece = self._arrived.popleft()
             try:
+                # frame by frame: it returns no events for bytes that contain an error
                 events = self._h2.receive_data(piece)
             except h2.exceptions.ProtocolError as error:
                 self._hub.malformed += 1
                 self._hub.answerer.tunnel_failed(
                     self._authority, self._line, f"HTTP/2 with the client failed: {error}"
                 )
+                self._arrived.clear()
                 self._flush()
                 self._connection.close()
                 return
@@ -148,9 +167,19 @@ class Http2:
                     self.pump()  # after an error or a GOAWAY nothing can be sent any more
             except h2.exceptions.ProtocolError as error:  # ours: the client's errors were caught above
                 self._hub.failed(error)
+                self._arrived.clear()
                 self._connection.abort()
                 return
+            if self._arrived and time.monotonic() > end:
+                asyncio.get_running_loop().call_soon(self._next_turn)
+                break
         self.pump()
+
+    def _next_turn(self) -> None:
+        if self._arrived:
+            self._take_turn()
+            if not self.behind:
+                self._connection.read_on()
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
         """Yield the bytes cut at frame ends. Keep an incomplete frame head for the next call."""
@@ -182,10 +211,9 @@ class Http2:
                 self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
                 request = self._incoming.get(stream)
                 if request is not None:
-                    request.size += len(data)
-                    request.parts.append(data)
+                    request.body += data
                     # the limit is for all requests that arrive at once
-                    if sum(one.size for one in self._incoming.values()) > MAX_BODY:
+                    if sum(len(one.body) for one in self._incoming.values()) > MAX_BODY:
                         del self._incoming[stream]
                         self._too_long(request)
                         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
@@ -193,7 +221,9 @@ class Http2:
                 self._ended(_stream(event))
             case h2.events.StreamReset():
                 self._incoming.pop(_stream(event), None)
-                self._outgoing.pop(_stream(event), None)
+                out = self._outgoing.pop(_stream(event), None)
+                if out is not None and out.fetching is not None:
+                    out.fetching.cancel()
                 if (held := self._held.pop(_stream(event), None)) is not None:
                     held.cancel()
             case _Goodbye():
@@ -207,7 +237,9 @@ class Http2:
         target = f"https://{named.get(':authority') or self._authority}{named.get(':path', '/')}"
         bad = BadRequest("the body of the request is too long", 413)
         self._hub.malformed += 1
-        refusing.note(self._hub.answerer, self._line, named.get(":method", ""), target, bad, incoming.size, 0)
+        refusing.note(
+            self._hub.answerer, self._line, named.get(":method", ""), target, bad, len(incoming.body), 0
+        )
 
     def _ended(self, stream: int) -> None:
         incoming = self._incoming.pop(stream, None)
@@ -223,7 +255,7 @@ class Http2:
         url = f"{pseudo.get(':scheme', 'https')}://{host}{path if path.startswith('/') else '/' + path}"
         if not any(n == "host" for n, _ in headers):
             headers.insert(0, ("Host", host))
-        request = Request(pseudo.get(":method", "GET"), url, tuple(headers), b"".join(incoming.parts))
+        request = Request(pseudo.get(":method", "GET"), url, tuple(headers), bytes(incoming.body))
         hub = self._hub
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:
@@ -310,9 +342,8 @@ class Http2:
                     else:
                         self._h2.end_stream(stream)
                     self._outgoing.pop(stream, None)
-                elif not out.fetching:
-                    out.fetching = True
-                    self._start(self._fetch(stream, out, out.pieces))
+                elif out.fetching is None:
+                    out.fetching = self._start(self._fetch(stream, out, out.pieces))
                 return
             room = min(
                 self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(out.data)
@@ -348,7 +379,7 @@ class Http2:
             self._reset(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
             self._flush()
             return
-        out.fetching = False
+        out.fetching = None
         if piece is None:
             out.pieces = None
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import errno
 import gc
 import gzip
@@ -15,16 +17,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import h2.config
+import h2.connection
 import pytest
 
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.replay import answering, connection
+from stillweb.proxy.replay import answering, connection, http2
 from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.errors import MissingCapability
 from tests.proxy.frozen import Site
-from tests.proxy.gateways import BIG, client, drained, head
+from tests.proxy.gateways import BIG, client, drained, head, tunnel
 from tests.support.waiting import HANG, STARTS, until
 
 
@@ -251,6 +255,48 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
         assert miss.result().status_code == 504
         # ten times as many as where the event loop explains it (2 to 8, as the body comes in pieces)
         assert answered > 10
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_no_neighbour_waits_until_all_that_a_client_asks_at_once_is_answered(
+    version: str, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """128 kB of requests in HTTP/2, each taken back at once, held all others for 5 s."""
+    monkeypatch.setattr(connection, "TURN", 0.0)
+    monkeypatch.setattr(http2, "TURN", 0.0)
+    count, crowd, alone = 150, f"crowd-{version}", f"alone-{version}"
+    with client(gateway, session=alone) as other, contextlib.ExitStack() as opened:
+        assert other.get("http://site.example/plain?a=1&b=2").status_code == 200
+        if version == "2":
+            sock: socket.socket = opened.enter_context(tunnel(gateway, "two.example", ("h2",), session=crowd))
+            mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+            mine.initiate_connection()
+            for number in range(count):
+                where = [(":authority", "two.example"), (":scheme", "https"), (":path", f"/{number}")]
+                mine.send_headers(2 * number + 1, [(":method", "GET"), *where], end_stream=True)
+                mine.reset_stream(2 * number + 1)
+            sent = mine.data_to_send()
+        else:
+            sock = opened.enter_context(socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG))
+            named = base64.b64encode(f"{crowd}:x".encode()).decode()
+            fields = f"Host: a.test\r\nProxy-Authorization: Basic {named}\r\n\r\n"
+            sent = "".join(f"GET http://a.test/{n} HTTP/1.1\r\n{fields}" for n in range(count)).encode()
+        sock.sendall(sent)
+
+        def read() -> None:
+            with contextlib.suppress(OSError):
+                while sock.recv(1 << 16):
+                    pass
+
+        threading.Thread(target=read, daemon=True).start()
+        other.get("http://site.example/plain?a=1&b=2")
+
+        def lines() -> list[str]:
+            told = (entry["session"] for entry in gateway.ledger.entries())
+            return [session for session in told if session in (crowd, alone)]
+
+        assert until(lambda: lines().count(crowd) == count)
+    assert lines()[-1] == crowd
 
 
 def test_a_client_that_leaves_before_its_miss_is_explained_has_a_ledger_line(

@@ -2,7 +2,7 @@
 
 `stillweb replay` serves a page and a form. Each session has a connection, a name and a cookie of its own, asks for both
 and for two addresses that were never recorded, and doesn't return. The resident memory of the gateway's processes is told
-ten times.
+ten times; at the end, the slope of a straight line through what was measured after the first third, the warm-up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from statistics import linear_regression
 
 import click
 
@@ -22,6 +23,7 @@ from tests.proxy.frozen import Site
 
 URL = "http://a.test/"
 TOLD = 10  # lines
+MEASURED = 120  # times
 
 
 @click.command()
@@ -37,15 +39,19 @@ def main(minutes: float, rate: float) -> None:
             pass
         with replay(Path(folder), site.path) as server:
             assert server.through is not None
-            begun, sessions, told = time.monotonic(), 0, 0.0
+            begun, sessions, measured = time.monotonic(), 0, list[tuple[int, float]]()
             while (now := time.monotonic() - begun) < minutes * 60:
-                if now >= told:
-                    click.echo(f"{now / 60:.1f} min, {sessions} sessions: {memory(server.pid):.1f} MB")
-                    told += minutes * 60 / TOLD
+                if now >= len(measured) * minutes * 60 / MEASURED:
+                    measured.append((sessions, memory(server.pid)))
+                    if len(measured) % (MEASURED // TOLD) == 1:
+                        click.echo(f"{now / 60:.1f} min, {sessions} sessions: {measured[-1][1]:.1f} MB")
                 ask(server.through[1], f"session-{sessions}")
                 sessions += 1
                 time.sleep(max(0.0, begun + sessions / rate - time.monotonic()))
             click.echo(f"{minutes:g} min, {sessions} sessions: {memory(server.pid):.1f} MB")
+            warm = measured[len(measured) // 3 :]
+            slope, _ = linear_regression([one for one, _ in warm], [held for _, held in warm])
+            click.echo(f"after {warm[0][0]} sessions: {slope * 1e6:+.0f} kB per 1,000 sessions")
 
 
 def ask(port: int, session: str) -> None:

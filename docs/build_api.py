@@ -48,12 +48,16 @@ SHOWN = {
     "coverage": stillweb.coverage,
     "run": stillweb.run,
     "Run": stillweb.Run,
+    "fork": stillweb.fork,
     "compare": stillweb.compare,
     "tools": stillweb.tools,
     "Tools": stillweb.Tools,
+    "serve": stillweb.serve,
+    "serve_live": stillweb.serve_live,
     "env": stillweb.env,
     "verify": stillweb.verify,
     "check": stillweb.check,
+    "refresh": stillweb.refresh,
 }
 
 

@@ -19,17 +19,21 @@ if TYPE_CHECKING:
         Replay,
         Run,
         Tools,
+        check,
         compare,
         coverage,
         env,
+        fork,
         open,
         record,
+        refresh,
         replay,
         run,
+        serve,
+        serve_live,
         tools,
     )
     from stillweb.proxy import Gateway, Recorder
-    from stillweb.proxy.check.check import check
     from stillweb.snapshots import Request, Snapshot, Writer, seal, verify
 
     __version__: str
@@ -41,20 +45,24 @@ _HOME = {
             "Replay",
             "Run",
             "Tools",
+            "check",
             "compare",
             "coverage",
             "env",
+            "fork",
             "open",
             "record",
+            "refresh",
             "replay",
             "run",
+            "serve",
+            "serve_live",
             "tools",
         ),
         "stillweb.api",
     ),
     **dict.fromkeys(("Request", "Snapshot", "Writer", "seal", "verify"), "stillweb.snapshots"),
     **dict.fromkeys(("Gateway", "Recorder"), "stillweb.proxy"),
-    "check": "stillweb.proxy.check.check",
 }
 
 __all__ = [
@@ -72,11 +80,15 @@ __all__ = [
     "compare",
     "coverage",
     "env",
+    "fork",
     "open",
     "record",
+    "refresh",
     "replay",
     "run",
     "seal",
+    "serve",
+    "serve_live",
     "tools",
     "verify",
 ]

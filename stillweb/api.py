@@ -31,15 +31,18 @@ if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.compare.compare import RunComparison
     from stillweb.harness.curation.coverage import Coverage
+    from stillweb.harness.curation.refreshing import Refreshed
     from stillweb.harness.environment import Environment
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
     from stillweb.harness.scoring import Context
     from stillweb.harness.task import Task
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
+    from stillweb.harness.tools.toolset import Limits as ToolLimits
     from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
     from stillweb.proxy.browser.options import BrowserOptions
     from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.check.check import CheckReport
     from stillweb.proxy.explore.explorer import Explorer
     from stillweb.proxy.explore.explorer import Limits as ExploreLimits
     from stillweb.proxy.explore.moves import Choices
@@ -361,10 +364,7 @@ def replay(
 
     disturbed = read_faults(faults)
     with ExitStack() as stack:
-        if isinstance(snapshot, Snapshot):
-            opened = snapshot
-        else:
-            opened = stack.enter_context(Snapshot.open(*_paths(snapshot)))
+        opened = stack.enter_context(_opened(snapshot))
         gateway = Gateway(
             opened,
             port=port,
@@ -400,6 +400,62 @@ def _live(out: StrPath, origins: Mapping[str, Any]) -> Iterator[LiveRequests]:
         LiveRequests(recorder) as live,
     ):
         yield live
+
+
+def check(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    *,
+    parallel: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> CheckReport:
+    """Replay every view of a snapshot offline in a fresh browser, and compare text, accessibility tree and picture.
+
+    `parallel` is the number of views at once, by default two for each core. `progress` is called with the number of views
+    done and that of all. The result has `views`, `share(what)` and `passed(text, pixels)`. Raises MissingCapability
+    without a browser.
+    """
+    from stillweb.proxy.check.check import check as look
+    from stillweb.proxy.replay.gateway import Gateway
+
+    with _opened(snapshot) as opened, Gateway(opened) as gateway:
+        return look(opened, gateway, parallel=parallel, progress=progress)
+
+
+@contextmanager
+def _opened(snapshot: Snapshot | StrPath | Sequence[StrPath]) -> Iterator[Snapshot]:
+    """Yield a snapshot; one that is given as paths is closed at the end."""
+    if isinstance(snapshot, Snapshot):
+        yield snapshot
+    else:
+        with Snapshot.open(*_paths(snapshot)) as opened:
+            yield opened
+
+
+def refresh(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    misses: Sequence[StrPath] = (),
+    pause: float = 0.5,
+    ca_file: StrPath | None = None,
+    ignore_robots: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Refreshed:
+    """Record anew, into the new directory `out`, a snapshot's views with their steps and the pages that no view loaded.
+
+    Only GET requests are repeated beside the views. The misses of the ledgers `misses` are recorded, too. `pause` is the
+    seconds between two pages of one host; `ca_file` as in `record`. Pages that robots.txt forbids are left out unless
+    `ignore_robots`. `progress` is called with the number of pages asked for and that of all. Raises UsageError if `out`
+    exists.
+    """
+    from stillweb.harness.curation.refreshing import refresh as record_anew
+
+    with _opened(snapshot) as opened:
+        return record_anew(
+            opened, Path(out), list(map(Path, misses)),
+            pause=pause, ca_file=Path(ca_file) if ca_file is not None else None, obey_robots=not ignore_robots,
+            progress=progress or (lambda done, total: None),
+        )  # fmt: skip
 
 
 # --- coverage
@@ -448,11 +504,7 @@ def coverage(
         asked = load_tasks(os.fspath(tasks))
     else:
         asked = tasks if isinstance(tasks, TaskSet) else tuple(tasks or ())
-    with ExitStack() as stack:
-        if isinstance(snapshot, Snapshot):
-            opened = snapshot
-        else:
-            opened = stack.enter_context(Snapshot.open(*_paths(snapshot)))
+    with _opened(snapshot) as opened:
         search = query_verdict(Toolset(opened, ("serper-mcp",), synthetic_search=synthetic_search))
         found = look_up(asked, opened, search=search, progress=progress)
         if isinstance(asked, TaskSet):
@@ -546,6 +598,51 @@ def tools(
     UsageError for an unknown contract.
     """
     return Tools(snapshot, contracts or ("fetch",), session, {"accept": accept, **options})
+
+
+def serve(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    *contracts: str,
+    transport: Literal["stdio", "http"] = "stdio",
+    port: int = 0,
+    ready: Callable[[str], None] | None = None,
+    **options: Any,
+) -> None:
+    """Serve the tools of some contracts by MCP until the client disconnects (stdio) or the process is asked to end (http).
+
+    `contracts` and `options` are as in `tools`. `ready` is called with the address, on loopback, at which clients can
+    connect by http; `port` 0 takes a free one. Raises UsageError for an unknown contract or transport, and
+    MissingCapability if the port is in use.
+    """
+    from stillweb.harness.servers.mcp import serve as serve_tools
+    from stillweb.harness.tools.toolset import Toolset
+
+    with _opened(snapshot) as opened:
+        serve_tools(Toolset(opened, contracts or ("fetch",), **options), transport, port, ready=ready)
+
+
+def serve_live(
+    out: StrPath,
+    *contracts: str,
+    private: bool = False,
+    limits: ToolLimits | None = None,
+    transport: Literal["stdio", "http"] = "stdio",
+    port: int = 0,
+    ready: Callable[[str], None] | None = None,
+) -> list[tuple[str, str]]:
+    """Serve tools that ask the real web by MCP, as `serve` does, and record what comes into the directory `out`.
+
+    Unless `private`, addresses that are not public are refused, for a model chooses them. Return (URL, reason) of each
+    request that was not recorded. Raises UsageError for a contract that can't record.
+    """
+    from stillweb.harness.servers.mcp import serve as serve_tools
+    from stillweb.harness.tools.recording import recording_toolset
+    from stillweb.proxy.record.recorder import tune_process
+
+    tune_process()
+    with recording_toolset(out, contracts or ("fetch",), limits=limits, private=private) as recorded:
+        serve_tools(recorded, transport, port, ready=ready, writes=True)
+        return list(recorded.recorder.failures)
 
 
 # --- environments
@@ -765,6 +862,32 @@ def run(
     )
     if not made:
         tell(f"{path}: every attempt was made before, none now; another directory runs them again")
+    return Run(path, write_certificate(path) if made else check_traces(path), made)
+
+
+def fork(
+    run: StrPath | Run,
+    attempt: str,
+    *,
+    step: int,
+    model: str,
+    out: StrPath,
+    retry_failed: bool = False,
+    display: Display | None = None,
+) -> Run:
+    """Repeat an attempt of a run from its tape up to a step, and go on from there with another model.
+
+    `attempt` is TASK.NUMBER, or TASK for its first. `step` is the first model call (from 1) that `model`, another one of
+    the same provider, makes. `out` is the new run's directory; an unfinished fork in it is continued, and with
+    `retry_failed` an attempt that failed is made again. Raises UsageError if the attempt can't be repeated up to there.
+    """
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.results.forking import fork_run
+    from stillweb.harness.runs.runner import run_attempts
+
+    path = local(out)
+    fork_run(Path(run), attempt, path, step=step, model=model)
+    made = run_attempts(path, display=display, retry_failed=retry_failed)
     return Run(path, write_certificate(path) if made else check_traces(path), made)
 
 

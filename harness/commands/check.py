@@ -53,14 +53,13 @@ def command(
     """
     if html is not None and not html.absolute().parent.is_dir():
         raise click.UsageError(f"{html}: there is no directory {html.parent}")
-    from stillweb.proxy.check.check import check
-    from stillweb.proxy.replay.gateway import Gateway
-    from stillweb.snapshots import Snapshot
+    from stillweb.api import check as replay_views
+    from stillweb.api import open as open_snapshot
     from stillweb.snapshots.warc.appending import write_whole
 
-    with Snapshot.open(*snapshots) as snapshot, Gateway(snapshot) as gateway, progress("checking") as advance:
+    with open_snapshot(*snapshots) as snapshot, progress("checking") as advance:
         say_damage(snapshot)
-        report = check(snapshot, gateway, parallel=parallel, progress=advance)
+        report = replay_views(snapshot, parallel=parallel, progress=advance)
     if report.warning:
         say(report.warning)
     if html is not None:

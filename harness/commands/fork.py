@@ -42,15 +42,13 @@ def command(
     stillweb fork run1 penguins.1 --step 4 --model gpt-5-mini -o run2      attempt 1 at the task penguins
     stillweb compare run1 run2
     """
-    from stillweb.harness.results.certificate import check_traces, write_certificate
-    from stillweb.harness.results.forking import fork_run
+    from stillweb.api import fork
     from stillweb.harness.results.left_out import failed_attempts
     from stillweb.harness.runs.display import make_display
-    from stillweb.harness.runs.runner import run_attempts
     from stillweb.snapshots.errors import GateFailed
 
-    fork_run(run, attempt, out, step=step, model=model)
-    made = run_attempts(out, display=make_display(), retry_failed=retry_failed)
-    summary = show_summary(out, write_certificate(out) if made else check_traces(out), as_json)
-    if failed := failed_attempts(summary):
+    made = fork(
+        run, attempt, step=step, model=model, out=out, retry_failed=retry_failed, display=make_display()
+    )
+    if failed := failed_attempts(show_summary(made.path, made.certificate, as_json)):
         raise GateFailed(f"{out}: {failed}; 'stillweb report {out}' shows all of it")

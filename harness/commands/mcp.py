@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -64,7 +65,7 @@ def command(
     at: str,
     snapshots: tuple[Path | str, ...],
     contracts: tuple[str, ...],
-    transport: str,
+    transport: Literal["stdio", "http"],
     port: int | None,
     uploads: Path | None,
     accept: str,
@@ -82,9 +83,9 @@ def command(
     stillweb mcp site.wacz --contract playwright-mcp --transport http --port 8931
     stillweb mcp site --record --contract fetch                    fetch for real, and keep what came
     """
-    from stillweb.harness.servers.mcp import serve
-    from stillweb.harness.tools import Limits, Toolset
-    from stillweb.snapshots import Snapshot
+    from stillweb.api import open as open_snapshot
+    from stillweb.api import serve, serve_live
+    from stillweb.harness.tools import Limits
 
     if port is not None and transport != "http":
         raise click.UsageError("--port goes with --transport http")
@@ -96,28 +97,21 @@ def command(
     if private and not record:
         raise click.UsageError("--private goes with --record: a replay connects to nothing")
     if record:
-        from stillweb.harness.tools.recording import recording_toolset
-        from stillweb.proxy.record.recorder import tune_process
-
         if uploads is not None:
             raise click.UsageError("--uploads goes without --record: no tool that records reads files")
         if len(snapshots) != 1 or isinstance(snapshots[0], str):
             raise click.UsageError("--record takes one SNAPSHOT: the directory to record into")
-        tune_process()
-        with recording_toolset(snapshots[0], contracts, limits=limits, private=private) as recorded:
-            serve(recorded, transport, port or 0, ready=ready, writes=True)
-            say_failures(recorded.recorder.failures)
+        say_failures(
+            serve_live(
+                snapshots[0], *contracts, private=private, limits=limits, transport=transport, port=port or 0, ready=ready
+            )
+        )  # fmt: skip
         return
-    with Snapshot.open(*snapshots, at=at) as snapshot:
+    with open_snapshot(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         if synthetic_search:
             make_search_ready(snapshot)
-        toolset = Toolset(
-            snapshot,
-            contracts,
-            accept=accept,
-            synthetic_search=synthetic_search,
-            limits=limits,
-            uploads=uploads,
-        )
-        serve(toolset, transport, port or 0, ready=ready)
+        serve(
+            snapshot, *contracts, transport=transport, port=port or 0, ready=ready, accept=accept,
+            synthetic_search=synthetic_search, limits=limits, uploads=uploads,
+        )  # fmt: skip

@@ -6,18 +6,24 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from stillweb.harness.curation.missing import record_misses
 from stillweb.harness.models.transport import retry_after
 from stillweb.proxy.explore.politeness import Manners
+from stillweb.proxy.replay.ledger import misses as find_misses
+from stillweb.proxy.replay.ledger import read
 from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.contents.provenance import provenance_now
+from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
     from stillweb.proxy.browser.steps import Flow
-    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder, RecorderStats
     from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.writer import Writer
 
 T = TypeVar("T")
@@ -53,13 +59,73 @@ class BusyAnswers:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """Outcome of a refresh: URLs that robots.txt forbids, and (URL, reason) of each page that was not recorded."""
+    """Outcome of a refresh.
+
+    `forbidden` are the URLs that robots.txt forbids, `failed` (URL, reason) of each page that was not recorded,
+    `failures` those of its requests; `stats` counts what was recorded, and `others` the recorded requests with methods
+    that are repeated only where a view's steps make them.
+    """
 
     forbidden: list[str]
     failed: list[tuple[str, str]]
+    failures: list[tuple[str, str]]
+    stats: RecorderStats
+    others: int
 
 
 def refresh(
+    snapshot: Snapshot,
+    out: Path,
+    ledgers: Iterable[Path],
+    *,
+    pause: float,
+    ca_file: Path | None,
+    obey_robots: bool,
+    progress: Callable[[int, int], None],
+) -> Refreshed:
+    """Record a snapshot's views and pages again into the new directory `out`; see `stillweb.refresh`."""
+    from stillweb.proxy.browser.browser import complete, new_profile
+    from stillweb.proxy.browser.steps import Flow
+    from stillweb.proxy.browser.uploads import contents_of
+    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.writer import Writer
+
+    if out.exists():
+        raise UsageError(f"{out}: exists. Name a new directory with -o")
+    flows = [Flow(view.url, view.steps, contents_of(snapshot, view)) for view in snapshot.views()]
+    entries = list(_alone(snapshot))
+    entries += [entry for ledger in ledgers for entry in find_misses(read(ledger))]
+    others = len({c.key for c in snapshot.captures() if c.method not in ("GET", "HEAD")})
+    profile = complete(snapshot.profile) if snapshot.profile is not None else new_profile()
+    busy = BusyAnswers()
+    with (
+        Writer.open(out, provenance=provenance_now("refresh", {})) as writer,
+        Recorder(writer, upstream_ca=ca_file, leave_out=busy) as recorder,
+    ):
+        if flows:
+            writer.adopt(profile)
+        forbidden, failed = _record(
+            recorder, writer, busy, flows, entries,
+            profile=profile, pause=pause, obey_robots=obey_robots, progress=progress,
+        )  # fmt: skip
+    return Refreshed(forbidden, failed, list(recorder.failures), recorder.stats, others)
+
+
+def _alone(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each page, document or data set that no view loaded."""
+    loaded = {str(one.get("url", "")) for view in snapshot.views() for one in view.captures}
+    loaded |= {view.url.partition("#")[0] for view in snapshot.views()}
+    seen: set[str] = set()
+    for capture in sorted(snapshot.captures(), key=lambda c: (c.timestamp, c.begin, c.place)):
+        if capture.method != "GET" or capture.url in loaded or capture.key in seen:
+            continue
+        seen.add(capture.key)
+        yield {
+            "session": "refresh", "seq": len(seen), "method": "GET", "url": capture.url, "verdict": "miss", "status": 0,
+        }  # fmt: skip
+
+
+def _record(
     recorder: Recorder,
     writer: Writer,
     busy: BusyAnswers,
@@ -70,10 +136,10 @@ def refresh(
     pause: float,
     obey_robots: bool,
     progress: Callable[[int, int], None],
-) -> Refreshed:
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Record `flows` in Chromium and `entries` (misses of a ledger) by HTTP, one after the other.
 
-    `pause` is the seconds between two of one host, whose turns alternate with those of other hosts. `busy` is the
+    Return the URLs that robots.txt forbids, and (URL, reason) of each page that was not recorded. `pause` is the seconds between two of one host, whose turns alternate with those of other hosts. `busy` is the
     recorder's `leave_out`: a page for which it has taken an answer is asked for again when the host's time is over.
     """
     manners = Manners(recorder, profile, pause, "refresh", here=())
@@ -122,7 +188,7 @@ def refresh(
                 later.append(entry)
             shown()
         alone = later
-    return Refreshed(forbidden, failed)
+    return forbidden, failed
 
 
 def _browse(

@@ -15,13 +15,15 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
+
+import msgspec
 
 from stillweb.snapshots._os.aside import aside
 from stillweb.snapshots._os.cache import cache_dir
@@ -42,6 +44,7 @@ KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
 SILENCE = 60  # seconds without a byte after which a store fails; oras and huggingface_hub wait for ever
 CARD = "README.md"  # of a publication, for people
 FILES = "files/"  # folder of a published folder: its files, by digest
+_SHA256 = re.compile("[0-9a-f]{64}")
 _SENT = re.compile(rf"{FILES}[0-9a-f]{{64}}/")
 HUB, OCI = "hub:", "oci://"
 FORMS = "PATH, hub:OWNER/SET[@REV][/FILE], oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://…"
@@ -192,12 +195,17 @@ class RemotePlace:
             blocks = [file.sha256]
         if blocks is not None and len(blocks) != -(-file.size // BLOCK):
             raise DamagedInput(f"{name or file.name}: has another size than the list of published files says")
+        if not all(map(_SHA256.fullmatch, blocks or ())):  # each is a file's name in the cache
+            raise DamagedInput(
+                f"{name or file.name}: the list of published files has no SHA-256 of its blocks"
+            )
         self.size = file.size
         self.name = name or file.name
         self._file = file
         self._blocks = blocks
         self._checked: set[int] = set()  # numbers of cached blocks with the right digest
-        self._key = hashlib.sha256(f"{file.name} {file.size} {file.version}".encode()).hexdigest()
+        known = f"{file.name} {file.size} {file.version}".encode("utf-8", "backslashreplace")
+        self._key = hashlib.sha256(known).hexdigest()
         self._folder = cache_dir() / "blocks"
 
     def read(self, offset: int, length: int) -> bytes:
@@ -492,6 +500,23 @@ _TITLE = "org.opencontainers.image.title"  # annotation: the file's path, as `or
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _ARTIFACT = "application/vnd.stillweb.package.v1"
 _EMPTY = b"{}"  # the config of an artifact without one (OCI image specification 1.1)
+_LONGEST = 4 << 20  # bytes of a manifest (OCI distribution specification 1.1)
+
+
+class _Layer(msgspec.Struct):
+    digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    annotations: dict[str, str] | None = None
+
+
+class _Manifest(msgspec.Struct):
+    layers: list[_Layer] = []
+
+
+class _Answer(NamedTuple):
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class OciStore:
@@ -511,8 +536,11 @@ class OciStore:
         self._tag = named["tag"] or ("" if self._pin else "latest")
         self._client: Any = None
 
-    def _do(self, method: str, path: str, good: Sequence[int], **how: Any) -> Any:
-        """Send a request and return the response. Raises requests.HTTPError for a status not in `good`."""
+    def _do(self, method: str, path: str, good: Sequence[int], most: int = _LONGEST, **how: Any) -> _Answer:
+        """Send a request and return the response, at most `most` bytes of it.
+
+        Raises requests.HTTPError for a status not in `good`.
+        """
         require("oras")
         import requests
         from oras.container import Container
@@ -521,7 +549,8 @@ class OciStore:
         plain = urlsplit(f"//{self._host}").hostname in _LOOPBACK
         base = f"{'http' if plain else 'https'}://{self._host}"
         if self._client is None:
-            challenge = requests.get(f"{base}/v2/", timeout=SILENCE).headers.get("Www-Authenticate", "")
+            with requests.get(f"{base}/v2/", timeout=SILENCE, stream=True) as hello:
+                challenge = hello.headers.get("Www-Authenticate", "")
             backend = "basic" if challenge.lower().startswith("basic") else "token"
             self._client = Registry(self._host, insecure=plain, auth_backend=backend)
             self._client.session.request = partial(self._client.session.request, timeout=SILENCE)
@@ -534,25 +563,34 @@ class OciStore:
         # The undecorated method: oras sleeps two minutes before it says that a registry does not answer.
         ask = type(self._client).do_request.__wrapped__
         try:
-            answer = ask(self._client, url, method, **how)
+            answer = ask(self._client, url, method, stream=True, **how)
         except (ValueError, AttributeError) as error:  # oras without credentials for the registry's challenge
             raise MissingCapability(
                 f"{self.address}: access denied. Check the credentials of this store (`docker login {self._host}`)."
             ) from error
+        content = bytearray()
+        with answer:
+            for piece in answer.iter_content(1 << 16):
+                content += piece
+                if len(content) >= most:
+                    break
         if answer.status_code not in good:
+            said = content[:200].decode("utf-8", "replace")
             raise requests.HTTPError(
-                f"{answer.status_code} {answer.reason} for {method} {path}: {answer.text[:200]}",
-                response=answer,
+                f"{answer.status_code} {answer.reason} for {method} {path}: {said}", response=answer
             )
-        return answer
+        return _Answer(answer.status_code, answer.headers, bytes(content[:most]))
 
-    def _manifest(self, reference: str) -> tuple[dict[str, Any], str]:
+    def _manifest(self, reference: str) -> tuple[_Manifest, str]:
         """Return the manifest that a tag or digest names, and its digest."""
         answer = self._do("GET", f"manifests/{reference}", (200,), headers={"Accept": _MANIFEST})
         digest = "sha256:" + hashlib.sha256(answer.content).hexdigest()
         if reference.startswith("sha256:") and digest != reference:
             raise DamagedInput(f"{self.address}: the manifest is not the one asked for (another SHA-256)")
-        return answer.json(), digest
+        try:
+            return msgspec.json.decode(answer.content, type=_Manifest), digest
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise DamagedInput(f"{self.address}: the registry has no manifest there: {error}") from error
 
     def files(self) -> dict[str, RemoteFile]:
         with plainly(self.address):
@@ -563,15 +601,15 @@ class OciStore:
             )
         self.pinned = f"{OCI}{self._host}/{self._name}@{digest}"
         found = {}
-        for layer in manifest.get("layers", ()):
-            title = layer.get("annotations", {}).get(_TITLE) or layer["digest"]
-            found[title] = self._file(title, layer["digest"], int(layer["size"]))
+        for layer in manifest.layers:
+            title = (layer.annotations or {}).get(_TITLE) or layer.digest
+            found[title] = self._file(title, layer.digest, layer.size)
         return found
 
     def _file(self, title: str, digest: str, size: int) -> RemoteFile:
         def read(start: int, end: int) -> bytes:
             asked = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-            return _ranged(self._do("GET", f"blobs/{digest}", (200, 206), headers=asked), start, end)
+            return _ranged(self._do("GET", f"blobs/{digest}", (200, 206), end, headers=asked), start, end)
 
         return RemoteFile(f"{self.address}/{title}", size, digest, read, digest.removeprefix("sha256:"))
 

@@ -29,7 +29,7 @@ from stillweb.snapshots.operations import late
 from stillweb.snapshots.remote import BLOCK, CARD, RemoteFile, RemotePlace, Store, is_remote, open_store
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc.appending import full_disk
-from stillweb.snapshots.warc.container import PACKAGE
+from stillweb.snapshots.warc.container import LARGEST_MEMBER, PACKAGE
 from stillweb.snapshots.words import counted
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
@@ -107,6 +107,8 @@ def pull(address: str, out: Path) -> list[str]:
                 f"{address}: no publication: it has no {PACKAGE} of Stillweb and not one .wacz file"
             )
         name = sealed[0].rpartition("/")[2] or address.rstrip("/").rpartition("/")[2]
+        if not _is_name(name):
+            raise DamagedInput(f"{address}: {name!r:.80} is no name that a file can have here")
         wanted[name] = (RemotePlace(files[sealed[0]], name=f"{address}/{name}"), files[sealed[0]].sha256)
     else:
         for resource in value["resources"]:
@@ -151,6 +153,8 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
     if PACKAGE not in files:
         return None
     place = RemotePlace(files[PACKAGE], name=f"{address}/{PACKAGE}")
+    if place.size > LARGEST_MEMBER:
+        raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: it has {place.size} bytes")
     try:
         value = json.loads(place.read(0, place.size))
         if value.get("profile") != PUBLISHED:
@@ -161,15 +165,15 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
             if not known or name in names or not _SHA256.fullmatch(resource["hash"]) or not _is_name(name):
                 raise ValueError(f"resource {name!r:.80}")
             names.add(name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: {error}") from error
     return dict(value)
 
 
 def _is_name(name: str) -> bool:
-    """Return True if a name leads to a file below any folder, on this system. Raise UnicodeEncodeError."""
-    name.encode()
-    return not ({"", ".", ".."} & {*name.split("/")} or {os.sep, "\0"} - {"/"} & {*name})
+    """Return True if a name leads to a file below any folder, on this system."""
+    lone = name.encode("utf-8", "replace").decode() != name  # half a surrogate pair
+    return not lone and not ({"", ".", ".."} & {*name.split("/")} or {os.sep, "\0"} - {"/"} & {*name})
 
 
 def _written(value: Mapping[str, Any]) -> bytes:

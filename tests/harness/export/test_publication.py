@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from stillweb.snapshots.remote import BLOCK, FsspecStore, is_remote, open_store
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.making import record, small_snapshot
 from tests.support.hub import LARGE, Hub, hub
 from tests.support.stores import BUCKET, oci_registry, s3_server, use_s3
@@ -333,6 +335,8 @@ HOSTILE_LISTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "blocks that are a number": lambda one: [{**one, "blocks": 10**400}],
     "no list": lambda one: {"a": one},
     "a resource that is none": lambda one: [[1]],
+    "blocks outside the cache": lambda one: [{**one, "blocks": "../../../../../../../../dev/zero"}],
+    "a list that is nested deeply": lambda one: functools.reduce(lambda inner, _: [inner], range(900), []),
 }
 
 
@@ -350,6 +354,42 @@ def test_a_hostile_list_is_refused_and_writes_nothing(
     with pytest.raises(DamagedInput):
         pull(str(tmp_path / "published"), tmp_path / "out")
     assert {path for path in tmp_path.rglob("*") if "cache" not in path.parts} == before
+
+
+LAYER = {"digest": f"sha256:{'0' * 64}", "size": 5}
+TITLE = "org.opencontainers.image.title"
+HOSTILE_MANIFESTS: dict[str, object] = {
+    "no object": [],
+    "no list of layers": {"layers": None},
+    "layers that are none": {"layers": [1]},
+    "no digest": {"layers": [{"size": 5}]},
+    "a digest that is a path": {"layers": [{**LAYER, "digest": "sha256:../../x"}]},
+    "a size in words": {"layers": [{**LAYER, "size": "five"}]},
+    "a size below nothing": {"layers": [{**LAYER, "size": -5}]},
+    "a title that is a number": {"layers": [{**LAYER, "annotations": {TITLE: 5}}]},
+    "a title with a NUL": {"layers": [{**LAYER, "annotations": {TITLE: "a\0.wacz"}}]},
+    "half of a character": {"layers": [{**LAYER, "annotations": {TITLE: "\ud800.wacz"}}]},
+    "a body without an end": None,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_MANIFESTS)
+def test_a_hostile_manifest_is_refused_and_writes_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b" " * (1 << 20)
+
+    def answer(asked: Asked) -> Answer:
+        value = HOSTILE_MANIFESTS[name]
+        return Answer(body=json.dumps(value).encode() if value is not None else endless())
+
+    with Origin(answer) as registry, pytest.raises(DamagedInput):
+        pull(f"oci://127.0.0.1:{registry.port}/lab/site:v1", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def drop_bucket(s3: Any, name: str) -> None:

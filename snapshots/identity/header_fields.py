@@ -34,6 +34,7 @@ DECIDERS = (
     "user-agent",
 )
 ACCEPT = "accept"
+RANGE = "range"
 # In place of a value: that there is one counts, whichever it is.
 PRESENT = "(given)"
 
@@ -129,7 +130,7 @@ def fields_of(headers: Headers) -> Mapping[str, str]:
 def own_of(headers: Headers) -> Mapping[str, str]:
     """Return an application's own fields, by lower-case name: their values as one, `PRESENT` for a token.
 
-    An Accept is one where it asks for a variant or version of a kind.
+    An Accept is one where it asks for a variant or version of a kind, and a Range where its unit is no byte: `items=0-24`.
     """
     found: dict[str, str] = {}
     accepted = []
@@ -138,6 +139,12 @@ def own_of(headers: Headers) -> Mapping[str, str]:
             found[low] = PRESENT if is_token(low) else f"{found[low]}, {value}" if low in found else value
         elif len(name) == len(ACCEPT) and name.lower() == ACCEPT:
             accepted.append(value)
+        elif (
+            len(name) == len(RANGE)
+            and name.lower() == RANGE
+            and not value.strip().lower().startswith("bytes")
+        ):
+            found[RANGE] = value
     if accepted and special(first_kind(accept := ", ".join(accepted))):
         found[ACCEPT] = accept
     return found

@@ -139,8 +139,12 @@ def _in_json(text: str, found: list[Echo]) -> str:
             for echo in found:
                 if echo.name == "id" and nested not in (["{"], ["[", "{"]):
                     continue  # of something that the answer names
-                if echo.name == name and type(echo.recorded) is type(value) and echo.recorded == value:
-                    out += [text[end : match.start()], json.dumps(echo.own)]
+                plain = echo.recorded == token  # a text of a query, which the answer tells as a number
+                if echo.name == name and (
+                    plain or (type(echo.recorded) is type(value) and echo.recorded == value)
+                ):
+                    number = plain and isinstance(_read(echo.own), (int, float))
+                    out += [text[end : match.start()], echo.own if number else json.dumps(echo.own)]
                     end = match.end()
                     break
         before_last, before = before, token

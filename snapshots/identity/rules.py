@@ -169,14 +169,27 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
 
 
 def as_json(body: Body) -> Body:
-    """Return a body that is JSON under another media type (text/plain, application/json-rpc) as JSON; any other as it is."""
+    """Return a body that is JSON under another media type, or lines of JSON, as JSON (a list of the lines); any other as it is."""
     if body.kind != BYTES or body.value[:1] not in (b"{", b"[") or body.label not in _JSON_LABELS:
         return body
-    found = typed_body(body.value, "application/json")
-    return replace(found, label=body.label) if found.kind == JSON else body
+    return _read_json(body.value, body.label) or body
 
 
-_JSON_LABELS = {"", "application/json-rpc", "application/jsonrequest", "application/x-www-form-urlencoded"}
+_JSON_LABELS = {
+    *("", "application/json-rpc", "application/jsonrequest", "application/x-www-form-urlencoded"),
+    *(f"application/{prefix}{name}" for prefix in ("", "x-") for name in ("ndjson", "jsonl", "jsonlines")),
+}
+
+
+@lru_cache(maxsize=4)
+def _read_json(text: bytes, label: str) -> Body | None:
+    found = typed_body(text, "application/json")
+    if found.kind == JSON:
+        return replace(found, label=label)
+    lines = [typed_body(line, "application/json") for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or any(line.kind != JSON for line in lines):
+        return None
+    return Body(JSON, [line.value for line in lines], f"{label};lines", size=len(text))
 
 
 def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str:
@@ -467,6 +480,7 @@ def example(text: str) -> Request:
     media = {
         "form": "application/x-www-form-urlencoded",
         "json": "application/json",
+        "lines": "application/x-ndjson",
         "text": "text/plain",
         "xml": "text/xml",
     }

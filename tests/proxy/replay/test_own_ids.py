@@ -143,6 +143,29 @@ def test_the_id_of_a_call_is_the_one_that_was_asked_with(
         assert (line["verdict"], line.get("derived")) == ("rule:json-rpc", "ids")
 
 
+def test_each_line_is_a_call_of_its_own(tmp_path: Path) -> None:
+    """JSON-RPC by lines, as agents' servers speak it by HTTP, too."""
+
+    def lines(*values: object) -> bytes:
+        return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+    site, media = Site(tmp_path / "s"), (("Content-Type", "application/x-ndjson"),)
+    site.add(f"{HOST}/rpc", lines({"id": 1, "result": {"id": 1}}, {"id": 2}), method="POST", headers=media, request_headers=media, request_body=lines(CALL, {**CALL, "id": 2}))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        asked = lines({**CALL, "id": "a"}, {**CALL, "id": 9})
+        assert c.post(f"{HOST}/rpc", content=asked, headers=dict(media)).content == lines({"id": "a", "result": {"id": 1}}, {"id": 9})  # fmt: skip
+        other = lines({**CALL, "id": "a"}, {**CALL, "method": "n"})
+        assert c.post(f"{HOST}/rpc", content=other, headers=dict(media)).status_code == 504
+
+
+@pytest.mark.parametrize(("asked", "told"), [("72", b'{"id": 72}'), ("a-2", b'{"id": "a-2"}')])
+def test_a_call_by_get_has_its_id_in_the_query(tmp_path: Path, asked: str, told: bytes) -> None:
+    site = Site(tmp_path / "s")
+    site.add(f"{HOST}/rpc?jsonrpc=2.0&method=m&id=7", b'{"id": 7}', headers=JSON)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.get(f"{HOST}/rpc?jsonrpc=2.0&method=m&id={asked}").content == told
+
+
 @pytest.mark.parametrize(
     ("media", "was", "recorded", "asked", "told"),
     [

@@ -1,8 +1,9 @@
 """Ids that a client draws for what it makes (the cells of a notebook, JupyterLab's sessions): others in each replay.
 
 A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
-client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT or MKCOL that was answered so may be such an id. One that any answer named before, or
-that a request asked for, was chosen, and names something else. From then on the session says its own ids where the recorded one said others, and is told them.
+client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT or MKCOL that was answered so may hold
+such an id, there in any form that looks drawn and is no digest. One that any answer named before, or that a request asked for, was chosen, and names
+something else. From then on the session says its own ids where the recorded one said others, and is told them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.issued import text_of
-from stillweb.snapshots.identity.numbering import DRAWN, drawn_apart, ids_in, named, plain, renumbered
+from stillweb.snapshots.identity.numbering import WORD, drawn_apart, ids_in, ids_of, named, plain, renumbered
 from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import Request
 
@@ -58,7 +60,7 @@ class Drawing:
 
     def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
         """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
-        placed = request.method in _PLACING and bool(ids_in(request.url))
+        placed = request.method in _PLACING and bool(ids_of(request.url))
         if not placed and not drawn_ids(request):
             return NONE
         ids, served = session.drawn, list(session.served)
@@ -77,17 +79,25 @@ class Drawing:
                     or any(plain(value) in self._names(one) for one in self._before(capture))
                 )
 
+            address = dict(zip(ids_of(capture.url), ids_of(request.url), strict=True)) if placed else {}
+            if len(set(address.values())) < len(address) or any(
+                given(one) for pair in address.items() if pair[0] != pair[1] for one in pair
+            ):
+                continue
             stored = self._group(capture.url).request(capture)
-            if found := drawn_apart(_told(stored, placed), _told(request, placed), given):
-                return found
+            own = renumbered(_told(stored, placed), address)
+            found = drawn_apart(own, _told(request, placed), given)
+            if found is not None and (address or found):
+                return {**address, **found}
         return NONE
 
     def _like(self, request: Request, placed: bool) -> Iterable[Capture]:
         """Return the captures of a request's path; where its address names what it makes, those of addresses that differ in ids alone."""
         if not placed:
             return self._group(request.url).captures
-        shape = DRAWN.sub("", request.url)
-        return (c for c in self._prefix(site_prefix(site_of(request.url))) if DRAWN.sub("", c.url) == shape)
+        shape = _shape(request.url)
+        found = self._prefix(site_prefix(site_of(request.url)))
+        return (c for c in found if c.method == request.method and _shape(c.url) == shape)
 
     def _before(self, capture: Capture) -> Iterator[Capture]:
         """Yield the captures of the recorded session at its site before `capture`, but for plain files."""
@@ -100,7 +110,7 @@ class Drawing:
         """Return the ids that an answer or its address names."""
         found = self._named.get(capture.place)
         if found is None:
-            found = self._named[capture.place] = named(capture.url + "\n" + text_of(self._read(capture)))
+            found = self._named[capture.place] = _named(capture.url + "\n" + text_of(self._read(capture)))
         return found
 
 
@@ -112,7 +122,7 @@ def drawn_ids(request: Request) -> list[str]:
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
     """Return a request with recorded ids in place of a client's own."""
     own = {mine: recorded for recorded, mine in ids.items()}
-    url = DRAWN.sub(lambda match: own.get(match[0], match[0]), request.url)
+    url = renumbered(request.url, own)
     body = renumbered(request.body, own) if request.body else request.body
     if url == request.url and body == request.body:
         return request
@@ -133,4 +143,14 @@ def _told(request: Request, placed: bool) -> bytes:
 def _says(request: Request, value: str, placed: bool) -> bool:
     """Return True if the address of a request, or its Referer, names an id."""
     wanted = plain(value)
-    return (not placed and wanted in named(request.url)) or wanted in named(request.header("referer") or "")
+    return (not placed and wanted in _named(request.url)) or wanted in _named(request.header("referer") or "")
+
+
+def _named(text: str) -> set[str]:
+    return named(text) | {plain(match[0]) for match in WORD.finditer(text)}
+
+
+def _shape(address: str) -> str:
+    """Return an address without what a client may have drawn for it."""
+    ids = ids_of(address)
+    return renumbered(address, dict.fromkeys(ids, BLANK)) if ids else address

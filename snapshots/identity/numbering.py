@@ -2,7 +2,8 @@
 
 They are drawn anew in each replay, and the server names them in what it answers. So a message that differs from a recorded one
 in such ids alone is that one, though not for sure, and what follows is said with the client's own. Only UUIDs that hold chance
-or a time count (versions 1, 4 and 7): one that is a digest (3, 5) tells what is asked for, as any other hash does.
+or a time count (versions 1, 4 and 7): one that is a digest (3, 5) tells what is asked for, as any other hash does. In the address
+of what a client made, other words of chance count, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import overload
+from urllib.parse import urlsplit
 
+from stillweb.snapshots.secrets.detect import looks_random
 from stillweb.snapshots.yielding import matches
 
 Said = str | bytes
@@ -21,11 +24,27 @@ DRAWN = re.compile(
 REACH = 37  # characters of an id, and the one after it
 
 _ANY = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
+# Any id of an address: a UUID, or another word of chance (a ULID, an ObjectId of MongoDB, a nanoid).
+_UUID = re.compile(rf"(?<![0-9A-Za-z]){_ANY.pattern}(?![0-9A-Za-z])", re.IGNORECASE)
+WORD = re.compile(r"(?<![\w-])[0-9A-Za-z_-]{16,64}(?![\w-])")
+# What may be a digest: UUIDs of versions 3 and 5, and hex of the length of one.
+_DIGEST = re.compile(
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?[35][0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}|(?:[0-9a-f]{8}){4,}",
+    re.IGNORECASE,
+)
 
 
 def ids_in(said: Said) -> list[str]:
     """Return the ids in a message, in order."""
     return [match[0] for match in matches(DRAWN, _text(said), REACH)]
+
+
+def ids_of(address: str) -> list[str]:
+    """Return what a client may have drawn for the path of an address, in order."""
+    words = (match[0] for match in WORD.finditer(urlsplit(address).path))
+    return [
+        one for one in words if DRAWN.fullmatch(one) or (looks_random(one) and not _DIGEST.fullmatch(one))
+    ]
 
 
 def named(text: str) -> set[str]:
@@ -43,10 +62,12 @@ def renumbered(said: str, ids: Mapping[str, str]) -> str: ...
 @overload
 def renumbered(said: bytes, ids: Mapping[str, str]) -> bytes: ...
 def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
-    """Return a message with some ids replaced by others of the same length."""
+    """Return a message with some ids replaced by others."""
     if not ids:
         return said
-    text = DRAWN.sub(lambda match: ids.get(match[0], match[0]), _text(said))
+    text = _UUID.sub(lambda match: ids.get(match[0], match[0]), _text(said))
+    if not all(map(_UUID.fullmatch, ids)):
+        text = WORD.sub(lambda match: ids.get(match[0], match[0]), text)
     return text if isinstance(said, str) else text.encode("latin-1")
 
 

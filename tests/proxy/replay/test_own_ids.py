@@ -268,6 +268,29 @@ def test_the_address_of_what_a_client_puts_there_is_its_own(tmp_path: Path, meth
         assert [e["ambiguous"] for e in gateway.ledger.entries() if e["status"] != 504] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "mine", "drawn"),
+    [
+        ("0b0e2a0c-98a4-0c0f-1d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-fd1a-3eae-7e1c2b3d4e5f", True),  # Radicale's
+        ("65f1a2b3c4d5e6f708192a3b", "6601b2c3d4e5f60718293a4c", True),  # MongoDB's
+        ("V1StGXR8_Z5jdHi6B-myT.ics", "x2Uu-HYS9_A6keIj7C-nz.ics", True),
+        ("d41d8cd98f00b204e9800998ecf8427e", "900150983cd24fb0d6963f7d28e17f72", False),  # digests
+        ("5df41881-3aed-3515-88a7-2f4a814cf09e", "2ed6657d-e927-568b-95e1-2665a8aea6a2", False),
+        ("the-first-of-my-pages-2024", "the-other-of-my-pages-2025", False),
+    ],
+)
+def test_a_client_draws_names_of_many_forms(tmp_path: Path, theirs: str, mine: str, drawn: bool) -> None:
+    site, listed = Site(tmp_path / "s"), (("Content-Type", "text/xml"),)
+    site.add(f"{HOST}/c/{theirs}", method="PUT", status=201, request_body=b"a", headers=(("Location", f"/c/{theirs}"),))  # fmt: skip
+    site.add(f"{HOST}/c/", f"<href>/c/{theirs}</href>".encode(), method="PROPFIND", headers=listed)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        made = c.put(f"{HOST}/c/{mine}", content=b"a")
+        assert (made.status_code, made.headers.get("location")) == ((201, f"/c/{mine}") if drawn else (504, None))  # fmt: skip
+        if drawn:
+            assert c.request("PROPFIND", f"{HOST}/c/").text == f"<href>/c/{mine}</href>"
+            assert c.put(f"{HOST}/c/{mine}0", content=b"a").status_code == 504
+
+
 def test_a_form_may_name_what_it_makes(tmp_path: Path) -> None:
     site, form = Site(tmp_path / "s"), (("Content-Type", "application/x-www-form-urlencoded"),)
     site.add(f"{HOST}/things", THEIRS.encode(), method="POST", status=201, headers=(("Content-Type", "text/plain"),), request_headers=form, request_body=f"x={THEIRS}".encode())  # fmt: skip

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 from stillweb.snapshots.http.bodies import JSON
 from stillweb.snapshots.identity.keys import Parsed, parse
 from stillweb.snapshots.identity.model_calls import handles, renamed
-from stillweb.snapshots.identity.rules import Field, Rule, as_json, named_pairs
+from stillweb.snapshots.identity.rules import Field, Rule, as_json, content_ids, named_pairs
 from stillweb.snapshots.identity.soap import message_id
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
@@ -58,6 +58,9 @@ def echoes(asked: Iterable[tuple[str, Any]], stored: Iterable[tuple[str, Any]]) 
 def _drawn(rule: Rule, parsed: Parsed) -> Iterator[tuple[str, Any]]:
     if rule.kind == "handles":
         yield from ((HANDLE, one) for one in handles(parsed))
+        return
+    if rule.kind == "content-ids":
+        yield from (("Content-ID", one) for one in content_ids(parsed))
         return
     if rule.kind == "soap":
         if (drawn := message_id(parsed)) is not None:

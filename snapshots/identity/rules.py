@@ -21,7 +21,7 @@ from stillweb.snapshots.identity.soap import without_message_ids
 from stillweb.snapshots.identity.spelling import BLANK, PLAIN, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn, looks_random
 from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
 from stillweb.snapshots.shapes import shaped
 
@@ -113,6 +113,32 @@ def _full_query(parsed: Parsed) -> Parsed:
     return replace(parsed, query=tuple(p for p in parsed.query if p) or None)
 
 
+def content_ids(parsed: Parsed) -> list[str]:
+    """Return the drawn ids by which the parts of a multipart body name each other (RFC 2392), in order."""
+    parts = parsed.body.value if parsed.body.kind == MULTIPART else ()
+    found = (value for part in parts for name, value in part.headers if name == b"content-id")
+    ids = dict.fromkeys(value.strip(b"<>").decode("latin-1") for value in found)
+    return [one for one in ids if looks_random(one)]
+
+
+def _with_numbered_parts(parsed: Parsed) -> Parsed:
+    """Return a multipart request with the drawn ids of its parts numbered wherever they stand, or `parsed` itself if it has none."""
+    marks = {one: f"{BLANK}{number}{BLANK}".encode() for number, one in enumerate(content_ids(parsed))}
+    if not marks:
+        return parsed
+
+    def marked(text: bytes) -> bytes:
+        for one in sorted(marks, key=len, reverse=True):
+            text = text.replace(one.encode("latin-1"), marks[one]).replace(quote(one).encode(), marks[one])
+        return text
+
+    parts = (
+        Part(tuple((n, marked(v)) for n, v in part.headers), marked(part.content))
+        for part in parsed.body.value
+    )
+    return replace(parsed, body=parsed.body.with_value(tuple(parts)))
+
+
 def _bare(edit: Callable[[Parsed], Parsed]) -> Kind:
     """Return a rule kind that depends on the request alone."""
     return lambda rule, parsed, issued: edit(parsed)
@@ -130,6 +156,7 @@ KINDS: dict[str, Kind] = {
     "tool-calls": _bare(with_numbered_calls),
     "handles": _bare(with_numbered_handles),
     "soap": _bare(without_message_ids),
+    "content-ids": _bare(_with_numbered_parts),
     "engine-io": _bare(_channel_alone),
     "redacted": _bare(lambda parsed: parsed),  # applied to the request before it is parsed
 }
@@ -481,6 +508,7 @@ def example(text: str) -> Request:
         "form": "application/x-www-form-urlencoded",
         "json": "application/json",
         "lines": "application/x-ndjson",
+        "mixed": "multipart/mixed; boundary=x",
         "text": "text/plain",
         "xml": "text/xml",
     }

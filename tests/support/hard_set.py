@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count, islice
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.detect import drawn, secret_field
@@ -127,6 +128,16 @@ def multipart_with_another_boundary(draw: random.Random) -> Made:
     one = with_body(draw, body, media)
     body, media = multipart(draw.sample(parts, 3), "----B" + word(draw, 8))
     return one, other(one, body=body, headers=(("Content-Type", media),))
+
+
+def parts_with_drawn_ids(draw: random.Random) -> Made:
+    address, said = url(draw), text(draw)
+
+    def batch(boundary: str) -> Request:
+        parts = f"--{boundary}\r\nContent-ID: <{UUID(int=draw.getrandbits(128), version=4)} + 1>\r\n\r\n{said}\r\n--{boundary}--"
+        return with_body(draw, parts.encode(), f"multipart/mixed; boundary={boundary}", address, "POST")
+
+    return batch("one"), batch("two")
 
 
 def cache_buster(draw: random.Random) -> Made:
@@ -534,7 +545,7 @@ Kind = Callable[[random.Random], Made]
 
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
-    form_in_another_order, multipart_with_another_boundary, cache_buster, poll_again, clock, campaign, session_in_path,
+    form_in_another_order, multipart_with_another_boundary, parts_with_drawn_ids, cache_buster, poll_again, clock, campaign, session_in_path,
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,

@@ -158,6 +158,22 @@ def test_each_line_is_a_call_of_its_own(tmp_path: Path) -> None:
         assert c.post(f"{HOST}/rpc", content=other, headers=dict(media)).status_code == 504
 
 
+def test_the_parts_of_a_batch_are_named_as_its_client_named_them(tmp_path: Path) -> None:
+    """Google's APIs answer each part under `response-` and its Content-ID."""
+
+    def batch(boundary: str, one: str) -> bytes:
+        return f"--{boundary}\r\nContent-ID: <{one} + 1>\r\n\r\nGET /a\r\n--{boundary}--".encode()
+
+    def fields(boundary: str) -> tuple[tuple[str, str], ...]:
+        return (("Content-Type", f"multipart/mixed; boundary={boundary}"),)
+
+    site, address = Site(tmp_path / "s"), f"{HOST}/batch"
+    site.add(address, batch("r", f"response-{THEIRS}"), method="POST", headers=fields("r"), request_headers=fields("a"), request_body=batch("a", THEIRS))  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        told = c.post(address, content=batch("b", MINE), headers=dict(fields("b"))).content
+        assert told == batch("r", f"response-{MINE}")
+
+
 @pytest.mark.parametrize(("asked", "told"), [("72", b'{"id": 72}'), ("a-2", b'{"id": "a-2"}')])
 def test_a_call_by_get_has_its_id_in_the_query(tmp_path: Path, asked: str, told: bytes) -> None:
     site = Site(tmp_path / "s")

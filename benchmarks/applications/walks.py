@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -41,7 +42,9 @@ SEEN = """() => {
       text += `\\n[${one.name}] ${/checkbox|radio/.test(one.type) ? one.checked : one.value}`
   return text
 }"""
-MISSED = "stillweb: miss:"  # begins the text of a page that was a miss
+MISSED = re.compile(
+    "stillweb: miss:|504 Not In Snapshot"
+)  # a page that was a miss, or whose script tells of one
 FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
@@ -70,7 +73,7 @@ def _settled(page: Any, at: str = "", quiet: float = 0.5, limit: float = 9.0) ->
             now = None  # it is being replaced
         if now is None or now != last:
             last, since = now or "", time.monotonic()
-        elif time.monotonic() - since > quiet and (at in ("", page.url) or MISSED in now):
+        elif time.monotonic() - since > quiet and (at in ("", page.url) or MISSED.search(now)):
             break
         time.sleep(0.1)
     return last
@@ -147,7 +150,7 @@ def replay(app: Application, work: Path, walk: str) -> Counter[str]:
         missed = any(line["verdict"] == "miss" and not line.get("irrelevant") for line in since)
         if _lines(drawn, page["text"]) == _lines(drawn, truth[number]["text"]):
             page["is"] = "right"
-        elif missed or MISSED in page["text"]:
+        elif missed or MISSED.search(page["text"]):
             page["is"] = "miss"
         elif not since and before != "right":
             page["is"] = (

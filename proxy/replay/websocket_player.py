@@ -700,6 +700,10 @@ class Found:
     rule: str = "redacted"  # the rule that matched the address, if not `sure`
 
 
+# A server's number and a session, which clients of SockJS draw for each socket (SockJS protocol 0.3.3, "Base URL")
+_SOCKJS = re.compile(r"/\d{1,3}/[\w-]{8,36}(?=/websocket(?:\?|$))")
+
+
 def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
     """Find the conversations of an address, also if it was stored with pseudonyms.
 
@@ -707,6 +711,12 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
     a value may come from the site.
     """
     plain = conversations(snapshot, url)
+    if not plain and (drawn_path := _SOCKJS.search(url)) is not None:
+        rest = _SOCKJS.sub("", url)
+        here = snapshot.metadata_addresses(url[: drawn_path.start() + 1])
+        alike_ones = [c for one in here if _SOCKJS.sub("", one) == rest for c in conversations(snapshot, one)]
+        alike_ones.sort(key=lambda one: (one.session, one.begin))
+        return Found(alike_ones, False, rule="visit-id")
     if plain or "?" not in url:
         return Found(plain)
     asked = Request("GET", url)

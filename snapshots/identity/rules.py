@@ -383,11 +383,13 @@ class RuleSet:
         """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
         if _LETTERS.fullmatch(url) is None:
             return False
-        for pair in url.partition("?")[2].split("&"):
-            name, _, value = pair.partition("=")
-            if name == "EIO" or any(f.value is None or f.value.fullmatch(value) for f in self._named(name)):
-                return False
-        return True
+        pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
+        names = [name for name, _ in pairs]
+        return "EIO" not in names and not any(
+            (field.value is None or field.value.fullmatch(value)) and field.among(names)
+            for name, value in pairs
+            for field in self._named(name)
+        )
 
     @cached_property
     def _named(self) -> Callable[[str], list[Field]]:

@@ -385,6 +385,18 @@ def test_a_session_that_was_a_secret_in_a_header_only_is_found_under_another_nam
         assert not found_at(snapshot, f"http://{HOST}/ws?session_id=s_i8zn7z&room=2").conversations
 
 
+def test_a_session_of_sockjs_is_drawn_for_each_socket(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for path in ("sock/482/k3v9q0t7/websocket", "news/482/k3v9q0t7/websocket"):
+            url = f"http://{HOST}/{path}"
+            content = {"url": url, "session": "s", "begin": writer.event("s"), "messages": [], "events": []}
+            writer.metadata(url, content)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = found_at(snapshot, f"http://{HOST}/sock/017/m2x8b4n6/websocket")
+        assert ([one.url for one in found.conversations], found.sure) == ([f"http://{HOST}/sock/482/k3v9q0t7/websocket"], False)  # fmt: skip
+        assert not found_at(snapshot, f"http://{HOST}/sock/017/m2x8b4n6/other").conversations
+
+
 @pytest.mark.parametrize(
     ("query", "field", "sure"),
     [

@@ -51,10 +51,23 @@ SEEN = """() => {
   walk(document.body);
   return out.join('');
 }"""
+# ReadabiliPy starts Node for each page, which takes a second to load jsdom; here one Node runs its script for all.
 ASK_PEER = """
-import json, sys
+import json, os, subprocess, sys
 if sys.argv[1]: sys.path.insert(0, sys.argv[1])
 from mcp_server_fetch.server import extract_content_from_html
+from readabilipy import simple_json
+script = os.path.join(os.path.dirname(simple_json.__file__), "javascript", "ExtractArticle.js")
+lines = "require('readline').createInterface({input: process.stdin}).on('line', (line) => " \\
+    f"{{ process.argv = JSON.parse(line); delete require.cache[{script!r}]; require({script!r}); console.log(); }})"
+started, node = subprocess.run, None
+def run(command, **options):
+    global node
+    if "ExtractArticle.js" not in command: return started(command, **options)
+    node = node or subprocess.Popen(["node", "-e", lines], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    print(json.dumps(command), file=node.stdin, flush=True)
+    assert node.stdout.readline(), command
+subprocess.run = run
 pages = json.load(sys.stdin)
 found = {name: extract_content_from_html(html) for name, html in pages.items()}
 print(flush=True)  # ends what npm may have said
@@ -138,10 +151,12 @@ def theirs(bodies: Mapping[str, bytes], peer: Path = PEER, folder: str = "") -> 
     return found
 
 
-def compared(peer: Path = PEER, folder: str = "") -> Iterator[tuple[str, int, Read, Read]]:
-    """Yield each page's name, its number of words, and how we and mcp-server-fetch read it."""
+def compared(
+    seen: Mapping[str, str], peer: Path = PEER, folder: str = ""
+) -> Iterator[tuple[str, int, Read, Read]]:
+    """Yield each page's name, its number of words, and how we and mcp-server-fetch read what is `seen` on it."""
     bodies = pages()
-    seen, others = seen_in_browser(bodies), theirs(bodies, peer, folder)
+    others = theirs(bodies, peer, folder)
     for name, body in bodies.items():
         yield name, len(units(seen[name])), read(seen[name], ours(body)), read(seen[name], others[name])
 
@@ -162,7 +177,7 @@ def share(found: Iterable[tuple[int, Read]]) -> float:
 @click.option("--peer-path", default="", help="A folder with a ReadabiliPy that has Readability.js.")
 def main(peer: Path, peer_path: str) -> None:
     """Print the shares of words and of neighbouring words that arrive, page by page."""
-    rows = list(compared(peer, peer_path))
+    rows = list(compared(seen_in_browser(pages()), peer, peer_path))
     click.echo(f"{'page':14} {'words':>5} {'ours':>7} {'pairs':>7} {'theirs':>7} {'pairs':>7}")
     for name, count, we, they in rows:
         click.echo(

@@ -1,6 +1,6 @@
 """Drills on three small sites, recorded here: faults, injections, a changed price, an as-of question, drift.
 
-    python examples/drills/drills.py OUT [--injections N]
+    python examples/drills/drills.py OUT [--injections N] [--times N]
 
 Nothing but loopback is used. OUT gets the snapshots, the layers, and a run with its report for each drill; the table
 at the end is written to OUT/drills.json, too.
@@ -99,6 +99,7 @@ def main() -> int:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--injections", type=int, default=len(injections()), help="How many of the library.")
+    parser.add_argument("--times", type=int, default=2, help="How often each certified run is repeated.")
     given = parser.parse_args()
     out: Path = given.out.resolve()
     out.mkdir(parents=True)
@@ -159,9 +160,11 @@ def main() -> int:
     print(stillweb.compare(as_of, today))
     told["repeated"] = {}
     for name in ("faults-careful", f"{next(iter(injections()))}-naive", "dearer", "as-of", "today"):
-        report = certify(out / name, times=2)
+        report = certify(out / name, times=given.times)
         told["repeated"][name] = report.holds
-        print(f"== {name}, repeated twice: {'the same certificate' if report.holds else report}")
+        print(
+            f"== {name}, repeated {given.times} times: {'the same certificate' if report.holds else report}"
+        )
     holds = all(told["repeated"].values())
     (out / "drills.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0 if holds else 1

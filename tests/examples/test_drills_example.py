@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "drills" / "drills.p
 @pytest.mark.timeout(300)
 def test_the_example_shows_each_drill(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path / "out"), "--injections", "1"],
+        [sys.executable, str(SCRIPT), str(tmp_path / "out"), "--injections", "1", "--times", "1"],
         capture_output=True,
         text=True,
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, islice
 from pathlib import Path
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as syntax  # type: ignore[attr-defined]
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -603,13 +605,49 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
     if item.get("in") not in PLACES:
         raise UsageError(f"{name}: rule {label}: `in` must be one of {', '.join(PLACES)}")
     try:
-        value = re.compile(item["value"]) if "value" in item else None
-        beside = tuple(re.compile(one, re.IGNORECASE) for one in item.get("beside", ()))
+        value = _pattern(item["value"]) if "value" in item else None
+        beside = tuple(_pattern(one, re.IGNORECASE) for one in item.get("beside", ()))
         return Field(
-            item["in"], re.compile(item["name"], re.IGNORECASE), value, item.get("drawn") is True, beside
+            item["in"], _pattern(item["name"], re.IGNORECASE), value, item.get("drawn") is True, beside
         )
     except (re.error, KeyError, TypeError) as error:
         raise UsageError(f"{name}: rule {label}: {error}") from error
+
+
+def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a pattern. Raise re.error also for one that takes exponential time on some texts."""
+    if _tangled(syntax.parse(text), repeated=False):
+        raise re.error(
+            f"{text!r} repeats what may match in several ways, which can take for ever; write (?>…) around that"
+        )
+    return re.compile(text, flags)
+
+
+def _tangled(parsed: Iterable[tuple[Any, Any]], *, repeated: bool) -> bool:
+    """Return True if a repeat holds, outside atomic groups, another one or alternatives."""
+    for code, value in parsed:
+        match code:
+            case codes.MAX_REPEAT | codes.MIN_REPEAT | codes.POSSESSIVE_REPEAT:
+                least, most, inner = value
+                again = (repeated or most > 1) and code is not codes.POSSESSIVE_REPEAT
+                parts = [(inner, again)]
+                if repeated and least != most and code is not codes.POSSESSIVE_REPEAT:
+                    return True
+            case codes.BRANCH:
+                if repeated:
+                    return True
+                parts = [(one, False) for one in value[1]]
+            case codes.SUBPATTERN:
+                parts = [(value[-1], repeated)]
+            case codes.ATOMIC_GROUP:
+                parts = [(value, False)]
+            case codes.ASSERT | codes.ASSERT_NOT:
+                parts = [(value[1], False)]
+            case _:
+                continue
+        if any(_tangled(inner, repeated=again) for inner, again in parts):
+            return True
+    return False
 
 
 def path_of(method: str, url: str) -> str:

@@ -110,6 +110,10 @@ GOOD = '[[rule]]\nid = "x"\ndrop = [{ in = "query", name = "a" }]\njoin = [["GET
         (GOOD.replace("drop", "dorp"), "unknown field 'dorp'"),
         (GOOD.replace('in = "query"', 'in = "header"'), "`in` must be one of"),
         (GOOD.replace('name = "a"', 'name = "("'), "rule x.drop"),
+        *[
+            (GOOD.replace('name = "a"', f'name = "{endless}"'), "can take for ever; write (?>…) around that")
+            for endless in ("(a+)+", "(a|aa)+", "(?:a{1,9}){1,9}", "(?:(?:x(?=y)|a)*b)*", "b|(?>(a*)*c)")
+        ],
         (GOOD.replace("join =", 'kind = "magic"\njoin ='), "kind must be one of"),
         (GOOD.partition("apart")[0], "needs examples"),
         (GOOD + GOOD, "the same id"),
@@ -122,8 +126,9 @@ def test_a_bad_rule_file_is_refused_in_a_line(text: str, message: str) -> None:
     assert "\n" not in str(caught.value).strip()
 
 
-def test_a_good_rule_file_is_read() -> None:
-    (rule,) = load(GOOD).rules
+@pytest.mark.parametrize("name", ["a", "(?>a+)+", "(?:a|b|cc)", ".*a.*", "(?:b++-)*a"])
+def test_a_good_rule_file_is_read(name: str) -> None:
+    (rule,) = load(GOOD.replace('name = "a"', f'name = "{name}"')).rules
     assert joining(example(rule.join[0][0]), example(rule.join[0][1]), [rule]) == "x"
 
 

@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
@@ -43,6 +44,10 @@ from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.words import whole_number
 
 WORDS = 1 << 11  # answers whose words are remembered
+REPEATS = (
+    4  # requests repeated after others, with equal answers, that tell that reads decide nothing at a site
+)
+CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
 
 
 class Store(Protocol):
@@ -142,9 +147,10 @@ class SiteEvidence:
             if c.key in still:
                 self.files[c.key].append(c)
         found = [c for c in found if c.key not in still]
-        self.quiet = not self.equality.varied and not matcher.spoken.on(site) and not any(map(_tells, found))
-        # where no answer varies, nothing shows that a request that only reads decides
-        reads = () if varied else ("plain GET", "choosing GET", "asset")
+        # where no answer varies, nothing shows that a request that only reads decides; how surely, repeated requests tell
+        unread = not varied and not self._hardly_repeated(found)
+        self.quiet = unread and not matcher.spoken.on(site) and not any(map(_tells, found))
+        reads = ("plain GET", "choosing GET", "asset") if unread else ()
         self.forgets = KINDS if self.quiet else ("beacon", *reads)
         self.vary: dict[str, set[str]] = defaultdict(set)
         for c in found:
@@ -177,6 +183,23 @@ class SiteEvidence:
             )
         )  # fmt: skip
         return found
+
+    def _hardly_repeated(self, found: list[Capture]) -> bool:
+        """Return True if too few requests were repeated to tell that reads decide nothing at a site of equal answers.
+
+        Files that were last modified before their session began need no such proof (RFC 9110, 8.8.2), nor do crawls, which repeat next to none.
+        """
+        repeats, last, begun = 0, dict[tuple[str, str], int](), dict[str, str]()
+        if len(found) > CRAWLED:
+            return False
+        for number, c in enumerate(found):
+            begun.setdefault(c.session, c.timestamp)
+            repeats += number - last.get((c.session, c.key), number) > 1  # others came between
+            last[c.session, c.key] = number
+        if not 0 < repeats < REPEATS:
+            return False
+        store = self._matcher.snapshot
+        return not all(_modified(store, c) < begun[c.session] for c in found if c.status == 200)
 
     @property
     def learnt(self) -> Learnt:
@@ -395,6 +418,15 @@ def _tells(capture: Capture) -> bool:
     if capture.method not in SAFE_METHODS:
         return True
     return 300 <= capture.status < 400 and capture.status != 304 and "?" in capture.url
+
+
+def _modified(store: Store, capture: Capture) -> str:
+    """Return when an answer was last modified, in 14 digits; "~", which is later than all, where it does not say that."""
+    try:
+        told = parsedate_to_datetime(store.head(capture).header("last-modified") or "")
+    except (DamagedInput, TooLarge, ValueError):
+        return "~"
+    return told.strftime("%Y%m%d%H%M%S")
 
 
 def _by_index(capture: Capture) -> Request | None:

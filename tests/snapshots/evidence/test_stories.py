@@ -631,6 +631,23 @@ def test_only_a_large_sites_model_is_learnt_beside_the_requests() -> None:
     assert large.learnt(LIST)
 
 
+def browsed(*more: tuple[str, str], turns: int = 1) -> Matcher:
+    """Return a matcher over a walk in which no answer varied: a start page and pages that it leads back from."""
+    pages = [page for n in range(turns) for page in ("", f"a{n}", f"b{n}")]
+    return over(*((get(f"{A}/{page}"), html(page or "start", 200, *more)) for page in (*pages, "")))
+
+
+def test_reads_in_another_order_are_presumed_where_little_was_repeated() -> None:
+    start, first, second = (get(f"{A}/{page}") for page in ("", "a0", "b0"))
+    walked, other = (start, first, second, start), (second, first, start)
+    assert told(browsed(), *walked) == ["start", "a0", "b0", "start"]
+    assert told(browsed(), *other)[0] == "b0?"
+    assert told(browsed(turns=4), *other) == ["b0", "a0", "start"]
+    older, newer = (("Last-Modified", f"Wed, 01 Jan 202{year} 00:00:01 GMT") for year in (4, 5))
+    assert told(browsed(older), *other) == ["b0", "a0", "start"]
+    assert told(browsed(newer), *other)[0] == "b0?"
+
+
 def test_where_nothing_varies_only_what_has_more_than_one_answer_waits_for_the_model() -> None:
     quiet = over(*((get(f"{A}/page/{n}"), html(str(n))) for n in range(20)))
     assert not quiet.learnt(get(f"{A}/page/1"))

@@ -1,10 +1,10 @@
-// The button of a document's cookie banner that consents to least, evaluated with the patterns of consent.py.
+// The button of a document's cookie banner that consents to least, evaluated with the patterns of consent.py and the order of kinds.
 // Returns null, or [element, text, kind]. Open shadow roots are looked through; frames are asked one by one.
-(patterns) => {
-  const compiled = (list) => list.map((one) => (typeof one === "string" ? one : new RegExp(one[0], one[1])));
-  const fits = (list, text) => list.some((one) => (typeof one === "string" ? one === text : one.test(text)));
+([patterns, order]) => {
   const known = {};
-  for (const kind of ["detect", "exclude", "never", "reject", "settings", "save", "acknowledge", "accept", "about"]) known[kind] = compiled(patterns[kind]);
+  let read = null; // only where a button stands
+  const compiled = (kind) => (read ??= JSON.parse(patterns))[kind].map((one) => (typeof one === "string" ? one : new RegExp(one[0], one[1])));
+  const fits = (kind, text) => (known[kind] ??= compiled(kind)).some((one) => (typeof one === "string" ? one === text : one.test(text)));
   const clean = (text) => text.toLowerCase().replace(/[“”"'/#&[\]→✕×⟩❯><✗‘’›«»]+/g, "").replace(/\s+/g, " ").trim();
   const inner = (node) => (node instanceof ShadowRoot ? [...node.children].map((e) => e.innerText || "").join("\n") : node.innerText || "");
   const up = (node) => (node.assignedSlot || node.parentNode);
@@ -25,14 +25,14 @@
     for (let node = up(e); node && node !== document; node = up(node)) {
       if (node === document.documentElement || node === document.body) {
         const text = framed ? inner(document.body) : "";
-        return fits(known.about, text) && text.length < LONG ? text : "";
+        return fits("about", text) && text.length < LONG ? text : "";
       }
       near++;
       const special = node instanceof ShadowRoot ? isNamed(node.host) || floats(node.host) : floats(node) || isNamed(node);
       if (!special && near > FAR) continue;
       const text = inner(node);
-      if (special && text.length < LONG && fits(known.about, text)) return text;
-      if (!special && text.length < SHORT && /cookie/i.test(text) && fits(known.detect, text)) return text;
+      if (special && text.length < LONG && fits("about", text)) return text;
+      if (!special && text.length < SHORT && /cookie/i.test(text) && fits("detect", text)) return text;
     }
     return "";
   };
@@ -44,15 +44,15 @@
     if (e.disabled || e.matches("[role=tab],[role=switch],[role=checkbox],[aria-expanded],[aria-pressed]")) continue;
     const said = (e.localName === "input" ? e.value : e.innerText || e.getAttribute("aria-label") || "").trim();
     const text = clean(said);
-    if (!text || text.length > 100 || fits(known.never, text) || !shown(e)) continue;
-    const kind = ["reject", "settings", "save", "accept", "acknowledge"].find((one) => fits(known[one], text));
+    if (!text || text.length > 100 || fits("never", text) || !shown(e)) continue;
+    const kind = ["reject", "settings", "save", "accept", "acknowledge"].find((one) => fits(one, text));
     if (!kind || (kind !== "reject" && !button)) continue; // other links lead to other pages
     if (kind === "reject" && e.localName === "a" && /^https?:/.test(e.href) && new URL(e.href).origin + new URL(e.href).pathname !== location.origin + location.pathname) continue;
     const banner = around(e);
-    if (banner && !fits(known.exclude, banner)) found.push([e, said, kind]);
+    if (banner && !fits("exclude", banner)) found.push([e, said, kind]);
   }
   const inside = found.filter((one) => !found.some((other) => other !== one && one[0].contains(other[0])));
-  for (const kind of patterns.order) {
+  for (const kind of order) {
     const one = inside.find((each) => each[2] === kind);
     if (one) return one;
   }

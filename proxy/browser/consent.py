@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -24,21 +24,21 @@ WITHIN = ("reject", "save", "accept", "acknowledge")  # in the choices that a se
 
 
 @functools.cache
-def _patterns() -> dict[str, Any]:
+def _patterns() -> str:
+    """Return the patterns by kind, as JSON: Playwright would take apart and check each value of an object."""
     folder = files("stillweb.proxy.browser")
     own, theirs = (
         json.loads(folder.joinpath(name).read_text(encoding="utf-8"))
         for name in ("consent.json", "consent_autoconsent.json")
     )
-    return {
-        kind: [*theirs.get(kind, []), *own.get(kind, [])] for kind in {*own, *theirs} - {"source", "licence"}
-    }
+    kinds = {*own, *theirs} - {"source", "licence"}
+    return json.dumps({kind: [*theirs.get(kind, []), *own.get(kind, [])] for kind in kinds})
 
 
 @functools.cache
 def _finder() -> str:
     text = files("stillweb.proxy.browser").joinpath("consent.js").read_text(encoding="utf-8")
-    return text[text.index("(patterns)") :]
+    return text[text.index("([patterns, order])") :]
 
 
 async def least_consent(page: Page, *, within: bool = False) -> tuple[ElementHandle, str, str] | None:
@@ -46,11 +46,11 @@ async def least_consent(page: Page, *, within: bool = False) -> tuple[ElementHan
 
     `within` looks through the choices that a settings button opened.
     """
-    order = WITHIN if within else FIRST
+    order = list(WITHIN if within else FIRST)
     best: tuple[ElementHandle, str, str] | None = None
     for frame in page.frames:
         try:
-            handle = await answered(frame.evaluate_handle(_finder(), {**_patterns(), "order": list(order)}))
+            handle = await answered(frame.evaluate_handle(_finder(), [_patterns(), order]))
             words = await answered(handle.evaluate("(found) => found && found.slice(1)"))
             if words is None:
                 continue

@@ -1,113 +1,30 @@
-"""The certificate authority, the authorities trusted upstream, and the CA's files for clients.
-
-The files serve clients that ignore `SSL_CERT_FILE`: a wgetrc (for wget built with GnuTLS), a directory with a
-php.ini, and a Java trust store. They stand beside the PEM file.
-"""
+"""The certificate authority and its certificates of hosts, and the certificates of clients."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import ipaddress
 import os
-import re
 import secrets
 import ssl
-import struct
 import sys
 import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 
 import ada_url
-import certifi
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from stillweb.proxy.net.client_env import told_files
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.secrets.keystore import state_dir
-
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-# JKS, which every Java reads: https://docs.oracle.com/javase/8/docs/technotes/guides/security/crypto/CryptoSpec.html
-_JKS_MAGIC, _JKS_VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
-_WHITENER = b"Mighty Aphrodite"  # salt of the format's digest
-JAVA_PASSWORD = "changeit"  # Java's default password; the store holds no secret
-
-
-def wget_settings(pem: Path) -> Path:
-    """Return the path of the wgetrc."""
-    return pem.with_suffix(".wgetrc")
-
-
-def php_settings(pem: Path) -> Path:
-    """Return the directory with the php.ini."""
-    return pem.with_suffix(".php")
-
-
-def java_store(pem: Path) -> Path:
-    """Return the path of the Java trust store."""
-    return pem.with_suffix(".jks")
-
-
-def told_files(pem: Path, content: bytes) -> dict[Path, bytes]:
-    """Map each of those files to its content, for the authorities `content` (PEM) in the file `pem`."""
-    place = str(pem.absolute())
-    php = f'curl.cainfo="{place}"\nopenssl.cafile="{place}"\n'
-    return {
-        wget_settings(pem): f"ca_certificate = {place}\n".encode(),
-        php_settings(pem) / "stillweb.ini": php.encode(),
-        java_store(pem): _jks(content),
-    }
-
-
-def _jks(pem: bytes) -> bytes:
-    found = dict.fromkeys(_CERTIFICATE.findall(pem.decode("ascii", "replace")))
-    data = struct.pack(">III", _JKS_MAGIC, _JKS_VERSION, len(found))
-    for number, one in enumerate(found):
-        der = ssl.PEM_cert_to_DER_cert(one)
-        created = 0  # fixed, so that the same authorities give the same file
-        data += struct.pack(">I", _TRUSTED) + _text(f"stillweb-{number}") + struct.pack(">Q", created)
-        data += _text("X.509") + struct.pack(">I", len(der)) + der
-    salted = JAVA_PASSWORD.encode("utf-16-be") + _WHITENER + data
-    return data + hashlib.sha1(salted, usedforsecurity=False).digest()
-
-
-def _text(text: str) -> bytes:
-    return struct.pack(">H", len(text)) + text.encode()
-
-
-def usual_authorities(asked: Path | None) -> bytes:
-    """Return the usual authorities, those of SSL_CERT_FILE and those in `asked`, as PEM.
-
-    Raises UsageError.
-    """
-    parts = [Path(certifi.where()).read_bytes()]
-    named = os.environ.get("SSL_CERT_FILE")
-    for path in (Path(named) if named else None, asked):
-        if path is None or (path != asked and not path.is_file()):
-            continue
-        try:
-            content = path.read_bytes()
-            _check_loads(path, content)
-        except ssl.SSLError as e:
-            raise UsageError(f"{path}: holds no certificate in PEM form") from e
-        except OSError as e:
-            raise UsageError(f"{path}: can't be read ({e.strerror})") from e
-        parts.append(content)
-    return b"\n".join(parts)
-
-
-@lru_cache(maxsize=8)
-def _check_loads(path: Path, content: bytes) -> None:
-    """Load a file of authorities as it is loaded later, to report errors now. A system's takes 20 ms."""
-    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
 
 
 def client_certificates(asked: Path) -> str:

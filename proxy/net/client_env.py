@@ -3,6 +3,8 @@
 Java gets them as system properties, in a variable that every JVM reads (and reports on stderr).
 java.net.http, HttpURLConnection, OkHttp and libraries built on them use these properties; Apache HttpClient
 does if it is configured to use system properties. None of them sends proxy credentials by properties.
+Clients that ignore `SSL_CERT_FILE` read files beside the PEM file: a wgetrc (for wget built with GnuTLS), a
+directory with a php.ini, a Java trust store. Loading this module loads no cryptography, which takes 60 ms.
 """
 
 from __future__ import annotations
@@ -12,18 +14,71 @@ import errno
 import os
 import re
 import signal
+import ssl
+import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from functools import lru_cache
+from hashlib import sha1, sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import certifi
+
 from stillweb.proxy.net.addresses import on_this_machine
-from stillweb.proxy.net.ca import JAVA_PASSWORD, java_store, php_settings, told_files, wget_settings
 from stillweb.snapshots._os.signals import heard_signals, hearing
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.warc.appending import write_whole
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+# JKS, which every Java reads: https://docs.oracle.com/javase/8/docs/technotes/guides/security/crypto/CryptoSpec.html
+_JKS_MAGIC, _JKS_VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
+_WHITENER = b"Mighty Aphrodite"  # salt of the format's digest
+JAVA_PASSWORD = "changeit"  # Java's default password; the store holds no secret
+
+
+def wget_settings(pem: Path) -> Path:
+    """Return the path of the wgetrc."""
+    return pem.with_suffix(".wgetrc")
+
+
+def php_settings(pem: Path) -> Path:
+    """Return the directory with the php.ini."""
+    return pem.with_suffix(".php")
+
+
+def java_store(pem: Path) -> Path:
+    """Return the path of the Java trust store."""
+    return pem.with_suffix(".jks")
+
+
+def told_files(pem: Path, content: bytes) -> dict[Path, bytes]:
+    """Map each of the files beside `pem` to its content, for the authorities `content` (PEM) in it."""
+    place = str(pem.absolute())
+    php = f'curl.cainfo="{place}"\nopenssl.cafile="{place}"\n'
+    return {
+        wget_settings(pem): f"ca_certificate = {place}\n".encode(),
+        php_settings(pem) / "stillweb.ini": php.encode(),
+        java_store(pem): _jks(content),
+    }
+
+
+def _jks(pem: bytes) -> bytes:
+    found = dict.fromkeys(_CERTIFICATE.findall(pem.decode("ascii", "replace")))
+    data = struct.pack(">III", _JKS_MAGIC, _JKS_VERSION, len(found))
+    for number, one in enumerate(found):
+        der = ssl.PEM_cert_to_DER_cert(one)
+        created = 0  # fixed, so that the same authorities give the same file
+        data += struct.pack(">I", _TRUSTED) + _text(f"stillweb-{number}") + struct.pack(">Q", created)
+        data += _text("X.509") + struct.pack(">I", len(der)) + der
+    salted = JAVA_PASSWORD.encode("utf-16-be") + _WHITENER + data
+    return data + sha1(salted, usedforsecurity=False).digest()
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
 
 VARIABLE = "JAVA_TOOL_OPTIONS"
 
@@ -119,7 +174,7 @@ def client_environment(
 
 
 def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
-    """Return an environment that trusts the authorities in `ca_path`, by every setting in `wire.told`."""
+    """Return an environment that trusts the authorities in `ca_path`, by every setting in `told_files`."""
     # an earlier bundle of ours, whose settings are replaced
     before = Path(environment.get("SSL_CERT_FILE") or os.devnull)
     changed = {**environment, **dict.fromkeys(CA_VARIABLES, str(ca_path))}
@@ -275,15 +330,38 @@ def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, 
     return trusting(past(changed, hosts), with_usual(Path(changed["SSL_CERT_FILE"])))
 
 
+def usual_authorities(asked: Path | None) -> bytes:
+    """Return the usual authorities, those of SSL_CERT_FILE and those in `asked`, as PEM.
+
+    Raises UsageError.
+    """
+    parts = [Path(certifi.where()).read_bytes()]
+    named = os.environ.get("SSL_CERT_FILE")
+    for path in (Path(named) if named else None, asked):
+        if path is None or (path != asked and not path.is_file()):
+            continue
+        try:
+            content = path.read_bytes()
+            _check_loads(path, content)
+        except ssl.SSLError as e:
+            raise UsageError(f"{path}: holds no certificate in PEM form") from e
+        except OSError as e:
+            raise UsageError(f"{path}: can't be read ({e.strerror})") from e
+        parts.append(content)
+    return b"\n".join(parts)
+
+
+@lru_cache(maxsize=8)
+def _check_loads(path: Path, content: bytes) -> None:
+    """Load a file of authorities as it is loaded later, to report errors now. A system's takes 20 ms."""
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+
+
 def with_usual(ours: Path) -> Path:
     """Write a bundle of our authority and the usual ones beside ours; return its path.
 
     It is named by the hash of its content, so that an existing file never changes.
     """
-    from stillweb.proxy.net.ca import (
-        usual_authorities,  # it takes 13 ms to load, and few commands ask a host themselves
-    )
-
     data = usual_authorities(ours)
     bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
     if not bundle.exists():

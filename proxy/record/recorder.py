@@ -24,8 +24,8 @@ from typing import Any, cast
 from mitmproxy import exceptions, options
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION
-from stillweb.proxy.net.ca import Authority, client_certificates, system_directory, usual_authorities
-from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command
+from stillweb.proxy.net.ca import Authority, client_certificates, system_directory
+from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command, usual_authorities
 from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied

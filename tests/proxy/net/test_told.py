@@ -11,7 +11,8 @@ from pathlib import Path
 import certifi
 import pytest
 
-from stillweb.proxy.net.ca import Authority, java_store, php_settings, told_files, wget_settings
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.net.client_env import java_store, php_settings, told_files, wget_settings
 
 
 def read_store(data: bytes, password: str) -> dict[str, bytes]:

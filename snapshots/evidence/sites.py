@@ -44,9 +44,7 @@ from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.words import whole_number
 
 WORDS = 1 << 11  # answers whose words are remembered
-REPEATS = (
-    4  # requests repeated after others, with equal answers, that tell that reads decide nothing at a site
-)
+REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
 CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
 
 

@@ -515,7 +515,12 @@ def _imports(file: Path, package: str) -> Iterator[str]:
 
 
 def _python_files(place: Path) -> list[Path]:
-    return [place] if place.is_file() else sorted(place.rglob("*.py"))
+    """Return a module's file, or those of a package, without folders that no import can name."""
+    found = [place] if place.is_file() else []
+    for folder, inner, names in os.walk(place):
+        inner[:] = [name for name in inner if name.isidentifier()]
+        found += [Path(folder, name) for name in names if name.endswith(".py")]
+    return sorted(found)
 
 
 def _state(file: Path) -> list[Any]:

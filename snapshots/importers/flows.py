@@ -159,11 +159,13 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
 
 
 def _conversation(flow: dict[str, Any]) -> tuple[datetime, datetime, Conversation]:
-    """Return a web socket. Each message is [opcode, from the client?, content, time, …]."""
+    """Return a web socket as its client saw it. Each message is [opcode, from the client?, content, time, dropped?, injected?]."""
     socket, begun = flow["websocket"], _time(flow["request"]["timestamp_start"])
     said: list[tuple[bool, str | bytes]] = []
     times: list[float] = []
-    for opcode, mine, content, at, *_ in socket["messages"]:
+    for opcode, mine, content, at, *edited in socket["messages"]:
+        if any(edited[1:] if mine else edited[:1]):  # a script of mitmproxy's user said it, or kept it back
+            continue
         data = bytes(content)
         said.append((bool(mine), data.decode("utf-8", "surrogateescape") if int(opcode) == 1 else data))
         times.append(float(at))

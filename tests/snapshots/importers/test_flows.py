@@ -184,6 +184,8 @@ def test_a_web_socket_keeps_its_messages(tmp_path: Path) -> None:
     talk.websocket.messages = [
         websocket.WebSocketMessage(Opcode.TEXT, True, "grüß".encode(), 1000.5),
         websocket.WebSocketMessage(Opcode.BINARY, False, b"\xff\0", 1000.7),
+        websocket.WebSocketMessage(Opcode.TEXT, False, b"kept back from the client", 1000.8, dropped=True),
+        websocket.WebSocketMessage(Opcode.TEXT, True, b"said for the client", 1000.9, injected=True),
     ]
     talk.websocket.closed_by_client, talk.websocket.close_code, talk.websocket.close_reason = (
         False,

@@ -53,9 +53,11 @@ def without_sender(parsed: Parsed) -> Parsed:
     return parsed if value == body.value else replace(parsed, body=body.with_value(value))
 
 
-# Members that hold the id of a tool call, in the call and in its result; "id" alone only in a call.
-_CALL_IDS = frozenset(("tool_call_id", "tool_use_id", "call_id", "toolUseId"))
-_CALLS = frozenset(("function", "tool_use", "function_call", "tool_call", "custom_tool_call"))
+# Members that hold the id of a tool call, in the call and in its result; "id" alone only in a call or result, as its type or
+# the member that holds it says (Gemini, Mistral).
+_CALL_IDS = frozenset(("tool_call_id", "tool_use_id", "call_id", "toolUseId", "toolCallId"))
+_CALL = re.compile(r"function|(?:\w+_)?(?:tool_use|tool_result|call|call_output)")
+_HOLDING_CALLS = ("tool_calls", "functionCall", "functionResponse", "function_call", "function_response")
 
 
 def with_numbered_calls(parsed: Parsed) -> Parsed:
@@ -70,19 +72,21 @@ def with_numbered_calls(parsed: Parsed) -> Parsed:
     return replace(parsed, body=parsed.body.with_value(value)) if numbers else parsed
 
 
-def _numbered(value: Any, numbers: dict[str, str]) -> Any:
+def _numbered(value: Any, numbers: dict[str, str], member: str = "") -> Any:
+    """Return a value with the ids of its tool calls numbered; what a tool is called with stays, whatever its members' names."""
     if isinstance(value, list):
-        return [_numbered(item, numbers) for item in value]
+        return [_numbered(item, numbers, member) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("type")
-    named = _CALL_IDS | {"id"} if isinstance(kind, str) and kind in _CALLS else _CALL_IDS
-    return {
+    called = member in _HOLDING_CALLS or (isinstance(kind, str) and _CALL.fullmatch(kind))
+    ids = {name: item for name, item in value.items() if name in _CALL_IDS or (called and name == "id")}
+    found = {
         name: numbers.setdefault(item, f"{BLANK}{len(numbers)}")
-        if name in named and isinstance(item, str)
-        else _numbered(item, numbers)
-        for name, item in value.items()
+        for name, item in ids.items()
+        if isinstance(item, str)
     }
+    return value | found if found else {n: _numbered(item, numbers, n) for n, item in value.items()}
 
 
 # How a prompt introduces the handle of something that the client opened: `Tab 5C1E: …`, `(tab_id: 5C1E)`, `session id 9f3a…`.

@@ -468,8 +468,9 @@ class Answerer:
 
     def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:
         """Return the drawn values of a request that the answer is to repeat in place of the recorded ones."""
-        rules = self.matcher.rules.rules  # another rule may have joined the requests by the same value
-        if not lookup.rule or lookup.capture is None or not (asked := repeated(request, rules)):
+        # another rule may have joined the requests by the same value
+        rules = self.matcher.rules.rules if lookup.rule else ()
+        if lookup.capture is None or not (asked := repeated(request, rules)):
             return []
         return echoes(asked, repeated(self.snapshot.read_request(lookup.capture), rules))
 
@@ -1071,8 +1072,11 @@ def with_echoed(stored: Response, found: list[Echo]) -> Response | None:
     except EncodingProblem:  # already damaged at the origin
         plain = stored.body
     media = (stored.header("content-type") or "").partition(";")[0].strip().lower()
-    body = with_echoes(plain, media, found)
-    headers = tuple((n, in_address(v, found) if n.lower() == "location" else v) for n, v in stored.headers)
+    mirrored = [one for one in found if one.mirrored]
+    body = plain if len(mirrored) == len(found) and not TEXTUAL.search(media) else with_echoes(plain, media, found)  # fmt: skip
+    headers = tuple(
+        (n, in_address(v, found if n.lower() == "location" else mirrored)) for n, v in stored.headers
+    )
     return _altered(stored, headers, plain, body)
 
 

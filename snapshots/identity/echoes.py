@@ -1,4 +1,4 @@
-"""Values that a client draws for a request and that the answer repeats: a JSON-RPC id, a JSONP callback, a tab's id in a prompt.
+"""Values that a client draws for a request and that the answer repeats: a JSON-RPC id, a JSONP callback, `X-Request-Id`, a tab's id in a prompt.
 
 A rule that leaves such a value out of the key is `echoed`: the recorded answer goes out with the asked value in
 place of the recorded one. A short value is replaced only where the answer's form says that it is the one.
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 from stillweb.snapshots.http.bodies import JSON
+from stillweb.snapshots.identity.header_fields import names_request
 from stillweb.snapshots.identity.keys import Parsed, parse
 from stillweb.snapshots.identity.model_calls import handles, renamed
 from stillweb.snapshots.identity.rules import Field, Rule, as_json, content_ids, named_pairs
@@ -22,6 +23,7 @@ from stillweb.snapshots.request import Request
 
 ANYWHERE = 16  # characters from which on a value is replaced wherever it stands as a word
 HANDLE = BLANK  # no member of JSON has this name
+FIELD = f"{BLANK}field "  # before the name of a header field
 _ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that is no UTF-8
 _CALL_WITHIN = 256  # bytes at the start of a JSONP answer that name the callback
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
@@ -39,6 +41,11 @@ class Echo(NamedTuple):
         """Return True if any text of the answer may repeat the value."""
         return self.name == HANDLE
 
+    @property
+    def mirrored(self) -> bool:
+        """Return True for a request's id in a header field, which the answer need not repeat."""
+        return self.name.startswith(FIELD)
+
 
 class Unrepeatable(Exception):
     """An answer that should repeat a value, in a form in which values can't be replaced."""
@@ -46,7 +53,8 @@ class Unrepeatable(Exception):
 
 def repeated(request: Request, rules: Iterable[Rule]) -> list[tuple[str, Any]]:
     """Return the names and values of a request that its answer repeats, in an order that their spelling can't change."""
-    return [pair for rule in rules if rule.echoed for pair in _drawn(rule, parse(request))]
+    ids = [(f"{FIELD}{n.lower()}", v) for n, v in request.headers if len(v) >= ANYWHERE and names_request(n)]
+    return [pair for rule in rules if rule.echoed for pair in _drawn(rule, parse(request))] + sorted(ids)
 
 
 def echoes(asked: Iterable[tuple[str, Any]], stored: Iterable[tuple[str, Any]]) -> list[Echo]:
@@ -94,6 +102,9 @@ def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
             raise Unrepeatable(f"the answer may name {', '.join(names)}, and is no text")
         text = _with_names(text, names)
         found = [echo for echo in found if not echo.anywhere]
+    for echo in found:
+        if echo.mirrored:
+            text = _in_text(text, echo.recorded, echo.own)
     if text.lstrip()[:1] in ("{", "[") and "script" not in media:  # not every server says that it is JSON
         text = _in_json(text, found)
     elif media == "text/event-stream":
@@ -103,7 +114,8 @@ def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
         )
     else:
         for echo in found:
-            text = _in_text(text, str(echo.recorded), str(echo.own))
+            if not echo.mirrored:
+                text = _in_text(text, str(echo.recorded), str(echo.own))
     return text.encode(errors="surrogateescape")
 
 

@@ -77,6 +77,11 @@ _CARRIED = _Names(
     ),
     ("proxy-", "cf-connecting-", "cf-ray", "cf-visitor", ":"),
 )
+_OF_THE_REQUEST = tuple(
+    f"{what}{dash}id"
+    for what in _words("request correlation transaction span invocation")
+    for dash in ("-", "")
+)
 # Drawn anew for each request, or made from it, as what is left of gRPC's and Connect's time is.
 _DRAWN = _Names(
     _words(
@@ -85,14 +90,7 @@ _DRAWN = _Names(
         " x-amz-date x-goog-date x-ms-date x-oss-date x-obs-date x-tos-date x-sdk-date x-bce-date"
     ),
     ("amz-sdk-", "elastic-apm-", "sentry-", "uber-", "x-b3-", "x-datadog-", "x-instana-", "x-newrelic-"),
-    (
-        *(
-            f"{what}{dash}id"
-            for what in _words("request correlation transaction span invocation")
-            for dash in ("-", "")
-        ),
-        "-digest",
-    ),
+    (*_OF_THE_REQUEST, "-digest"),
     ("trace", "nonce", "timestamp", "signature", "hmac", "checksum", "retry-count", "retry-attempt"),
 )
 # Of browsers and of libraries, which say with them what they are, or how they store what they get.
@@ -172,6 +170,11 @@ def own_name(name: str) -> str:
 def _mute(name: str) -> bool:
     """Return True if a field only concerns transport, or is drawn anew for each request."""
     return name == "accept-encoding" or name in _CARRIED or name in _DRAWN
+
+
+def names_request(name: str) -> bool:
+    """Return True if a field of this name holds an id of the request itself, which some servers repeat."""
+    return name.lower().endswith(_OF_THE_REQUEST)
 
 
 def is_token(name: str) -> bool:

@@ -158,6 +158,24 @@ def test_each_line_is_a_call_of_its_own(tmp_path: Path) -> None:
         assert c.post(f"{HOST}/rpc", content=other, headers=dict(media)).status_code == 504
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_id_of_a_request_is_mirrored(tmp_path: Path, method: str) -> None:
+    """Some servers repeat `X-Request-Id` in a field, some in the body, most in neither."""
+    site, name = Site(tmp_path / "s"), "X-Correlation-ID"
+
+    def text(one: str) -> bytes:
+        return json.dumps({"error": {"trace": one}, "of": MADE}).encode()
+
+    site.add(f"{HOST}/both", text(THEIRS), method=method, headers=(*JSON, (name, THEIRS)), request_headers=((name, THEIRS),))  # fmt: skip
+    site.add(f"{HOST}/none", text(MADE), method=method, headers=JSON, request_headers=((name, THEIRS),))
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        for one in (MINE, GIVEN, THEIRS):
+            told = c.request(method, f"{HOST}/both", headers={name: one})
+            assert (told.content, told.headers[name]) == (text(one), one)
+        assert c.request(method, f"{HOST}/none", headers={name: MINE}).content == text(MADE)
+        assert not [e for e in gateway.ledger.entries() if e["verdict"] != "exact"]
+
+
 def test_the_parts_of_a_batch_are_named_as_its_client_named_them(tmp_path: Path) -> None:
     """Google's APIs answer each part under `response-` and its Content-ID."""
 

@@ -8,6 +8,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from hashlib import sha256
+from http.client import HTTPException
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stillweb.harness.runs.engine import Job, Outcome
 
 FLUSH = 30.0  # seconds to send the last attempts in
+MOST = 1 << 16  # bytes read of a collector's answer
 
 Attributes = dict[str, str | int | float | bool]
 
@@ -131,9 +133,9 @@ class SendingDisplay:
                     self._url, body, {"Content-Type": "application/json", **_headers()}
                 )
                 with urllib.request.urlopen(asked, timeout=10) as answer:
-                    answer.read()
+                    answer.read(MOST)
                 self._sent += 1
-            except (OSError, ValueError, StillwebError) as error:
+            except (OSError, ValueError, HTTPException, StillwebError) as error:
                 self._lost.append(f"{job.task_id}/{job.attempt}: {error}")
 
 

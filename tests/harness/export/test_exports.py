@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from stillweb.harness.cli import main
 from stillweb.harness.export.inspect_log import export_inspect
 from stillweb.harness.export.openinference import export_openinference, openinference
 from stillweb.harness.runs.display import SilentDisplay
@@ -132,7 +133,7 @@ def test_an_export_goes_into_a_pipe_too(tmp_path):
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("answers", [200, 503, None], ids=["there", "failing", "gone"])
+@pytest.mark.parametrize("answers", [200, 503, 0, None], ids=["there", "failing", "talking nonsense", "gone"])
 def test_attempts_are_sent_to_a_collector_as_they_end(tmp_path, capsys, answers):
     got = []
 
@@ -143,6 +144,9 @@ def test_attempts_are_sent_to_a_collector_as_they_end(tmp_path, capsys, answers)
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got.append((self.path, self.headers.get("X-Key"), json.loads(body)))
+            if not answers:
+                self.wfile.write(b"nonsense\r\n")
+                return
             self.send_response(answers)
             self.send_header("Content-Length", "2")
             self.end_headers()
@@ -157,16 +161,18 @@ def test_attempts_are_sent_to_a_collector_as_they_end(tmp_path, capsys, answers)
     (tmp_path / "agent.yaml").write_text(json.dumps(script))
     words = ["--tasks", tmp_path / "tasks.jsonl", "--agent", tmp_path / "agent.yaml", "-o", tmp_path / "run"]
     try:
-        url = f"http://127.0.0.1:{server.server_port}" if answers else "http://127.0.0.1:9"
+        url = f"http://127.0.0.1:{server.server_port}" if answers is not None else "http://127.0.0.1:9"
         os.environ["OTEL_EXPORTER_OTLP_HEADERS"] = "X-Key=synthetic"
-        code, _ = call(capsys, "run", *words, "--otlp", url)
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *map(str, words), "--otlp", url])
     finally:
         del os.environ["OTEL_EXPORTER_OTLP_HEADERS"]
         server.shutdown()
         server.server_close()
         thread.join()
-    assert code == 0
-    assert {one[:2] for one in got} == ({("/v1/traces", "synthetic")} if answers else set())
+    assert not ended.value.code
+    assert {one[:2] for one in got} == ({("/v1/traces", "synthetic")} if answers is not None else set())
+    assert ("0 attempts sent, not all" in capsys.readouterr().err) is (answers != 200)
     kept = [json.loads(line) for line in export_openinference(tmp_path / "run", tmp_path / "all").open()]
-    if answers:
+    if answers is not None:
         assert sorted(map(json.dumps, (one[2] for one in got))) == sorted(map(json.dumps, kept))

@@ -208,14 +208,14 @@ def _short(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} {mix(text):x}"
 
 
-def repeated_pairs(request: Request) -> list[tuple[str, str]]:
-    """Return the pairs of query and form whose name occurs more than once, by name, values in order."""
+def repeated_pairs(request: Request) -> str:
+    """Return the pairs of query and form whose name occurs more than once, by name, values in order; "" for none."""
     if not request.body and "&" not in request.url:
-        return []
+        return ""
     return request.derived("repeated pairs", _repeated_pairs)
 
 
-def _repeated_pairs(request: Request) -> list[tuple[str, str]]:
+def _repeated_pairs(request: Request) -> str:
     parsed = parse(request)
     pairs: list[tuple[str, str]] = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
     if parsed.body.kind == FORM:
@@ -223,4 +223,5 @@ def _repeated_pairs(request: Request) -> list[tuple[str, str]]:
     elif parsed.body.kind == MULTIPART:
         pairs += [(p.name, p.content.decode("latin-1")) for p in parsed.body.value]
     counts = Counter(name for name, _ in pairs)
-    return in_order([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])
+    repeated = in_order([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])
+    return repr(repeated) if repeated else ""

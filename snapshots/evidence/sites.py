@@ -374,7 +374,7 @@ class SiteEvidence:
             }
         parts |= header_parts(request, self.vary.get(key, ()))
         if repeated := repeated_pairs(request):
-            parts["~order"] = repr(repeated)
+            parts["~order"] = repeated
         parts |= cookie_parts(request, given)
         if response is None:
             made = partial(event_of, key=normal, own=own)

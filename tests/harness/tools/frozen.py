@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +57,15 @@ def json_bytes(value: Any) -> bytes:
 
 
 def make_site(path: Path) -> Snapshot:
-    """Pages, redirects, PDFs, a view and searches, with their texts frozen."""
-    with Writer.open(path) as writer:
+    """Pages, redirects, PDFs, a view and searches, with their texts frozen: four processes, once for all tests."""
+    shutil.copytree(_made().name, path, dirs_exist_ok=True)
+    return Snapshot.open(path)
+
+
+@cache
+def _made() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory()
+    with Writer.open(Path(folder.name)) as writer:
         site = Recorder(writer)
         site.add(BIRDS, ARTICLE)
         site.add(
@@ -121,4 +131,4 @@ def make_site(path: Path) -> Snapshot:
         view = View(VIEW, BIRDS, BIRDS, "Birds", STEPS, timestamp="20250101000000")
         writer.view(view, {"dom": ARTICLE.replace("5076", "5092").encode()})
         freeze_texts(writer)
-    return Snapshot.open(path)
+    return folder

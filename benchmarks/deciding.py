@@ -4,9 +4,9 @@ from __future__ import annotations
 
 DECIDING = {
     "snapshots/evidence/conditions.py": None,  # all its functions
+    "snapshots/evidence/lookup.py": {"answered", "repeated", "happened"},
     "snapshots/evidence/parts.py": None,
     "snapshots/evidence/reductions.py": None,
-    "snapshots/evidence/sessions.py": {"answered", "repeated", "happened"},
     "snapshots/http/acceptance.py": None,
     "snapshots/http/weighted.py": None,
     "snapshots/http/languages.py": None,

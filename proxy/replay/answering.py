@@ -211,7 +211,7 @@ class Answerer:
         return (
             TRANSPORT in request.url
             and self.accept.startswith("rule")
-            and self.matcher.polling.waits(request, line.session)
+            and self.matcher.polling.waits(request, line.session.progress)
         )
 
     async def due(self, request: Request, line: Line) -> None:

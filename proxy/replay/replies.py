@@ -22,7 +22,7 @@ from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
 from stillweb.proxy.replay.response import with_ages
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.evidence.sessions import followed_by
+from stillweb.snapshots.evidence.conditions import followed_by
 from stillweb.snapshots.identity.cookies import logins_of
 from stillweb.snapshots.request import Headers, Request
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.websocket_player import Socket
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.evidence.confidence import Confidence
-    from stillweb.snapshots.evidence.sessions import Session
+    from stillweb.snapshots.evidence.lookup import Session
     from stillweb.snapshots.snapshot import Snapshot
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

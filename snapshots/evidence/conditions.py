@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
-from stillweb.snapshots.evidence.sessions import Followed
+from stillweb.snapshots.http.fragments import asks_for_page
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, Preconditions, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
 from stillweb.snapshots.identity.cookies import cookies_of
@@ -63,6 +63,21 @@ class Peek:
 def _gives(head: Response) -> Headers:
     given = (value.partition(";")[0] for value in set_cookies(head.headers))
     return tuple([cookie for pair in given for cookie in cookies_of((("cookie", pair),))])
+
+
+class Followed(NamedTuple):
+    """The recorded session that a replayed one follows on a site, and how far it is. `page`: as a browser's page."""
+
+    session: str
+    end: int
+    timestamp: str
+    page: bool = False
+
+
+def followed_by(capture: Capture, request: Request) -> Followed:
+    """Return what a session follows that was answered by `capture`."""
+    page = "html" in capture.mime and asks_for_page(request)
+    return Followed(capture.session, capture.end, capture.timestamp, page)
 
 
 @dataclass(slots=True)

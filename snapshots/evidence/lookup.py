@@ -1,25 +1,31 @@
-"""What a request is answered with, and why."""
+"""Lookups: what a request is answered with, and why; and the session in which it is asked: what that did and was given at each site."""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failing import Failed
-from stillweb.snapshots.evidence.conditions import Peek
+from stillweb.snapshots.evidence.conditions import Followed, Peek, followed_by
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.sessions import Session
+from stillweb.snapshots.evidence.events import History
+from stillweb.snapshots.evidence.polls import PollProgress, channel_of
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.identity.recognising import Recogniser
 from stillweb.snapshots.identity.rules import Issued
+from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
 
 MISS = "miss"
 HANGS = "hangs"
+REMEMBERED = 200  # captures served last, in which issued values are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +141,94 @@ def doubted(lookup: Lookup) -> Confidence | None:
     """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
     told = lookup.told
     return told if told is not None and told.millionths and not lookup.irrelevant else None
+
+
+@dataclass(slots=True)
+class Past:
+    """What a session did at one site: its events, the answers to each request, and the cookies that it was given."""
+
+    history: History = field(default_factory=History)
+    last: dict[int, int] = field(default_factory=dict)  # answers by key of the event
+    given: dict[tuple[str, str], str] = field(default_factory=dict)  # the event that gave a cookie
+
+    @property
+    def label(self) -> str:
+        """The name of what happened: equal where it is, "" for nothing."""
+        return f"{self.history.marks[-1]:016x}" if len(self.history) else ""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The cursor of one client. Two sessions share nothing."""
+
+    name: str = "default"
+    past: dict[str, Past] = field(default_factory=dict)  # by site, where anything happened that may decide
+    given: set[str] = field(default_factory=set)  # sites that gave it a cookie
+    noted: str | None = None  # the site at which the last lookup noted a miss
+    found: Capture | None = None  # what the last lookup found
+    matcher: Explainer | None = None  # that of the last lookup
+    followed: dict[str, Followed] = field(default_factory=dict)
+    # the same as of the last page: what it brings in comes in any order
+    pages: dict[str, Followed] = field(default_factory=dict)
+    served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
+    told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
+    progress: PollProgress = field(default_factory=PollProgress)
+    drawn: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
+    secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
+
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        return None, {one.name: getattr(self, one.name) for one in fields(self)} | {"matcher": None}
+
+    def answered(self, lookup: Lookup) -> None:
+        """Note that the answer of `lookup` was given."""
+        capture = lookup.capture
+        if capture is None:
+            return
+        self.repeated(site_of(capture.url), capture, followed_by(capture, lookup.request))
+        if lookup.inert:
+            return
+        self.noted = None
+        self.drawn.update(lookup.ids)
+        self.progress.answered(capture, lookup.polled)
+        if lookup.matcher is not None:
+            lookup.matcher.note(self, lookup.request, capture, lookup.confidence)
+
+    def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
+        """Note an answer from which nothing follows."""
+        self.served.append(capture)
+        self.followed[site] = followed
+        if followed.page:
+            self.pages[site] = followed
+
+    def happened(self, request: Request, response: Response) -> None:
+        """Note that a live server gave `response`; it replaces what the lookup before noted."""
+        if self.found is not None:
+            self.served.append(self.found)
+        if self.matcher is not None:
+            self.matcher.note_live(self, request, response)
+
+    def opened(self, url: str) -> None:
+        """Note that a web socket was opened."""
+        self.progress.upgraded.add(channel_of(url)[0])
+
+    def draws(self, secrets: Mapping[str, str]) -> None:
+        """Note secrets that its client drew itself, by the pseudonyms for which they stand from now on."""
+        for name, secret in secrets.items():
+            self.secrets = self.secrets or Recogniser()
+            self.secrets.stand_in(secret, name)
+
+    def says(self, site: str, word: str) -> None:
+        """Note what was said over a web socket of `site`, which may change what that answers."""
+        self.told.setdefault(site, Counter())[word] += 1
+        self.at(site)
+
+    def at(self, site: str) -> Past:
+        """Return what happened at `site`, from now on noted."""
+        found = self.past.get(site)
+        if found is None:
+            found = self.past[site] = Past()
+        return found
+
+    def following(self, site: str) -> Followed:
+        """Return the recorded session that it follows on a site: at first that of its own name, if there is one."""
+        return self.followed.get(site) or Followed(self.name, -1, "")

@@ -23,11 +23,10 @@ from stillweb.snapshots.evidence.conditions import (
 )
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
-from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Rival
+from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
 from stillweb.snapshots.evidence.model import Model, Observation, Parts
 from stillweb.snapshots.evidence.parts import WHO, issued_in
 from stillweb.snapshots.evidence.polls import TRANSPORT, Hanging, Polling, Turn, hangs
-from stillweb.snapshots.evidence.sessions import Past, Session
 from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, Store, keep_cookies, told_by
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
@@ -237,8 +236,9 @@ class Matcher:
                 key = request_key(request)
                 candidates = self._same(request, key)
         drawn = request is not asked
-        poll = None if at else self.hanging.next(request, session, candidates)
-        if poll is not None and patient and hangs(poll, session):
+        follows = session.following(site).session
+        poll = None if at else self.hanging.next(request, session.progress, follows, candidates)
+        if poll is not None and patient and hangs(poll, session.progress):
             return Lookup(HANGS, None, None, key, request)
         past = session.past.get(site) or Past()
         minded = bool(candidates) and minds(request, given=bool(past.given))
@@ -474,7 +474,7 @@ class Matcher:
 
     def _polled(self, request: Request, key: Key, session: Session) -> tuple[Turn | None, str | None]:
         """Return what is next on a channel, and the rules that are needed for it."""
-        turn = self.polling.turn(request, session)
+        turn = self.polling.turn(request, session.progress)
         if turn is None or turn.capture.key == key.canonical:
             return turn, None
         rule = self._rule(request, turn.capture)

@@ -12,9 +12,10 @@ the answer, so in replay the answer waits until the client has written the same 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from stillweb.snapshots.capture import Capture
@@ -23,21 +24,12 @@ from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.keys import group_prefix, split_url
-from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.request import Request
+from stillweb.snapshots.request import SAFE_METHODS, Request
 
 TRANSPORT = "transport="  # in the address of each request
 POLLING = "polling"
 _SOCKET = "websocket"
 REMEMBERED = 1 << 11  # channels or paths
-
-
-class Said(Protocol):
-    """The part of a session that channels need."""
-
-    polls: dict[str, int]  # answers given to polls, by channel
-    sent: set[tuple[str, int]]  # places of the handshakes and POSTs answered
-    upgraded: set[str]  # channels that went on in a web socket
 
 
 class Turn(NamedTuple):
@@ -68,6 +60,30 @@ def _but_t(url: str) -> tuple[str, ...]:
     return address, *sorted(pair for pair in query.split("&") if not pair.startswith("t="))
 
 
+@dataclass(slots=True)
+class PollProgress:
+    """How far a session is with its channels and long polls."""
+
+    polls: dict[str, int] = field(default_factory=dict)  # answers given to polls, by channel
+    sent: set[tuple[str, int]] = field(default_factory=set)  # places of the handshakes and POSTs answered
+    upgraded: set[str] = field(default_factory=set)  # channels that went on in a web socket
+    # the captures by which long polls were answered, and the keys of what was written
+    polled: set[tuple[str, int]] = field(default_factory=set)
+    wrote: Counter[str] = field(default_factory=Counter)
+
+    def answered(self, capture: Capture, polled: bool) -> None:
+        """Note an answer that was given; with `polled`, that to a long poll."""
+        if polled:
+            self.polled.add(capture.place)
+        elif capture.method not in SAFE_METHODS:
+            self.wrote[capture.key] += 1
+        channel, transport = channel_of(capture.url)
+        if channel and capture.method == "GET" and transport == POLLING:
+            self.polls[channel] = self.polls.get(channel, 0) + 1
+        elif transport:
+            self.sent.add(capture.place)
+
+
 class _Channel(NamedTuple):
     """What was recorded on a channel: its POSTs, and whether it went on in a web socket."""
 
@@ -83,7 +99,7 @@ class Polling:
         self._spoken = spoken
         self._channels: dict[str, _Channel] = {}
 
-    def turn(self, request: Request, session: Said) -> Turn | None:
+    def turn(self, request: Request, session: PollProgress) -> Turn | None:
         """Return the capture that is next, of those equal but for `t`; None where the request is on no recorded channel."""
         channel, transport = channel_of(request.url)
         if not channel or transport != POLLING:
@@ -101,7 +117,7 @@ class Polling:
             return Turn(found[-1], False, True)
         return Turn(found[given], self._due(channel, found[given], session), False)
 
-    def _due(self, channel: str, answer: Capture, session: Said) -> bool:
+    def _due(self, channel: str, answer: Capture, session: PollProgress) -> bool:
         """Return True if a session has said all that was sent on a channel before an answer came.
 
         If nothing was sent by a POST after it, what the client said to it went over a web socket, which must be open then.
@@ -128,7 +144,7 @@ class Polling:
             found = self._channels[channel] = _Channel(posts, (channel, _SOCKET) in sockets)
         return found
 
-    def waits(self, request: Request, session: Said) -> bool:
+    def waits(self, request: Request, session: PollProgress) -> bool:
         """Return True while the answer to a poll is not due, or a web socket opens before all POSTs were sent."""
         channel, transport = channel_of(request.url)
         if not channel:
@@ -155,23 +171,6 @@ class Poll(NamedTuple):
     again: bool  # the same request had another answer later, or none
 
 
-class Follows(Protocol):
-    """The recorded session that a replayed one follows."""
-
-    @property
-    def session(self) -> str: ...
-
-
-class Poller(Protocol):
-    """The part of a session that long polls need: its writes by key, the polls that it was given, and whom it follows."""
-
-    @property
-    def wrote(self) -> Mapping[str, int]: ...
-    @property
-    def polled(self) -> Collection[tuple[str, int]]: ...
-    def following(self, site: str, /) -> Follows: ...
-
-
 Polls = dict[str, list[Poll]]
 
 
@@ -192,17 +191,18 @@ class Hanging:
         self._failures = failures
         self._polls: dict[tuple[str, str], Polls] = {}
 
-    def next(self, request: Request, session: Poller, same: Sequence[Capture]) -> Poll | None:
+    def next(
+        self, request: Request, session: PollProgress, follows: str, same: Sequence[Capture]
+    ) -> Poll | None:
         """Return the poll that answers a request: the first of the `same` that the session was not given, or the last.
 
-        None where nothing is known to be polled so.
+        None where nothing is known to be polled so. `follows` is the recorded session that it follows.
         """
         if not any(capture.end - capture.begin > 2 and not _page_or_file(capture) for capture in same):
             return None  # which costs nothing to see: no other request began and ended while it was under way
         found = self.polls(request.method, request.url).get(same[0].key)
         if not found:
             return None
-        follows = session.following(site_of(request.url)).session
         own = [poll for poll in found if poll.capture.session == follows] or found
         left = (poll for poll in own if poll.capture.place not in session.polled)
         return next(left, own[-1])
@@ -252,7 +252,7 @@ class Hanging:
             yield Poll(poll, last, since.count(last), keys[poll.key] > 1)
 
 
-def hangs(poll: Poll, session: Poller) -> bool:
+def hangs(poll: Poll, session: PollProgress) -> bool:
     """Return True while a session has not written what came before the answer, or once it was given the last answer."""
     if poll.again and poll.capture.place in session.polled:
         return True

@@ -15,6 +15,7 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, told_status
+from stillweb.snapshots.evidence.lookup import REMEMBERED
 from stillweb.snapshots.evidence.model import Model, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
@@ -27,7 +28,6 @@ from stillweb.snapshots.evidence.parts import (
     spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
-from stillweb.snapshots.evidence.sessions import REMEMBERED
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.static import static
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlencode, urljoin
 
 from stillweb.snapshots.capture import Exchange, Response
+from stillweb.snapshots.evidence.lookup import Session
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.evidence.sessions import Session
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer

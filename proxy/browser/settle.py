@@ -110,6 +110,11 @@ _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 # s after the head of an answer to `fetch` or XMLHttpRequest, or of a camera's, in which its body may end unread. Later it holds up only a
 # page that says (freeze.js) that it reads one: Chromium never reports the end of a `fetch`'s body that no script reads.
 UNREAD = 0.3
+# Chromium reads a long film only as it plays (networkState is NETWORK_IDLE in between), and so never reports the end of its body.
+_PLAYERS_REST = """() => {
+  const players = [...document.querySelectorAll("video, audio")];
+  return players.length > 0 && players.every((one) => one.networkState !== HTMLMediaElement.NETWORK_LOADING);
+}"""
 # Pages that a context may have open; more are closed. Of one document freeze_tabs.js blocks more than 20.
 MOST_PAGES = 50
 MOST_REQUESTS = 20_000  # requests of a context that are kept; a page may send them in a loop
@@ -292,6 +297,8 @@ class Traffic:
         pictures = headers.get("content-type", "").startswith("multipart/x-mixed-replace")  # a camera's
         if pictures or response.request.resource_type in _COUNTED:
             asyncio.get_running_loop().call_later(UNREAD, self._leave_unread, response.request)
+        if response.request.resource_type == "media":
+            self._end_later(self._play(response.request))
         self.answers.append(
             Answer(
                 MARKED.sub("", response.url),
@@ -301,6 +308,14 @@ class Traffic:
                 headers.get("stillweb-capture", ""),
             )
         )
+
+    async def _play(self, request: Request) -> None:
+        """Wait no longer for a film or sound once the players have as much of it as they want for now."""
+        while request in self._under_way:
+            if await request.frame.evaluate(_PLAYERS_REST):
+                self._leave_unread(request)
+                return
+            await asyncio.sleep(UNREAD)
 
     def of_workers(self, named: Callable[[str], str]) -> list[str]:
         """Return notes on the workers that a page did not get. `named` returns an address without secrets."""

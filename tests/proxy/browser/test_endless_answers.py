@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,6 +30,7 @@ MARKUP = {
     "beacon": "<script>navigator.sendBeacon('/never', 'x')</script>",
     "ping": "<a ping=/never href=#there id=a>there</a><script>a.click()</script>",
     "camera": "<img src=/camera>",
+    "film": "<audio src=/long.wav preload=auto controls></audio>",
     "xhr": "<script>const x = new XMLHttpRequest(); x.open('GET', '/endless.json'); x.send(); fetch('/told').then((r) => r.text());</script>",
 }
 
@@ -49,7 +51,24 @@ async def pictures() -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
+def sound(start: int) -> Answer:
+    """The part of an hour of silence that begins at a byte."""
+    size = 44_100 * 3600
+    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", size + 36, b"WAVE", b"fmt ", 16, 1, 1, 44_100, 44_100, 1, 8, b"data", size)  # fmt: skip
+
+    async def samples() -> AsyncIterator[bytes]:
+        yield head[start:]
+        for _ in range(start, size, 1 << 16):
+            yield bytes(1 << 16)
+
+    fields = [("Content-Type", "audio/wav"), ("Accept-Ranges", "bytes")]
+    place = f"bytes {start}-{size + 43}/{size + 44}"
+    return Answer(206, [*fields, ("Content-Range", place)], samples(), length=size + 44 - start)
+
+
 def answer(asked: Asked) -> Answer | None:
+    if asked.path == "/long.wav":
+        return sound(int((asked.header("range") or "bytes=0-")[6:].rstrip("-")))
     if asked.path == "/camera":
         return Answer(headers=[("Content-Type", "multipart/x-mixed-replace; boundary=next")], body=pictures())
     if asked.path == "/never":

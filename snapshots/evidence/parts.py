@@ -27,11 +27,16 @@ from stillweb.snapshots.yielding import in_order, write_json
 TELLING = 0.25  # from this prior on a header field is what an application says with it
 WHO = "~header authorization"  # whose credentials it is sent with, in whatever field
 GIVEN = "(given)"  # in place of a value that the site itself gave to the client
-FORWARDED = ("x-forwarded-for", "x-real-ip", "forwarded")  # whom a proxy asks for
+# whom a proxy asks for, and under what address; a client that says so itself asks for links to there
+FORWARDED = (
+    *("x-forwarded-for", "x-real-ip", "forwarded"),
+    *(f"x-forwarded-{what}" for what in ("host", "proto", "prefix", "port", "path", "scheme")),
+)
 # Fields that clients send of themselves: hardly any server heeds them without naming them in Vary.
 _OWN_WORDS = re.compile(
     r"user-agent|accept|accept-charset|content-type|content-encoding|origin|dnt|save-data"
     r"|purpose|sec-purpose|sec-gpc|sec-fetch-dest|sec-ch-.*"
+    r"|dpr|width|viewport-width|device-memory|ect|from|te|want-digest|max-forwards"
 )
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock

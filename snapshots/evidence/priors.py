@@ -101,7 +101,7 @@ PARTS = {
     r"header origin": 0.03,
     r"header (.*token.*|.*csrf.*|.*xsrf.*)": 0.02,
     r"header .*": 0.3,
-    r"drawn (x-forwarded-for|x-real-ip|forwarded)": 0.05,
+    r"drawn (x-forwarded-.*|x-real-ip|forwarded)": 0.05,
     r"drawn .*": 0.15,
     r"moment .*": 0.3,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,

@@ -141,6 +141,8 @@ SPELT = {
         get(HOME.url, user_agent="Mozilla/5.0 (iPhone)"),
         get(HOME.url, user_agent="Mozilla/5.0"),
     ),
+    "a screen's density": (get(HOME.url, dpr="1"), get(HOME.url, dpr="2")),
+    "a proxy's host": (get(HOME.url, x_forwarded_host="a.test"), get(HOME.url, x_forwarded_host="b.test")),
     "a second kind wanted": (
         get(HOME.url, accept="text/html"),
         get(HOME.url, accept="text/html, image/webp"),

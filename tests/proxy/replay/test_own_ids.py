@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import random
@@ -398,3 +399,28 @@ def test_an_answer_in_which_its_tabs_can_not_be_named_is_a_miss(tmp_path: Path, 
         missed = c.post(url, content=prompt("A001"), headers=dict(JSON))
         assert missed.status_code == 504
         assert "5C1E" in missed.text
+
+
+@pytest.mark.parametrize("scheme", ["NTLM", "Negotiate"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_handshake_of_ntlm_is_followed_whatever_its_client_draws(
+    tmp_path: Path, scheme: str, method: str
+) -> None:
+    """Its third message holds an answer to the challenge and chance of the client's ([MS-NLMP], 2.2.1.3); a POST has its body only then."""
+
+    def message(kind: int, chance: bytes = b"") -> str:
+        return f"{scheme} {base64.b64encode(b'NTLMSSP' + bytes([0, kind, 0, 0, 0]) + chance).decode()}"
+
+    url, told = "http://h.example/list", message(2, b"srvchall")
+    site, body = Site(tmp_path / "s"), b"a=1" if method == "POST" else b""
+    site.add(url, b"who?", method=method, status=401, headers=(("WWW-Authenticate", scheme),))
+    site.add(url, b"", method=method, status=401, headers=(("WWW-Authenticate", told),), request_headers=(("Authorization", message(1)),))  # fmt: skip
+    site.add(url, b"the list", method=method, request_headers=(("Authorization", message(3, b"one-chance")),), request_body=body)  # fmt: skip
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+
+        def ask(authorization: str, sent: bytes) -> httpx.Response:
+            return c.request(method, url, content=sent, headers={"Authorization": authorization})
+
+        assert c.request(method, url).headers["www-authenticate"] == scheme
+        assert ask(message(1), b"").headers["www-authenticate"] == told
+        assert ask(message(3, b"other-chance"), body).text == "the list"

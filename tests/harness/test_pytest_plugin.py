@@ -47,6 +47,13 @@ def test_program(stillweb_environment):
 def test_tools(stillweb_tools):
     result = asyncio.run(stillweb_tools.call("fetch", {{"url": URL}}))
     assert "kestrel" in result.content[0]["text"] and not result.is_error
+
+def test_playwright(stillweb):
+    from playwright.sync_api import sync_playwright
+    with sync_playwright() as playwright, playwright.chromium.launch(**stillweb.playwright_options()) as browser:
+        page = browser.new_page()
+        page.goto(URL)
+        assert "kestrel" in page.content()
 """
 
 
@@ -100,12 +107,12 @@ def test_search_and_reader_services_answer_in_process_as_through_the_proxy(proje
 
 @pytest.mark.slow
 def test_every_kind_of_client_is_answered_from_the_snapshot(project):
-    run(project, CLIENTS).assert_outcomes(passed=6)
+    run(project, CLIENTS).assert_outcomes(passed=7)
 
 
 @pytest.mark.slow
 def test_workers_of_xdist_share_a_snapshot(project):
-    run(project, CLIENTS, "-n", "2").assert_outcomes(passed=6)
+    run(project, CLIENTS, "-n", "2").assert_outcomes(passed=7)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import overload
 from urllib.parse import urlsplit
 
-from stillweb.snapshots.secrets.detect import looks_random
+from stillweb.snapshots.secrets.detect import surely_drawn
 from stillweb.snapshots.yielding import matches
 
 Said = str | bytes
@@ -43,7 +43,7 @@ def ids_of(address: str) -> list[str]:
     """Return what a client may have drawn for the path of an address, in order."""
     words = (match[0] for match in WORD.finditer(urlsplit(address).path))
     return [
-        one for one in words if DRAWN.fullmatch(one) or (looks_random(one) and not _DIGEST.fullmatch(one))
+        one for one in words if DRAWN.fullmatch(one) or (surely_drawn(one) and not _DIGEST.fullmatch(one))
     ]
 
 

@@ -312,6 +312,7 @@ def test_the_address_of_what_a_client_puts_there_is_its_own(tmp_path: Path, meth
         ("d41d8cd98f00b204e9800998ecf8427e", "900150983cd24fb0d6963f7d28e17f72", False),  # digests
         ("5df41881-3aed-3515-88a7-2f4a814cf09e", "2ed6657d-e927-568b-95e1-2665a8aea6a2", False),
         ("the-first-of-my-pages-2024", "the-other-of-my-pages-2025", False),
+        ("AnnualReport2019Final", "AnnualReport2020Final", False),
     ],
 )
 def test_a_client_draws_names_of_many_forms(tmp_path: Path, theirs: str, mine: str, drawn: bool) -> None:

@@ -15,7 +15,6 @@ from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed
 from stillweb.proxy.browser.page_snapshot import look_at
-from stillweb.proxy.browser.running import run
 from stillweb.proxy.browser.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
 from stillweb.proxy.browser.uploads import Files
 from stillweb.proxy.check.check import check
@@ -31,6 +30,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
+from tests.proxy.browsing import Browsing
 from tests.proxy.recordings import recorded
 from tests.proxy.sites import Answer, serve
 
@@ -144,7 +144,7 @@ def boundaries(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_boundary_differs_and_another_file_is_a_miss_that_says_so(site: Site) -> None:
+def test_the_boundary_differs_and_another_file_is_a_miss_that_says_so(site: Site, chromium: Browsing) -> None:
     steps = "- upload: {label: Table, file: mills.csv}\n- click: Send\n"
     path, _ = site.record("snap", steps)
     assert boundaries(path) != boundaries(site.record("again", steps)[0])
@@ -155,7 +155,7 @@ def test_the_boundary_differs_and_another_file_is_a_miss_that_says_so(site: Site
             (site.path / name).write_bytes(data)
             flow = parse_flows(steps.replace("mills.csv", name), folder=site.path)[0]
             number = len(gateway.ledger.entries())
-            text = run(replayed(site.base + "/", flow, gateway))
+            text = chromium.run(replayed(chromium.host, site.base + "/", flow, gateway))
             entries = [one for one in gateway.ledger.entries()[number:] if one["method"] == "POST"]
             assert len(entries) == 1
             return text, [line for near in entries[0].get("nearest", ()) for line in near["differs"]]
@@ -174,13 +174,10 @@ def test_the_boundary_differs_and_another_file_is_a_miss_that_says_so(site: Site
             ]
 
 
-async def replayed(url: str, flow: Flow, gateway: Gateway) -> str:
+async def replayed(host: BrowserHost, url: str, flow: Flow, gateway: Gateway) -> str:
     """The text of the page that steps lead to in replay, or why they don't."""
-    host = BrowserHost()
+    context = await host.context("agent", gateway.proxy_url("agent"), complete(Profile()), gateway.ca_path)
     try:
-        context = await host.context(
-            "agent", gateway.proxy_url("agent"), complete(Profile()), gateway.ca_path
-        )
         driver = Driver(context, files=flow.files)
         await driver.begin(url)
         for number, step in enumerate(flow.steps, start=1):
@@ -189,7 +186,7 @@ async def replayed(url: str, flow: Flow, gateway: Gateway) -> str:
     except Failed as error:
         return str(error)
     finally:
-        await host.close()
+        await context.close()
 
 
 REFUSED = [

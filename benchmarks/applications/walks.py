@@ -42,9 +42,8 @@ SEEN = """() => {
       text += `\\n[${one.name}] ${/checkbox|radio/.test(one.type) ? one.checked : one.value}`
   return text
 }"""
-MISSED = re.compile(
-    "stillweb: miss:|504 Not In Snapshot"
-)  # a page that was a miss, or whose script tells of one
+# in the text of a page that was a miss, or whose script tells of one
+MISSED = re.compile("stillweb: miss:|504 Not In Snapshot")
 FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",

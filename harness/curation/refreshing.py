@@ -139,8 +139,9 @@ def _record(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Record `flows` in Chromium and `entries` (misses of a ledger) by HTTP, one after the other.
 
-    Return the URLs that robots.txt forbids, and (URL, reason) of each page that was not recorded. `pause` is the seconds between two of one host, whose turns alternate with those of other hosts. `busy` is the
-    recorder's `leave_out`: a page for which it has taken an answer is asked for again when the host's time is over.
+    Return the URLs that robots.txt forbids, and (URL, reason) of each page that was not recorded. `pause` is the
+    seconds between two of one host, whose turns alternate with those of other hosts. `busy` is the recorder's
+    `leave_out`: a page for which it has taken an answer is asked for again when the host's time is over.
     """
     manners = Manners(recorder, profile, pause, "refresh", here=())
     pages = _in_turns(flows, lambda flow: str(flow.url))

@@ -145,7 +145,7 @@ def doubted(lookup: Lookup) -> Confidence | None:
 
 @dataclass(slots=True)
 class Past:
-    """What a session did at one site: its events, the answers to each request, and the cookies that it was given."""
+    """Events of a session at one site, the answers that each request got there, and the cookies that the site gave."""
 
     history: History = field(default_factory=History)
     last: dict[int, int] = field(default_factory=dict)  # answers by key of the event

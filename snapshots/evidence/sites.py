@@ -117,7 +117,11 @@ class SiteEvidence:
             if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url:
                 continue
             request = _by_index(c)
-            if request is not None and matcher.rules.leaves(c.url) and not irrelevant_url(c.url):
+            if (
+                request is not None
+                and matcher.rules.leaves(c.url)
+                and not irrelevant_url(c.url.partition("?")[0])
+            ):
                 continue
             if request is None and (request := _readable(store, c)) is None:
                 continue

@@ -131,7 +131,7 @@ def seen(result: dict[str, Any], arguments: dict[str, Any]) -> Any:
 def test_the_frozen_server_and_a_tape_of_its_calls_are_the_real_one(
     peer: Peer, site: Site, tmp_path: Path
 ) -> None:
-    """What the real server says passes through `mcp-record`, which so is shown to change nothing."""
+    """The real server is asked through `mcp-record`, so this also shows that a recording changes nothing."""
     if not peer.python.exists():
         pytest.skip("the real server is not here: ./setup.sh --peers installs it")
     asked = calls(site.origin, PAGES)

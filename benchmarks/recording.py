@@ -62,7 +62,7 @@ def playback(bench: Bench) -> list[Row]:
     urls = bench.small[:PLAYED]
     with (
         servers.nginx(bench.work, bench.work / "small", host=servers.ORIGIN) as origin,
-        servers.gateway(bench.work, bench.work / "small.snapshot", 1) as ours,
+        servers.gateway(bench.work, bench.work / "small.snapshot") as ours,
     ):
         bench.load(ours, "small")
         try:

@@ -226,10 +226,16 @@ class Matcher:
         by_rule = accepted.level >= LEVELS.index("rule")
         polled = TRANSPORT in request.url and by_rule and not at
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)
-        if plain and len(candidates) == 1 and not polled and not session.drawn and not at:
-            evident = self._evident(request, key, candidates[0], session, site)
-            if evident is not None:
-                return evident
+        alone = (
+            plain
+            and len(candidates) == 1
+            and not polled
+            and not session.drawn
+            and not at
+            and self._alone(request, key, candidates[0], session, site)
+        )
+        if alone and accepts(request, candidates[0]):
+            return self._evident(request, key, candidates[0], site)
         if by_rule and not candidates:
             request, ids = self.drawing.recorded(request, session)
             if request is not asked:
@@ -257,6 +263,7 @@ class Matcher:
             lookup.polled = True
         else:
             lookup = self._chosen(request, key, evidence, past, session, accepted, at)
+            lookup.inert = alone and request is asked and lookup.capture is not None
         lookup.ids, lookup.matcher, lookup.state = ids, self, past.label
         if drawn and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, drawing.RULE)))
@@ -273,24 +280,27 @@ class Matcher:
                 lookup.failed, lookup.verdict = failed, failed.failure.verdict
         return lookup
 
-    def _evident(
-        self, request: Request, key: Key, capture: Capture, session: Session, site: str
-    ) -> Lookup | None:
-        """Return the lookup of the only capture of a plain request, where nothing could speak against it; it is remembered."""
+    def _alone(self, request: Request, key: Key, capture: Capture, session: Session, site: str) -> bool:
+        """Return True if nothing but `Accept` could speak against the only capture of a plain request, and nothing follows from it."""
         if (
             capture.exact != key.exact
             or capture.vary
             or self.peek.cut(capture)
             or capture.status in PARTIAL
             or bearing(request.headers) != SILENT
-            or not accepts(request, capture)
         ):
-            return None
+            return False
         lasting = static(capture.method, capture.mime, capture.status)
         if not lasting and (site in session.past or not self.evidence(site).quiet):
-            return None
-        if capture.personal and (self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT):
-            return None  # the client is another one from now on, or it was recorded by one that says more
+            return False
+        # else the client is another one from now on, or it was recorded by one that says more
+        return not capture.personal or not (
+            self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT
+        )
+
+    def _evident(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
+        """Return the lookup of a capture that nothing speaks against; it is remembered."""
+        lasting = static(capture.method, capture.mime, capture.status)
         lookup = Lookup("exact", capture, None, key, request, 1.0, inert=True, lasting=lasting, matcher=self)
         lookup.grounds = _once
         if len(self._hot) >= HOT:

@@ -117,3 +117,19 @@ def test_a_capture_asked_for_in_many_forms_is_in_memory_twice_at_most(
         assert len(wires) == 20
         assert len({id(wire) for wire in wires}) == 1
         assert kept.bytes > 100_000  # both are counted
+
+
+def test_a_file_that_is_not_surely_of_the_kind_asked_for_is_remembered_with_its_doubt(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Each of a browser's requests for a text was looked up anew, which took eight times as long."""
+    site = Site(tmp_path / "snap")
+    site.add("https://site.example/a.txt", b"text", headers=(("Content-Type", "text/plain"),))
+    wanted = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as g, client(g, None) as c:
+        found = [c.get("https://site.example/a.txt", headers=wanted) for _ in range(3)]
+        assert [f.content for f in found] == [b"text"] * 3
+        assert len({f.headers["stillweb-confidence"] for f in found}) == 1
+        assert float(found[0].headers["stillweb-confidence"].partition(";")[0]) < 1
+        assert sum(map(len, g._hub.answerer.kept.memos.values())) == 1
+        assert g._hub.answerer.doubts.millionths > 2 * 10_000  # each time it is given

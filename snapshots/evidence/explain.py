@@ -14,7 +14,7 @@ from stillweb.snapshots.evidence.conditions import Peek, Place
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import Event, History
 from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
-from stillweb.snapshots.evidence.model import PART, Model, Parts
+from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
 from stillweb.snapshots.identity.differences import Values, agreed, differences, same_start, shown
@@ -119,6 +119,8 @@ def _part(t: str, parts: Parts) -> str:
     secret = "cookie" in t or "authorization" in t or t.startswith("~drawn")
     if t not in parts:
         return f"no {_type(t)}"
+    if parts[t] in (ANEW, OTHER):
+        return "no recorded value"
     return f"a {_type(t)}" if secret else f"{_type(t)}: {parts[t][:LONG]}"
 
 

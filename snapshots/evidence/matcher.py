@@ -335,7 +335,7 @@ class Matcher:
         told = session.told.get(site)
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))
-        asked.parts |= evidence.spelling(request, asked.normal)
+        asked.parts |= evidence.spelling(request, asked)
         missed = Lookup(MISS, None, None, key, request)
         if key.canonical in evidence.learnt.damaged and not evidence.learnt.beside.get(asked.normal):
             return self._given(request, key, evidence.learnt.damaged[key.canonical][0], None, 1.0)

@@ -26,6 +26,8 @@ Scoped = tuple[str, bool]
 Parts = Mapping[str, str]
 NO_PARTS: Parts = {}
 PART = "~"
+# In place of a value with which a request was never recorded: of what clients draw anew, and of another field that they send of themselves
+ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
@@ -485,6 +487,7 @@ class Model:
         others: dict[str, dict[int, float]] = {}  # by group, that none of its members decides
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
+        silent = 0.0  # what is believed of fields whose values tell nothing
         # types that writes may be of which were perhaps refused, perhaps done, and how far to trust what was noted
         doubted = [
             (t, 1 - priors.TURNED * (1 - e.trust))
@@ -497,6 +500,9 @@ class Model:
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
                 events, named = _parted(chosen)
+                telling = min([_TELLING.get(parts.get(name, ""), 1.0) for name in named], default=1.0)
+                silent += weight * (1 - telling)
+                weight *= telling
                 known = bound if events else free
                 state, trust = 0, 1.0
                 if events:
@@ -529,6 +535,8 @@ class Model:
                     old *= 1 - priors.STICKY
                 for answer, times in recorded.items():
                     chances[answer] += old * times / total
+        if silent:
+            chances = {answer: chance / max(1e-9, 1 - silent) for answer, chance in chances.items()}
         turned = self._turned_away(target, parts)
         if turned:
             gate = 1 - priors.NO_GATE / (1 + turned.total())
@@ -598,7 +606,7 @@ class Model:
         shares = found.shares
         weighed: dict[str, float] = defaultdict(float)  # by group, the shares of the parts that differ
         for part in differ & shares.keys():
-            weighed[shares[part][0]] += shares[part][1]
+            weighed[shares[part][0]] += shares[part][1] * _TELLING.get(asked.get(part, ""), 1.0)
         kept = math.prod(1 - self._part_chance(p, target) for p in sorted(differ - shares.keys()))
         if not weighed:
             return kept
@@ -713,7 +721,7 @@ class Model:
                         apart = _apart(t, target.event, past, (o.history, o.place))
                     else:
                         renewed = here and t in o.parts and t.startswith(_PROOFS)
-                        apart = priors.RENEWED if renewed else 1.0
+                        apart = priors.RENEWED if renewed else _TELLING.get(str(here), 1.0)
                     known[was] = apart
                 differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
@@ -944,5 +952,7 @@ def _bounded(chance: float) -> float:
 
 
 _NOTHING = History(), 0  # the past of a new session
+# By the value of a part: how far it counts that it is another one
+_TELLING = {ANEW: 0.0, OTHER: priors.OTHER}
 _PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks
 _LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
+from stillweb.snapshots.evidence.model import ANEW, OTHER
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
-from stillweb.snapshots.identity.header_fields import counting, fields_of, is_token, own_name, own_of
+from stillweb.snapshots.identity.header_fields import (
+    PRESENT,
+    counting,
+    fields_of,
+    is_drawn,
+    is_secret,
+    is_token,
+    own_name,
+    own_of,
+)
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
-from stillweb.snapshots.request import Request
+from stillweb.snapshots.request import CONDITIONAL, Request
 from stillweb.snapshots.yielding import in_order, write_json
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
@@ -32,11 +42,10 @@ FORWARDED = (
     *("x-forwarded-for", "x-real-ip", "forwarded"),
     *(f"x-forwarded-{what}" for what in ("host", "proto", "prefix", "port", "path", "scheme")),
 )
-# Fields that clients send of themselves: hardly any server heeds them without naming them in Vary.
-_OWN_WORDS = re.compile(
-    r"user-agent|accept|accept-charset|content-type|content-encoding|origin|dnt|save-data"
-    r"|purpose|sec-purpose|sec-gpc|sec-fetch-dest|sec-ch-.*"
-    r"|dpr|width|viewport-width|device-memory|ect|from|te|want-digest|max-forwards"
+# Fields of a connection (RFC 9110, 7.6.1), and those that follow from the rest of a request or are other parts.
+_TOLD_ELSEWHERE = re.compile(
+    r":.*|connection|keep-alive|proxy-.*|trailer|transfer-encoding|upgrade|http2-settings|alt-used|expect|host|content-length"
+    r"|accept-encoding|accept-language|cookie2?|authorization|sec-websocket-.*|warcprox-.*"
 )
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
@@ -178,14 +187,11 @@ def _rule_parts(
 
 
 def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:
-    """Return how a request is spelt: its letters, the order of its members, and fields that clients send of themselves.
+    """Return how a request is spelt: its letters, and the order of its members.
 
     `left` is what rules leave of it. A request that rules change has other letters each time: they are left out.
     """
-    fields = fields_of(request.headers)
-    found = {f"~spelling {name}": value for name, value in fields.items() if _OWN_WORDS.fullmatch(name)}
-    if "~spelling content-type" in found:  # a boundary is drawn anew each time
-        found["~spelling content-type"] = found["~spelling content-type"].partition("boundary=")[0]
+    found: dict[str, str] = {}
     if digest(left) == digest(parse(request)):
         letters = unpacked_body(request) if left.body.kind in (JSON, FORM) else b""
         found["~spelling letters"] = _short(
@@ -193,6 +199,39 @@ def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:
         )
     found["~spelling order"] = _short(f"{'&'.join(_names(left.query or ()))} {_order_in(left.body)}")
     return found
+
+
+def field_parts(request: Request, parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the header fields that are none of its `parts`: hardly any server heeds them without naming them in Vary."""
+    told = {
+        name.partition(" ")[2]: value
+        for name, value in parts.items()
+        if name.startswith(("~header", "~vary", "~drawn"))
+    }
+    found = {}
+    for name, value in fields_of(request.headers).items():
+        if not (
+            name in CONDITIONAL
+            or _TOLD_ELSEWHERE.fullmatch(name)
+            or told.get(name) in (value, PRESENT)
+            or is_secret(name, value)
+        ):
+            # a boundary is drawn anew each time
+            own = value.partition("boundary=")[0] if name == "content-type" else value
+            found[f"~anew {name}" if is_drawn(name) else f"~field {name}"] = own
+    return found
+
+
+def as_recorded(parts: Mapping[str, str], recorded: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Return the parts of a live request among those that tell its `recorded` answers apart, by name and values.
+
+    A field's value that was never recorded says nothing of which recorded one the server would have taken it for.
+    """
+    found = {name: parts.get(name, "") for name in recorded}
+    for name, value in found.items():
+        if value not in recorded[name] and name.startswith(("~anew", "~field")):
+            found[name] = ANEW if name.startswith("~anew") else OTHER
+    return {name: value for name, value in found.items() if value}
 
 
 def _names(query: Iterable[str]) -> list[str]:

@@ -67,6 +67,8 @@ LEARNING = 1.0  # what each answer in a new state adds to that
 HEARD, UNHEARD = 5.0, 0.8
 UNSAID = 0.13  # the same where an answer repeats none of the words that were sent before it, and which are lacking now
 ECHOES = 3  # words, or sets of words that come together, that count
+# Share of the chance that a field decides which clients send of themselves, where its value was never recorded
+OTHER = 0.3
 # Share of the chance that a session cookie decides, where both requests have one and another request gave it: what gave it counts itself
 RENEWED = 0.2
 OWN = 0.8
@@ -111,8 +113,10 @@ PARTS = {
     r"cookie .*": 0.05,
     r"words": 0.3,
     r"spelling order": 0.15,
-    r"spelling (accept|content-type|user-agent|sec-ch.*)": 0.08,
     r"spelling .*": 0.03,
+    r"field (accept|content-type|user-agent|sec-ch.*)": 0.08,
+    r"field .*": 0.05,
+    r"anew .*": 0.02,
     r"order": 0.15,  # of values of one name
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io|jsonp|json-rpc|mutation-id|soap|presigned|tool-call)": 0.002,
     r"rule (cache-buster|timestamp)": 0.001,

@@ -16,10 +16,12 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, told_status
 from stillweb.snapshots.evidence.lookup import REMEMBERED
-from stillweb.snapshots.evidence.model import Model, words_of
+from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
+    as_recorded,
     cookie_parts,
+    field_parts,
     header_parts,
     issued_in,
     made_up,
@@ -96,7 +98,8 @@ class Learnt(NamedTuple):
     captures: list[Capture]
     damaged: Mapping[str, list[Capture]]
     beside: Mapping[str, list[int]]  # keys of events by what rules leave of them
-    spelt: Mapping[str, Collection[str]]  # parts of spelling that tell several answers of a request apart
+    # parts of spelling and fields that tell several answers of a request apart, with the recorded values of each
+    spelt: Mapping[str, Mapping[str, Collection[str]]]
 
 
 class SiteEvidence:
@@ -267,7 +270,7 @@ class SiteEvidence:
             if said and (words := spoken.before(capture)):
                 asked.parts["~words"] = repr(sorted(words.items()))
             if asked.normal in self.equality.varied:
-                spelt[asked.normal].append((asked.parts, self._spelling(request, stored=True)))
+                spelt[asked.normal].append((asked.parts, self._spelling(request, asked.parts, stored=True)))
             captures.append(capture)
             if asked.event.key not in beside[asked.normal]:
                 beside[asked.normal].append(asked.event.key)
@@ -281,18 +284,18 @@ class SiteEvidence:
         differing = {normal: _differing([own for _, own in several]) for normal, several in spelt.items()}
         for normal, several in spelt.items():
             for parts, own in several:
-                parts.update((n, v) for n, v in own.items() if n in differing[normal])
+                parts.update((n, v) for n, v in own.items() if v and n in differing[normal])
         shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
         return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside, differing)
 
-    def spelling(self, request: Request, normal: str) -> dict[str, str]:
-        """Return how a live request is spelt, as far as recordings of it with several answers differ in that."""
-        names = self.learnt.spelt.get(normal, ())
-        return {n: v for n, v in self._spelling(request).items() if n in names} if names else {}
+    def spelling(self, request: Request, asked: Asked) -> dict[str, str]:
+        """Return the spelling and fields of a live request, as far as recordings of it with several answers differ in them."""
+        recorded = self.learnt.spelt.get(asked.normal)
+        return as_recorded(self._spelling(request, asked.parts), recorded) if recorded else {}
 
-    def _spelling(self, request: Request, *, stored: bool = False) -> dict[str, str]:
-        issued = self._issued(request)[0]
-        return spelling_parts(request, reduced(request, self._matcher.rules.rules, issued, stored=stored))
+    def _spelling(self, request: Request, parts: Parts, *, stored: bool = False) -> dict[str, str]:
+        left = reduced(request, self._matcher.rules.rules, self._issued(request)[0], stored=stored)
+        return spelling_parts(request, left) | field_parts(request, parts)
 
     def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
         """Return the words that an answer shows a client; none of one that can't be read."""
@@ -408,11 +411,16 @@ def told_by(store: Store, capture: Capture) -> Response:
         return store.head(capture)
 
 
-def _differing(several: Sequence[Mapping[str, str]]) -> set[str]:
-    """Return the parts of spelling whose values differ; letters, too, only where the order does not tell them apart."""
-    names = {name for one in several for name in one}
-    found = {name for name in names if len({one.get(name) for one in several}) > 1}
-    return found - {"~spelling letters"} if "~spelling order" in found else found
+def _differing(several: Sequence[Mapping[str, str]]) -> dict[str, set[str]]:
+    """Return the parts whose values differ, with these; letters, too, only where the order does not tell them apart."""
+    found = {
+        name: {one.get(name, "") for one in several} for name in {name for one in several for name in one}
+    }
+    return {
+        name: values
+        for name, values in sorted(found.items())
+        if len(values) > 1 and (name != "~spelling letters" or len(found["~spelling order"]) == 1)
+    }
 
 
 def _tells(capture: Capture) -> bool:

@@ -177,6 +177,11 @@ def names_request(name: str) -> bool:
     return name.lower().endswith(_OF_THE_REQUEST)
 
 
+def is_drawn(name: str) -> bool:
+    """Return True if clients draw or compute a field of this name for each request."""
+    return name in _DRAWN
+
+
 def is_token(name: str) -> bool:
     """Return True if a field of this name holds a token against forged requests."""
     return any(part in name for part in _TOKENS)

@@ -142,6 +142,16 @@ SPELT = {
         get(HOME.url, user_agent="Mozilla/5.0"),
     ),
     "a screen's density": (get(HOME.url, dpr="1"), get(HOME.url, dpr="2")),
+    "a page that led here": (get(HOME.url, referer=LIST.url), get(HOME.url, referer=CART.url)),
+    "a page loaded again": (get(HOME.url), get(HOME.url, cache_control="no-cache")),
+    "a page, and a script's question": (
+        get(HOME.url, sec_fetch_mode="navigate"),
+        get(HOME.url, sec_fetch_mode="cors"),
+    ),
+    "a write and its repeat": (
+        sent("/orders", {}, idempotency_key="8e03978e-40d5-43e8-bc93-6894a57f9324"),
+        sent("/orders", {}, idempotency_key="5b8d1f7c-93d7-4d43-8f6c-2f2c0a9d1e55"),
+    ),
     "a proxy's host": (get(HOME.url, x_forwarded_host="a.test"), get(HOME.url, x_forwarded_host="b.test")),
     "a second kind wanted": (
         get(HOME.url, accept="text/html"),
@@ -171,6 +181,27 @@ def test_spellings_of_a_request_with_one_answer_are_not_told_apart() -> None:
     for first, second in SPELT.values():
         matcher = over((first, html("one")), (second, html("one")), (LIST, html("a")), (LIST, html("b")))
         assert told(matcher, second) == ["one"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"referer": f"{A}/elsewhere"}])
+def test_a_field_that_was_never_recorded_speaks_against_no_answer(fields: dict[str, str]) -> None:
+    """Where nothing else tells the answers apart, the confidence says so."""
+    from_list, from_cart = get(HOME.url, referer=LIST.url), get(HOME.url, referer=CART.url)
+    matcher = over((from_list, html("one")), (from_cart, html("two")))
+    assert told(matcher, get(HOME.url, **fields)) == ["one?"]
+    matcher = over((from_list, html("one"), "a"), (from_cart, html("two"), "b"))
+    assert likely(matcher, get(HOME.url, **fields))[1] < 0.8
+    assert likely(matcher, from_cart)[0] == "two"
+
+
+def test_a_field_that_is_drawn_for_each_request_leaves_a_walk_as_recorded_sure() -> None:
+    def ordered(trace: int) -> Request:
+        return sent(
+            "/orders", {}, idempotency_key=f"{trace:08x}-40d5-43e8-bc93-6894a57f9324", x_request_id=f"{trace}"
+        )
+
+    matcher = over((ordered(1), data(1)), (LIST, html("one")), (ordered(2), data(2)), (LIST, html("two")))
+    assert told(matcher, ordered(3), LIST, ordered(4), LIST) == ["1", "one", "2", "two"]
 
 
 FIRST_PAGES = ((HOME, html("one"), "a"), (LIST, html("list"), "a"), (HOME, html("two"), "b"))

@@ -279,7 +279,7 @@ def _timed(command: list[str]) -> tuple[float, float]:
 
 def sealing(bench: Bench) -> list[Row]:
     """Sealing, as the command does it: how many cores it keeps busy, and whether memory grows with the pages."""
-    counts = (300,) if bench.quick else (2_500, 10_000)
+    counts = [300] if bench.quick else [2_500, 10_000]
     rows: list[Row] = []
     peaks: list[float] = []
     for count in counts:

@@ -54,7 +54,8 @@ def small(root: Path, count: int = 500) -> list[tuple[str, int]]:
 def mixed(root: Path, count: int = 600, mean: int = 40_000) -> list[tuple[str, int]]:
     """Whole files of all kinds with about `mean` bytes on average: (path, size)."""
     root.mkdir(parents=True, exist_ok=True)
-    out, total = [], 0
+    out: list[tuple[str, int]] = []
+    total = 0
     large = find(count, mean, 1 << 20)
     little = find(4 * count, 200, mean)
     while len(out) < count and (large or little):

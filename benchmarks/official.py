@@ -21,7 +21,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,7 +56,7 @@ def taken(path: Path, names: Iterable[str], **given: Any) -> dict[str, Any]:
     return found
 
 
-Said = dict[str, Sequence[str | None]]  # the answers of each model, in order; None where it fails
+Said = Mapping[str, Sequence[str | None]]  # the answers of each model, in order; None where it fails
 
 
 class Replies:
@@ -243,7 +243,7 @@ class Embedding:
 
 
 def idea(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
-    import networkx
+    import networkx  # type: ignore[import-untyped]
     import numpy
 
     utils = taken(
@@ -370,7 +370,7 @@ def idea(folder: Path) -> Callable[[random.Random], tuple[Any, Result, Result]]:
         wanted = ("final", "effectiveness", "novelty", "detailedness", "feasibility")
         if "error" in done:
             return (data, answer, said), dict.fromkeys(wanted, 0.0), ours
-        official = {name: float(done["final_score" if name == "final" else name]) for name in wanted}
+        official: Result = {name: float(done["final_score" if name == "final" else name]) for name in wanted}
         return (data, answer, said), official, ours
 
     return one

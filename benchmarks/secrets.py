@@ -297,24 +297,24 @@ def secrets_of(draw: Draw) -> Iterator[Sample]:
     yield Sample("names and values", key, sent=JSON, body=listed.encode())
     for number in range(17):  # web sockets
         word, mine = draw.password(), number % 7 < 5
-        text = json.dumps({"op": "login", "password": word}).encode()
+        said = json.dumps({"op": "login", "password": word}).encode()
         if number % 7 == 1:
-            text = b'42["auth",' + text + b"]"
+            said = b'42["auth",' + said + b"]"
         elif number % 7 == 2:
-            text = b"\x82\xa2op\xa5login\xa8password" + bytes((0xA0 + len(word),)) + word.encode()
+            said = b"\x82\xa2op\xa5login\xa8password" + bytes((0xA0 + len(word),)) + word.encode()
         elif number % 7 == 3:
-            text = (
+            said = (
                 b"\xa1hpassword"
                 + bytes((0x60 + len(word),) if len(word) < 24 else (0x78, len(word)))
                 + word.encode()
             )
         elif number % 7 == 4:
-            text = b"\x00\x01\xfe" + (word := PROVIDERS["GitHub"](draw)).encode() + b"\x00"
+            said = b"\x00\x01\xfe" + (word := PROVIDERS["GitHub"](draw)).encode() + b"\x00"
         elif number % 7 == 5:
-            text = json.dumps({"access_token": (word := draw.of(MIXED, 40))}).encode()
+            said = json.dumps({"access_token": (word := draw.of(MIXED, 40))}).encode()
         elif number % 7 == 6:
-            text = b"\xff\x00" + json.dumps({"token": (word := PROVIDERS["JWT"](draw))}).encode()
-        yield Sample("web socket", word, message=text, mine=mine)
+            said = b"\xff\x00" + json.dumps({"token": (word := PROVIDERS["JWT"](draw))}).encode()
+        yield Sample("web socket", word, message=said, mine=mine)
     for shape in ("--token", "--api-key", "--password", "--secret"):  # 8
         yield Sample(
             "argument", word := draw.key(), arguments=["python", "agent.py", shape, word, "--steps", "5"]

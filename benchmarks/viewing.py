@@ -97,7 +97,14 @@ class Viewer:
 @contextmanager
 def viewing(*paths: Path, cache: Path) -> Iterator[Viewer]:
     """Runs the command."""
-    words = [sys.executable, "-c", "from stillweb.harness.cli import run; run()", "view", *paths, "--no-open"]
+    words = [
+        sys.executable,
+        "-c",
+        "from stillweb.harness.cli import run; run()",
+        "view",
+        *map(str, paths),
+        "--no-open",
+    ]
     began = time.perf_counter()
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "STILLWEB_CACHE": str(cache)}

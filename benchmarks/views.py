@@ -20,6 +20,7 @@ import click
 
 from benchmarks.applications.servers import serving
 from benchmarks.bench import NotRun, Row
+from stillweb.harness.tools.browser import BrowserTool
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import BrowserHost, complete, find_browser
@@ -96,9 +97,11 @@ async def _ready(snapshot: Snapshot, gateway: Gateway, times: int = 15) -> list[
     browser = SharedBrowser(ca=gateway.ca_path)
     toolset = Toolset(snapshot, ["browser"], gateway=gateway, browser=browser)
     found = []
+    tool = toolset.tool("browser_navigate")
+    assert isinstance(tool, BrowserTool)
     try:
         for number in range(times + 1):
-            own = toolset.tool("browser_navigate").open(f"ready-{number}")
+            own = tool.open(f"ready-{number}")
             began = time.perf_counter()
             await own.prepare()
             found.append((time.perf_counter() - began) * 1000)

@@ -26,7 +26,7 @@ import click
 from benchmarks.applications.application import Application, install, serving
 from benchmarks.applications.catalogue import APPLICATIONS
 from benchmarks.applications.open_loop import Drawn, asked
-from benchmarks.states import DEFAULT, calibration, engine_named, head, row
+from benchmarks.states import DEFAULT, Step, calibration, engine_named, head, row
 from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
@@ -95,8 +95,8 @@ def browse(
     with sync_playwright() as playwright:
         settings: dict[str, Any] = {"executable_path": find_browser(), "args": FLAGS}
         if proxy:
-            at = urlsplit(proxy)
-            settings["proxy"] = {"server": f"http://{at.hostname}:{at.port}", "bypass": "<-loopback>", "username": at.username or "default", "password": at.password or "x"}  # fmt: skip
+            through = urlsplit(proxy)
+            settings["proxy"] = {"server": f"http://{through.hostname}:{through.port}", "bypass": "<-loopback>", "username": through.username or "default", "password": through.password or "x"}  # fmt: skip
         browser = playwright.chromium.launch(**settings)
         context = browser.new_context(
             viewport={"width": 1200, "height": 900}, locale="en-GB", timezone_id="UTC"
@@ -221,7 +221,9 @@ def open_loop(
     work: Path, names: tuple[str, ...], engine: str, threshold: float, pages: bool, wrong: bool
 ) -> None:
     """Ask the requests of walks B of the recording of walk A; script, style and pictures are counted apart."""
-    made, whole, assets = engine_named(engine), [], []
+    made = engine_named(engine)
+    whole: list[Step] = []
+    assets: list[Step] = []
     for name in names or APPLICATIONS:
         app, own = APPLICATIONS[name], []
         for walk in app.walks:

@@ -72,7 +72,7 @@ def commands(folder: Path, made: Path, origin: str) -> dict[str, Killed]:
         "cut": Killed(["cut", site, "--ledger", made / "ledger.jsonl", "-o", folder / "cut.wacz"], folder / "cut.wacz", [site]),
         "cut to a directory": Killed(["cut", site, "--ledger", made / "ledger.jsonl", "-o", out], out, [site]),
         "run": Killed(
-            ["run", "--tasks", made / "tasks.jsonl", "--agent", f"script:{made / 'agent.yaml'}", "--snapshot", made / "site.wacz",
+            ["run", "--tasks", str(made / "tasks.jsonl"), "--agent", f"script:{made / 'agent.yaml'}", "--snapshot", made / "site.wacz",
              "--epochs", "60", "-o", out], out, whole=lambda out: "", grows=True, keeps="out/interrupted",
         ),
         "publish": Killed(["publish", made / "site.wacz", "--to", out], out, whole=pulled, after_kill=pulled_or_refused),
@@ -119,11 +119,11 @@ def prepare(made: Path) -> None:
     )
     program = "import sys, urllib.request\nfor n in range(100): urllib.request.urlopen(f'https://a.test/{n}').read()"
     for words in (
-        ["seal", site],
-        ["replay", site, "--ledger", made / "ledger.jsonl", "--", sys.executable, "-c", program],
-        ["run", "--tasks", made / "tasks.jsonl", "--agent", f"script:{made / 'agent.yaml'}", "--snapshot", made / "site.wacz",
-         "--epochs", "5", "-o", made / "run"],
-        ["publish", made / "site.wacz", "--to", made / "published"],
+        ["seal", str(site)],
+        ["replay", str(site), "--ledger", str(made / "ledger.jsonl"), "--", sys.executable, "-c", program],
+        ["run", "--tasks", made / "tasks.jsonl", "--agent", f"script:{made / 'agent.yaml'}", "--snapshot", str(made / "site.wacz"),
+         "--epochs", "5", "-o", str(made / "run")],
+        ["publish", str(made / "site.wacz"), "--to", str(made / "published")],
     ):  # fmt: skip
         done = Started(*words).end()
         assert done.code == 0, (words, done)

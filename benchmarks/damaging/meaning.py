@@ -161,7 +161,7 @@ def _har() -> dict[str, Any]:
         "response": told,
         "serverIPAddress": "1.2.3.4",
     }
-    two = copy.deepcopy(one) | {
+    two: dict[str, Any] = copy.deepcopy(one) | {
         "_webSocketMessages": [{"type": "send", "time": 1.5, "opcode": 1, "data": "x"}]
     }
     two["request"] |= {"method": "POST", "url": URL + "p", "postData": sent, "bodySize": 7}
@@ -239,7 +239,7 @@ def _places(value: Any) -> Any:
 def odd_value(value: Any, chance: Chance) -> Any:
     """Return something that could stand in the place of a value, of its type or another."""
     if isinstance(value, str) and chance.random() < 0.6:
-        pools = [TEXTS, TEXTS]
+        pools: list[tuple[str, ...]] = [TEXTS, TEXTS]
         if re.match(r"\d{4}-|\d{14}", value):
             pools = [DATES, DATES, TEXTS]
         elif re.fullmatch(r"[0-9.]+", value):

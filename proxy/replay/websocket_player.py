@@ -27,10 +27,11 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
-from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
-from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.rules import applied, builtin, joining
+from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask
@@ -700,33 +701,29 @@ class Found:
     rule: str = "redacted"  # the rule that matched the address, if not `sure`
 
 
-# A server's number and a session, which clients of SockJS draw for each socket (SockJS protocol 0.3.3, "Base URL")
-_SOCKJS = re.compile(r"/\d{1,3}/[\w-]{8,36}(?=/websocket(?:\?|$))")
-
-
 def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
     """Find the conversations of an address, also if it was stored with pseudonyms.
 
-    They are not sure if the address differs only in ids that the client drew itself. `given` returns True if
+    They are not sure if the address differs in what rules leave out, or in ids that the client drew itself. `given` returns True if
     a value may come from the site.
     """
-    plain = conversations(snapshot, url)
-    if not plain and (drawn_path := _SOCKJS.search(url)) is not None:
-        rest = _SOCKJS.sub("", url)
-        here = snapshot.metadata_addresses(url[: drawn_path.start() + 1])
-        alike_ones = [c for one in here if _SOCKJS.sub("", one) == rest for c in conversations(snapshot, one)]
-        alike_ones.sort(key=lambda one: (one.session, one.begin))
-        return Found(alike_ones, False, rule="visit-id")
-    if plain or "?" not in url:
+    if plain := conversations(snapshot, url):
         return Found(plain)
-    asked = Request("GET", url)
+    asked, rules = Request("GET", url), snapshot.rules.without("redacted").rules
+    start, drawn_path, _ = applied(rules, parse(asked)).url.partition(BLANK)
+    if "?" not in url and not drawn_path:
+        return Found([])
+    rule = ""
     others: list[Conversation] = []
     names: dict[str, str] = {}  # query field -> pseudonym of the value in `url`
     drawn: list[Conversation] = []
-    for address in snapshot.metadata_addresses(url.partition("?")[0]):
+    for address in snapshot.metadata_addresses(start if drawn_path else url.partition("?")[0]):
         stored = Request("GET", address)
         if PSEUDONYM_TEXT.search(address) is None:
-            if (own := _drawn_apart(address, url)) and not any(map(given, own)):
+            own = _drawn_apart(address, url)
+            joined = "visit-id" if own else joining(asked, stored, rules)
+            if joined and not any(map(given, own)):
+                rule = joined
                 drawn += conversations(snapshot, address)
             continue
         recogniser = Recogniser()
@@ -744,7 +741,7 @@ def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda
     for some in (drawn, others):
         some.sort(key=lambda one: (one.session, one.begin))
     if drawn and not others:
-        return Found(drawn, False, rule="visit-id")
+        return Found(drawn, False, rule=rule)
     values = dict(_pairs(url))
     return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
 

@@ -27,7 +27,7 @@ from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn, looks_rando
 from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
 from stillweb.snapshots.shapes import shaped
 
-PLACES = ("query", "form", "json", "part", "path")
+PLACES = ("query", "form", "json", "part", "path", "segments")
 
 # Values that the site issues and that change at every visit, although they decide the answer.
 DECIDING = re.compile(
@@ -39,7 +39,7 @@ DECIDING = re.compile(
 class Field:
     """A named value in a place of a request. Both patterns must match in full.
 
-    `drawn`: the value must also look random. `beside`: each of these patterns must match a name in the same
+    In `segments` the name is looked for in the path, and the values are what its groups hold. `drawn`: the value must also look random. `beside`: each of these patterns must match a name in the same
     query, form or JSON object.
     """
 
@@ -51,7 +51,11 @@ class Field:
 
     def matches(self, name: str, value: str) -> bool:
         """Return True if the field matches this name and value."""
-        if self.name.fullmatch(name) is None or (self.value and self.value.fullmatch(value) is None):
+        return self.name.fullmatch(name) is not None and self.fits(value)
+
+    def fits(self, value: str) -> bool:
+        """Return True if the field matches this value."""
+        if self.value and self.value.fullmatch(value) is None:
             return False
         return not self.drawn or drawn(value)
 
@@ -188,7 +192,13 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
         url = _edit_path(parsed.url, *by_place["path"])
         if url != parsed.url:
             changes["url"] = url
+    if "segments" in by_place:
+        url = _edit_segments(changes.get("url", parsed.url), by_place["segments"][1])
+        if url != parsed.url:
+            changes["url"] = url
     body = as_json(parsed.body) if "json" in by_place else parsed.body
+    if "form" in by_place:
+        body = _as_form(body)
     place = {FORM: "form", JSON: "json", MULTIPART: "part"}.get(body.kind)
     if place in by_place:
         value = _EDITORS[body.kind](body.value, *by_place[place])
@@ -204,6 +214,19 @@ def as_json(body: Body) -> Body:
     return _read_json(body.value, body.label) or body
 
 
+def _as_form(body: Body) -> Body:
+    """Return a text of lines `name=value` as a form: HTML's for text/plain, a call of DWR. Return any other body as it is."""
+    if body.kind != BYTES or body.label or len(body.value) > LINES or _NAMED.match(body.value) is None:
+        return body
+    lines = body.value.splitlines()
+    if len(lines) < 2 or any(_NAMED.match(line) is None for line in lines):
+        return body
+    pairs = tuple(Pair(name, value) for name, _, value in (line.partition(b"=") for line in lines))
+    return Body(FORM, pairs, "lines", size=body.size)
+
+
+LINES = 1 << 16  # bytes of a text that may be a form
+_NAMED = re.compile(rb"[\w.:-]{1,64}=")
 _JSON_LABELS = {
     *("", "application/json-rpc", "application/jsonrequest", "application/x-www-form-urlencoded"),
     *(f"application/{prefix}{name}" for prefix in ("", "x-") for name in ("ndjson", "jsonl", "jsonlines")),
@@ -283,6 +306,15 @@ def _edit_path(url: str, drop: list[Field], blank: list[Field]) -> str:
         else:
             out.append(item if told == "keep" else f"{name}={BLANK}{slash}{rest}")
     return ";".join(out)
+
+
+def _edit_segments(url: str, blank: list[Field]) -> str:
+    for field in blank:
+        found = field.name.search(url)
+        if found is not None and all(field.fits(one) for one in found.groups()):
+            for number in range(len(found.groups()), 0, -1):
+                url = url[: found.start(number)] + BLANK + url[found.end(number) :]
+    return url
 
 
 def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -> tuple[Pair, ...]:
@@ -383,7 +415,7 @@ class RuleSet:
 
     def leaves(self, url: str) -> bool:
         """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
-        if _LETTERS.fullmatch(url) is None:
+        if self.segmented or _LETTERS.fullmatch(url) is None:
             return False
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
         names = [name for name, _ in pairs]
@@ -392,6 +424,11 @@ class RuleSet:
             for name, value in pairs
             for field in self._named(name)
         )
+
+    @cached_property
+    def segmented(self) -> bool:
+        """Return True if a user's rule leaves out segments of paths; the built-in ones do so in those of web sockets alone."""
+        return any(field.place == "segments" for rule in self.rules if rule.own for field in rule.blank)
 
     @cached_property
     def _named(self) -> Callable[[str], list[Field]]:

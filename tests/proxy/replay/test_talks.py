@@ -397,6 +397,17 @@ def test_a_session_of_sockjs_is_drawn_for_each_socket(tmp_path: Path) -> None:
         assert not found_at(snapshot, f"http://{HOST}/sock/017/m2x8b4n6/other").conversations
 
 
+def test_a_socket_is_found_without_what_rules_leave_of_its_address(tmp_path: Path) -> None:
+    recorded, asked = (f"http://{HOST}/sock?room=1&_={number}" for number in (1700000000000, 1700000099999))
+    with Writer.open(tmp_path / "s") as writer:
+        content = {"url": recorded, "session": "s", "begin": writer.event("s"), "messages": [], "events": []}
+        writer.metadata(recorded, content)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        found = found_at(snapshot, asked)
+        assert ([one.url for one in found.conversations], found.rule) == ([recorded], "cache-buster")
+        assert not found_at(snapshot, asked.replace("room=1", "room=2")).conversations
+
+
 @pytest.mark.parametrize(
     ("query", "field", "sure"),
     [

@@ -48,6 +48,23 @@ def test_an_own_rule_joins_requests_for_sure(files: tuple[Path, Path]) -> None:
         assert verdict(snapshot, ASKED.replace("q=x", "q=y"))[0] == "miss"
 
 
+def test_an_own_rule_names_segments_of_a_path(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("""
+[[rule]]
+id = "signed-path"
+about = "The signature with which pictures are asked for."
+blank = [{ in = "segments", name = '/s=([0-9a-f]{8})/' }]
+join = [["GET http://a.test/s=0123abcd/kettle.png", "GET http://a.test/s=4567ef01/kettle.png"]]
+apart = [["GET http://a.test/s=0123abcd/kettle.png", "GET http://a.test/s=0123abcd/teapot.png"]]
+""")
+    with Writer.open(tmp_path / "site") as writer:
+        writer.exchange(exchange("http://a.test/s=0123abcd/kettle.png", b"kettle"))
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        snapshot.add_rules(tmp_path / "rules.toml")
+        assert verdict(snapshot, "http://a.test/s=89abcdef/kettle.png") == ("rule:signed-path", False)
+        assert verdict(snapshot, "http://a.test/s=89abcdef/teapot.png")[0] == "miss"
+
+
 def test_a_sealed_snapshot_keeps_them(files: tuple[Path, Path], tmp_path: Path) -> None:
     plain = seal(files[0], tmp_path / "plain.wacz").id
     first = seal(files[0], tmp_path / "own.wacz", rules=files[1]).id

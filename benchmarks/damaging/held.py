@@ -109,7 +109,7 @@ async def measure(answerer: Answerer, times: int, chance: random.Random) -> None
             neighbour = asyncio.create_task(wait())
             await asyncio.sleep(0)
             if answerer.slow(request):
-                await answerer.prepare(request)
+                await answerer.prepare(request, line)
             begun = time.thread_time()
             reply = answerer.answer(request, line)
             took = time.thread_time() - begun

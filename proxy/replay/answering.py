@@ -13,7 +13,7 @@ import gc
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
+from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD
 from stillweb.proxy.replay.ledger import Ledger, Tails
 from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, undated
 from stillweb.proxy.replay.misses import (
@@ -111,6 +112,7 @@ LAST_FAILURES = 100
 AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
 LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
+MOST_LEFT = 2 * MAX_BODY  # bytes being prepared up to which a request goes on whose client has left
 FREED = 1000  # pairs that are freed at once
 SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
 NEAREST = 3  # captures named in a miss
@@ -165,6 +167,8 @@ class Answerer:
         self.line = self.lines.line
         self.tail = Tails().of
         self._worker: ThreadPoolExecutor | None = None
+        self._preparing = 0  # bytes of the requests that it prepares, at most
+        self._closed = False
 
     # Sessions
 
@@ -217,12 +221,14 @@ class Answerer:
             and self.matcher.polling.waits(request, line.session.progress)
         )
 
-    async def due(self, request: Request, line: Line) -> None:
+    async def due(self, request: Request, line: Line, *, left: bool = False) -> None:
         """Wait until `waits` is false.
 
-        If the client leaves before, the ledger line of an unanswered poll is written.
+        If the client leaves before, or has `left`, the ledger line of an unanswered poll is written.
         """
         try:
+            if left and self.waits(request, line):
+                raise asyncio.CancelledError
             await line.until(lambda: not self.waits(request, line))
         except asyncio.CancelledError:
             unanswered(self, request, line, "rule:engine-io")
@@ -277,9 +283,34 @@ class Answerer:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
         return large(request) or not self.matcher.learnt(request)
 
-    async def prepare(self, request: Request) -> None:
-        """Let a thread compute what the answer to a slow request needs, while others are answered."""
-        await self._aside(self._derive, request.remembering())
+    async def prepare(self, request: Request, line: Line) -> None:
+        """Let a thread compute what the answer to a slow request needs, while others are answered.
+
+        If the client leaves, this goes on: the session moves by the request, and the ledger tells its answer.
+        Where too much is prepared already, the ledger only tells that it was not answered.
+        """
+        size = MAX_HEAD + len(request.body)
+        self._preparing += size
+        with line.working():
+            try:
+                await self.to_its_end(self._aside(self._derive, request.remembering()))
+            except asyncio.CancelledError:
+                self.count(request, line, None)
+                self.note(line, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
+                raise
+            finally:
+                self._preparing -= size
+
+    async def to_its_end(self, work: Awaitable[T]) -> T:
+        """Await work for a request that was read, even if its client leaves: the task may be cancelled meanwhile."""
+        task = asyncio.ensure_future(work)
+        while True:
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if task.cancelled() or self._closed or self._preparing > MOST_LEFT:
+                    task.cancel()
+                    raise
 
     async def _aside(self, work: Callable[[T], None], subject: T) -> None:
         """Let the thread do some work for an answer, which does itself what a bug leaves undone."""
@@ -320,7 +351,8 @@ class Answerer:
             self.learnt_more()
 
     def close(self) -> None:
-        """End the thread of `prepare`."""
+        """End the thread of `prepare`, and all that waits for it."""
+        self._closed = True
         if self._worker is not None:
             self._worker.shutdown(cancel_futures=True)
 
@@ -894,6 +926,7 @@ def _joined(derived: str, aged: bool, own: bool = False) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "", "ids" if own else "")))
 
 
+GONE = "its client left before it was answered"
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
 
 

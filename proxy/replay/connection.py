@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 class Channel(asyncio.Protocol):
     """The writing half of an accepted connection. All methods run on the gateway's event loop."""
 
+    parser: Parser
+
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.deadline = 0.0  # 0: no deadline
@@ -128,8 +130,12 @@ class Channel(asyncio.Protocol):
     def _send(self, reply: Reply, message: Message, *, within: bool = False) -> None:
         """Send a reply. Large and held replies are sent by a task.
 
-        `within` is true if the caller is such a task already.
+        `within` is true if the caller is such a task already. If the client has left, nothing is sent.
         """
+        if self._transport is None:
+            reply.drop()
+            self._closing = self._closing or not message.keep_alive
+            return
         if reply.held is not None:
             self._holding = True
             self._work(self._hold(reply.held, message))
@@ -138,7 +144,7 @@ class Channel(asyncio.Protocol):
             self.write(reply.wire_head + b"\r\n")
             self._work(self._pass_on(reply.upgraded, reply.pieces()))
             return
-        keep = message.keep_alive and not self._eof
+        keep = message.keep_alive and not (self._eof and self.parser.idle)
         extra = (
             b""
             if keep and not message.http10
@@ -169,7 +175,11 @@ class Channel(asyncio.Protocol):
     async def _hold(self, held: Held, message: Message) -> None:
         if held.said:
             self.write(held.said)
-        await held.over()
+        try:
+            await held.over()
+        except asyncio.CancelledError:
+            self._closing = self._closing or message.method == "CONNECT"  # what follows is no request of ours
+            raise
         self._holding = False
         late = held.late()
         if late is None:
@@ -191,13 +201,12 @@ class Channel(asyncio.Protocol):
         if self._busy is not task:
             return
         self._busy = None
-        if task.cancelled() or self._transport is None:
-            return
-        if task.exception() is not None:
+        if not task.cancelled() and task.exception() is not None:
             self.hub.failed(task.exception())
             self.abort()
-            return
-        if not self._paused and not self._closing:
+        elif self._transport is None:
+            self._requests()  # what was read before the client left is answered, for its session and the ledger
+        elif not task.cancelled() and not self._paused and not self._closing:
             self._start_reading()
             self._requests()
             if self._eof and self._busy is None:
@@ -283,6 +292,7 @@ class Arrivals(Channel):
         self.base = ""  # scheme://authority of the tunnel, "" outside
         self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # settled requests of that base
         self._authority = ""
+        self._port = 0  # of the gateway
         self._sniffing = False
         self._browser = b""  # fingerprint of the browser's ClientHello
         self._remembered = hub.answerer.remembered
@@ -293,6 +303,7 @@ class Arrivals(Channel):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self._port = transport.get_extra_info("sockname")[1]
         self.hub.connections.add(self)
         self.deadline = time.monotonic() + PATIENCE
         data, self._read = self._read, b""
@@ -300,19 +311,20 @@ class Arrivals(Channel):
             self.data_received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._closing = True
         self._calm = None
         self.hub.connections.discard(self)
         for line in (self.line, self._last):
             if line is not None:
                 line.clients -= 1
-        if self._busy is not None:
-            self._busy.cancel()
+        self._transport, self._paused = None, False
         if self._h2 is not None:
             self._h2.lost()
         if self._socket is not None:
             self._socket.lost()
-        self._transport = None
+        if self._busy is None:
+            self._requests()
+        else:
+            self._busy.cancel()
 
     def pause_writing(self) -> None:
         """Stop reading from a client that reads more slowly than we write."""
@@ -344,8 +356,8 @@ class Arrivals(Channel):
         A client whose reply is held has left by this, so its connection is aborted.
         """
         self._eof = True
-        if self._holding:
-            self.abort()
+        if self._holding and self._transport is not None:
+            self._transport.abort()
             return False
         if self._busy is None and not self._paused and self._h2 is None:
             self.close()
@@ -560,10 +572,9 @@ class Connection(Arrivals):
         self.close()
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
-        if not self.base and message.target.startswith("/") and self._transport is not None:
-            own = self._transport.get_extra_info("sockname")
-            if site := site_named(message.named.get("host"), own[1]):
-                message.target = f"http://{site}{message.target}"
+        site = None if self.base else site_named(message.named.get("host"), self._port)
+        if site and message.target.startswith("/"):
+            message.target = f"http://{site}{message.target}"
         target = message.target
         hub = self.hub
         if self.base:
@@ -581,7 +592,7 @@ class Connection(Arrivals):
                 self._send(hub.ask_for_name(), message)
                 return
             line = hub.answerer.line(name or DEFAULT_SESSION)
-            if line is not self._last:
+            if line is not self._last and self._transport is not None:
                 line.clients += 1
                 if self._last is not None:
                     self._last.clients -= 1
@@ -656,6 +667,8 @@ class Connection(Arrivals):
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)
+        if self._transport is None:
+            self._socket.lost()
 
     async def _pass_on(self, upgraded: Upgraded, pieces: Iterator[bytes]) -> None:
         passing = self._socket = _Passing(upgraded, self._start_reading, self._stop_reading, self.hub)
@@ -695,6 +708,9 @@ class Connection(Arrivals):
 
     def _tunnel(self, line: Line) -> None:
         """Open the tunnel."""
+        if self._transport is None:  # the client has left: it said no more
+            self._closing = True
+            return
         self.line = line
         line.clients += 1
         self.base = f"?://{self._authority}"
@@ -714,10 +730,10 @@ class Connection(Arrivals):
 
     async def _later(self, request: Request, line: Line, message: Message) -> None:
         if self.hub.answerer.slow(request):
-            await self.hub.answerer.prepare(request)
+            await self.hub.answerer.prepare(request, line)
         if self.hub.answerer.waits(request, line):
             self._holding = True
-            await self.hub.answerer.due(request, line)
+            await self.hub.answerer.due(request, line, left=self._transport is None)
             self._holding = False
         if "upgrade" in message.named and self._converse(request, line, message):
             return

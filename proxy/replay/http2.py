@@ -116,6 +116,8 @@ class Http2:
         self._h2.increment_flow_control_window(16 * WINDOW)
         self._incoming: dict[int, _Incoming] = {}
         self._outgoing: dict[int, _Outgoing] = {}
+        self._waiting: set[int] = set()  # streams whose clients wait for an answer
+        self._lost = False
         self._tasks: set[asyncio.Task[None]] = set()
         # tasks of streams whose reply is withheld: their clients are expected to leave, or poll for news
         self._held: dict[int, asyncio.Task[None]] = {}
@@ -131,8 +133,9 @@ class Http2:
         return bool(self._arrived)
 
     def lost(self) -> None:
-        """Cancel all work after the connection is lost."""
-        self._arrived.clear()
+        """Send no more after the connection is lost. What was read is answered, for session and ledger."""
+        self._lost = True
+        self._waiting.clear()
         for task in self._tasks:
             task.cancel()
         self._outgoing.clear()
@@ -221,6 +224,7 @@ class Http2:
                 self._ended(_stream(event))
             case h2.events.StreamReset():
                 self._incoming.pop(_stream(event), None)
+                self._waiting.discard(_stream(event))
                 out = self._outgoing.pop(_stream(event), None)
                 if out is not None and out.fetching is not None:
                     out.fetching.cancel()
@@ -256,6 +260,8 @@ class Http2:
         if not any(n == "host" for n, _ in headers):
             headers.insert(0, ("Host", host))
         request = Request(pseudo.get(":method", "GET"), url, tuple(headers), bytes(incoming.body))
+        if not self._lost:
+            self._waiting.add(stream)
         hub = self._hub
         name = host.rpartition(":")[0].lower() if host.rpartition(":")[2].isdigit() else host.lower()
         if name == hub.own_host:
@@ -268,7 +274,9 @@ class Http2:
             self._reply(stream, hub.answerer.answer(request, self._line))
 
     def _reply(self, stream: int, reply: Reply) -> None:
-        if reply.held is not None:
+        if stream not in self._waiting:
+            reply.drop()
+        elif reply.held is not None:
             self._held[stream] = self._start(self._hold(stream, reply.held))
         else:
             self._send(stream, reply)
@@ -285,9 +293,9 @@ class Http2:
 
     async def _later(self, stream: int, request: Request) -> None:
         if self._hub.answerer.slow(request):
-            await self._hub.answerer.prepare(request)
-        await self._hub.answerer.due(request, self._line)
-        del self._held[stream]
+            await self._hub.answerer.prepare(request, self._line)
+        await self._hub.answerer.due(request, self._line, left=stream not in self._waiting)
+        self._held.pop(stream, None)
         self._reply(stream, self._hub.answerer.answer(request, self._line))
         self.pump()
 
@@ -311,6 +319,7 @@ class Http2:
     def _send(self, stream: int, reply: Reply) -> None:
         status = (b":status", str(reply.status).encode())
         empty = reply.pieces is None and not reply.body and not reply.trailers
+        self._waiting.discard(stream)
         try:
             self._h2.send_headers(stream, [status, *_spelled(reply.fields)], end_stream=empty)
         except _GONE:

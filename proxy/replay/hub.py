@@ -54,6 +54,7 @@ class GatewayStats:
 
 
 LAST_FAILURES, LAST_MISSES = 5, 20
+LAST = 2.0  # seconds in which requests that are being answered come to their end when a gateway closes
 READERS = 8  # threads that read large bodies
 # The same of live answers: a web socket or an event stream keeps one as long as it is open.
 LIVE_READERS = 1024
@@ -136,7 +137,8 @@ class Hub:
         if met is not None and (reply := self.answerer.instead(request, line, met)) is not None:
             return reply
         try:
-            made = await self.run(handler, request, line.name)
+            with line.working():
+                made = await self.answerer.to_its_end(self.run(handler, request, line.name))
         except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)
@@ -198,9 +200,11 @@ class Hub:
         """End all connections and cancel all tasks on the event loop."""
         for connection in list(self.connections):
             connection.abort()
+        await asyncio.sleep(0)  # the connections notice that they are gone
+        if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks, timeout=LAST)  # what was read is answered, for the ledger
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.answerer.close()
-        await asyncio.sleep(0)  # the connections notice that they are gone
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

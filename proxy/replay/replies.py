@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -173,6 +174,11 @@ class Reply:
         made.broke, made.held, made.upgraded = self.broke, self.held, self.upgraded
         return made
 
+    def drop(self) -> None:
+        """Give the reply up: its client left before it was made."""
+        if self.held is not None:
+            self.held.left()
+
     def wire(self) -> bytes:
         """Return a keep-alive HTTP/1.1 response as bytes, cached. For whole bodies only."""
         if self.whole is None:
@@ -271,6 +277,15 @@ class Line:
         self.session = session
         self.sockets, self.talks, self.named = {}, [], set()
         self.moved()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Keep the session in memory during work for it, even if its clients leave."""
+        self.clients += 1
+        try:
+            yield
+        finally:
+            self.clients -= 1
 
     def opened(self, socket: Socket) -> None:
         """Note that the session has opened a web socket."""

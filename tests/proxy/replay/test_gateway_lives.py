@@ -27,6 +27,7 @@ from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, client, drained, head, tunnel
 from tests.support.waiting import HANG, STARTS, until
@@ -257,6 +258,34 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
         assert answered > 10
 
 
+def crowd_of(
+    version: str, session: str, count: int, gateway: Gateway, body: bytes = b""
+) -> tuple[socket.socket, bytes]:
+    """A connection of a session, and the bytes of many requests for it; the first has the body."""
+    if version == "2":
+        sock: socket.socket = tunnel(gateway, "two.example", ("h2",), session=session)
+        mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        mine.initiate_connection()
+        for number in range(count):
+            where = [(":authority", "two.example"), (":scheme", "https"), (":path", f"/{number}")]
+            first = number == 0 and bool(body)
+            method = "POST" if first else "GET"
+            mine.send_headers(2 * number + 1, [(":method", method), *where], end_stream=not first)
+            if first:
+                mine.send_data(1, body, end_stream=True)
+            mine.reset_stream(2 * number + 1)
+        return sock, mine.data_to_send()
+    sock = socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG)
+    named = base64.b64encode(f"{session}:x".encode()).decode()
+    fields = f"Host: a.test\r\nProxy-Authorization: Basic {named}\r\n"
+    lines = [f"GET http://a.test/{n} HTTP/1.1\r\n{fields}\r\n".encode() for n in range(count)]
+    if body:
+        lines[0] = (
+            f"POST http://a.test/0 HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+    return sock, b"".join(lines)
+
+
 @pytest.mark.parametrize("version", ["1.1", "2"])
 def test_no_neighbour_waits_until_all_that_a_client_asks_at_once_is_answered(
     version: str, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
@@ -267,20 +296,8 @@ def test_no_neighbour_waits_until_all_that_a_client_asks_at_once_is_answered(
     count, crowd, alone = 150, f"crowd-{version}", f"alone-{version}"
     with client(gateway, session=alone) as other, contextlib.ExitStack() as opened:
         assert other.get("http://site.example/plain?a=1&b=2").status_code == 200
-        if version == "2":
-            sock: socket.socket = opened.enter_context(tunnel(gateway, "two.example", ("h2",), session=crowd))
-            mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
-            mine.initiate_connection()
-            for number in range(count):
-                where = [(":authority", "two.example"), (":scheme", "https"), (":path", f"/{number}")]
-                mine.send_headers(2 * number + 1, [(":method", "GET"), *where], end_stream=True)
-                mine.reset_stream(2 * number + 1)
-            sent = mine.data_to_send()
-        else:
-            sock = opened.enter_context(socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG))
-            named = base64.b64encode(f"{crowd}:x".encode()).decode()
-            fields = f"Host: a.test\r\nProxy-Authorization: Basic {named}\r\n\r\n"
-            sent = "".join(f"GET http://a.test/{n} HTTP/1.1\r\n{fields}" for n in range(count)).encode()
+        sock, sent = crowd_of(version, crowd, count, gateway)
+        opened.enter_context(sock)
         sock.sendall(sent)
 
         def read() -> None:
@@ -320,6 +337,41 @@ def test_a_client_that_leaves_before_its_miss_is_explained_has_a_ledger_line(
         (line,) = gateway.ledger.entries()
     assert (line["verdict"], line["status"], line["nearest"]) == ("miss", 0, [])
     assert gateway.stats.misses == 1
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_what_a_client_asked_before_it_left_is_in_the_ledger(
+    version: str, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that had no turn yet were lost, and one that a thread prepared."""
+    monkeypatch.setattr(connection, "TURN", 0.0)
+    monkeypatch.setattr(http2, "TURN", 0.0)
+    begun, left = threading.Event(), threading.Event()
+    derive = answering.Answerer._derive
+
+    def derived(self: answering.Answerer, request: Request) -> None:
+        begun.set()
+        left.wait(HANG)
+        derive(self, request)
+
+    monkeypatch.setattr(answering.Answerer, "_derive", derived)
+    before, crowd = gateway.stats.connections, f"left-{version}"
+    sock, sent = crowd_of(version, crowd, 60, gateway, b"a=1&" * 1000)
+    sock.sendall(sent)
+    assert begun.wait(HANG)
+    sock.close()
+    if version == "2":
+        assert until(lambda: gateway.stats.connections <= before)
+    else:  # it may have closed its own side alone
+        assert until(lambda: any(getattr(c, "_eof", False) for c in tuple(gateway._hub.connections)))
+    left.set()
+
+    def told() -> set[str]:
+        return {
+            entry["url"].rpartition("/")[2] for entry in gateway.ledger.entries() if entry["session"] == crowd
+        }
+
+    assert until(lambda: told() == {str(number) for number in range(60)})
 
 
 def test_a_process_for_replay_alone_does_not_look_for_garbage_in_what_a_site_shows(

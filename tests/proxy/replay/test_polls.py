@@ -95,9 +95,9 @@ def test_the_last_poll_stays_open_and_ends_with_the_gateway(
 ) -> None:
     arrived, due = Event(), Answerer.due
 
-    async def noted(self: Answerer, request: Request, line: Line) -> None:
+    async def noted(self: Answerer, request: Request, line: Line, **how: bool) -> None:
         arrived.set()
-        await due(self, request, line)
+        await due(self, request, line, **how)
 
     with client(polled, "p") as c, ThreadPoolExecutor(1) as pool:
         c.post(at("http/1.1", 12), content=b"42", headers={"Content-Type": "text/plain"})

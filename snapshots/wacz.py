@@ -190,8 +190,17 @@ def _is_zip(path: Path) -> bool:
         return file.read(2) in (b"PK", b"")
 
 
-def pack(container: Container, target: Path, progress: SealProgress | None = None) -> None:
-    """Write a container's files as a zip of stored entries: archives, index, pages, then the package."""
+def pack(
+    container: Container,
+    target: Path,
+    progress: SealProgress | None = None,
+    *,
+    last: Callable[[], object] = lambda: None,
+) -> None:
+    """Write a container's files as a zip of stored entries: archives, index, pages, then the package.
+
+    `last` is called when all is written, before the zip gets its name.
+    """
     files: dict[str, Place] = {ARCHIVE + n: p for n, p in sorted(container.archives.items())}
     order = {INDEX: 0, PAGES: 1, PACKAGE: 3, DIGEST: 4}
     files |= dict(sorted(container.members.items(), key=lambda item: (order.get(item[0], 2), item[0])))
@@ -199,17 +208,19 @@ def pack(container: Container, target: Path, progress: SealProgress | None = Non
     done = 0
     real = Path(os.path.realpath(target))
     try:
-        with aside(real, wait=False) as file, zipfile.ZipFile(file, "w") as out:
-            for name, place in files.items():
-                info = zipfile.ZipInfo(name, EARLIEST)
-                info.external_attr = 0o644 << 16
-                info.file_size = place.size
-                with out.open(info, "w", force_zip64=place.size > 1 << 31) as entry:
-                    for piece in chunks(place):
-                        entry.write(piece)
-                        done += len(piece)
-                        if progress is not None:
-                            progress(done, total)
+        with aside(real, wait=False) as file:
+            with zipfile.ZipFile(file, "w") as out:
+                for name, place in files.items():
+                    info = zipfile.ZipInfo(name, EARLIEST)
+                    info.external_attr = 0o644 << 16
+                    info.file_size = place.size
+                    with out.open(info, "w", force_zip64=place.size > 1 << 31) as entry:
+                        for piece in chunks(place):
+                            entry.write(piece)
+                            done += len(piece)
+                            if progress is not None:
+                                progress(done, total)
+            last()
     except OSError as error:
         if error.errno in FULL_DISK:
             raise full_disk(target, error) from error

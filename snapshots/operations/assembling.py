@@ -143,8 +143,8 @@ class Assembly:
                 check(snapshot)
         if self.out.suffix == ".wacz":
             container = open_directory(self.root)
-            try:
-                pack(container, self.out)
+            try:  # without files left beside the result if a kill comes after it is there
+                pack(container, self.out, last=lambda: shutil.rmtree(self.root))
             finally:
                 container.close()
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -204,6 +206,25 @@ def test_a_capture_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no capture at data-00000\.warc\.gz: 1;"):
         cut(whole, Needs(frozenset({("data-00000.warc.gz", 1)})), tmp_path / "part")
     assert not (tmp_path / "part").exists()
+
+
+def test_nothing_lies_beside_a_cut_once_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill in between left `.cut.new` behind for good: the next command is refused, as the result exists."""
+    path, seen = site(tmp_path / "s"), []
+    replace = os.replace
+
+    def replaced(source: object, target: object) -> None:
+        replace(source, target)  # type: ignore[call-overload]
+        seen.append(sorted(one for one in os.listdir(tmp_path) if "cut" in one))
+
+    monkeypatch.setattr(os, "replace", replaced)
+    for out in ("cut.wacz", "cut"):
+        seen.clear()
+        cut(path, Needs(captures=places(path, f"{SITE}/rows")), tmp_path / out)
+        assert seen[-1] == [out]
+        shutil.rmtree(tmp_path / out) if out == "cut" else (tmp_path / out).unlink()
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

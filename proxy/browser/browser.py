@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from playwright._impl._errors import TargetClosedError
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.answered import SECONDS
 from stillweb.proxy.browser.errors import first_line
 from stillweb.proxy.net.addresses import with_session
 from stillweb.proxy.net.open_files import allow_many_open_files
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
+PULSE = 5.0  # seconds after which a browser is asked again whether it still answers
 TAB_SECONDS = 5.0  # in which a tab of a running browser tells its storage
 _STORED = "() => [origin, Object.entries(localStorage).map(([name, value]) => ({name, value}))]"
 OPEN_FILES = 192  # 128 suffice to open a page; with 110 Chromium starts, and then hangs or dies
@@ -250,6 +251,8 @@ class BrowserHost:
         self._launching: asyncio.Future[Browser] | None = None
         self._browser: Browser | None = None
         self._starting = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+        self._silent = False  # the browser did not answer: it is stopped, or hangs
 
     async def start(self) -> BrowserHost:
         """Launch the browser unless it is running. Raises MissingCapability if it can't be started."""
@@ -266,12 +269,41 @@ class BrowserHost:
         if self._cdp is None or self._browser is None:
             return
         try:
-            await (await answered(self._browser.new_browser_cdp_session())).detach()
+            await (await self._browser.new_browser_cdp_session()).detach()
         except PlaywrightError as error:
+            why = f"did not answer for {SECONDS:g} s" if self._silent else f"is gone ({first_line(error)})"
             raise MissingCapability(
-                f"{self._cdp}: the browser is gone ({first_line(error)}). What was recorded until then is kept; "
+                f"{self._cdp}: the browser {why}. What was recorded until then is kept; "
                 "start the browser again and record what is left into the same directory"
             ) from None
+
+    async def _watch(self, browser: Browser, playwright: Playwright) -> None:
+        """End Playwright's driver once the browser is silent for `SECONDS`.
+
+        Then every call to the browser fails that would wait for ever: for a context, a page, or their end.
+        """
+        session = None
+
+        async def ask() -> None:
+            nonlocal session
+            session = session or await browser.new_browser_cdp_session()
+            await session.send("Browser.getVersion")
+
+        while True:
+            asked = asyncio.ensure_future(ask())
+            try:
+                for _ in range(
+                    2
+                ):  # twice: where this process was stopped itself, the first wait is over at once
+                    await asyncio.wait([asked], timeout=SECONDS / 2)
+                self._silent = not asked.done()
+                if self._silent:
+                    await playwright.stop()
+            finally:
+                asked.cancel()
+            if not asked.done() or asked.exception() is not None:
+                return
+            await asyncio.sleep(PULSE)
 
     async def _new_context(self, options: dict[str, Any]) -> BrowserContext:
         """Create a context, in a new browser if Playwright's driver has ended: `is_connected` does not tell that."""
@@ -298,6 +330,7 @@ class BrowserHost:
             self._browser = await self._playwright.chromium.connect_over_cdp(
                 address, timeout=START_SECONDS * 1000
             )
+            self._watching = asyncio.ensure_future(self._watch(self._browser, self._playwright))
             if self._browser.contexts and "storage_state" not in self._begin:
                 self._begin["storage_state"] = await _state_of(self._browser.contexts[0])
         except Error as error:
@@ -340,6 +373,7 @@ class BrowserHost:
                 )
             )
             self._browser = await asyncio.shield(self._launching)
+            self._watching = asyncio.ensure_future(self._watch(self._browser, self._playwright))
         except Error as error:
             await self.close()
             if "Missing X server" in error.message:
@@ -353,6 +387,7 @@ class BrowserHost:
         launching, self._launching = self._launching, None
         browser, self._browser = self._browser, None
         playwright, self._playwright = self._playwright, None
+        watching, self._watching = self._watching, None
         try:
             if self._cdp is not None and browser is not None:
                 await browser.close()  # closes our contexts and the connection; the browser stays
@@ -360,6 +395,8 @@ class BrowserHost:
             if launching is not None and await _begun(launching):
                 await launching.result().close()
         finally:  # Playwright's driver ends the browser as well
+            if watching is not None:
+                watching.cancel()
             if playwright is not None:
                 await playwright.stop()
 

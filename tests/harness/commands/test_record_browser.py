@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,10 +15,11 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from stillweb.api import record
+from stillweb.proxy.browser import browser
 from stillweb.proxy.browser.browser import find_browser, profile_of
 from stillweb.proxy.browser.options import browser_options
 from stillweb.snapshots import Snapshot
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.proxy.sites import Answer, serve
 from tests.snapshots.making import exchange
 from tests.support.command_line import stillweb
@@ -165,18 +168,25 @@ def test_a_running_browser_records_with_its_own_login(site: str, tmp_path: Path)
         assert "| dark |" in text_of(snapshot)
 
 
+def attachable(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a browser that can be attached to."""
+    switches = ("--headless", "--no-sandbox", "--remote-debugging-port=0", f"--user-data-dir={folder}")
+    return subprocess.Popen([find_browser(), *switches, "about:blank"], stderr=subprocess.DEVNULL)
+
+
+def place(folder: Path) -> str:
+    """Return the address of a browser that was started with this folder, once it listens."""
+    named = folder / "DevToolsActivePort"
+    assert until(lambda: named.exists() and "\n" in named.read_text(), STARTS)
+    return f"http://127.0.0.1:{named.read_text().split()[0]}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [(), ("--explore", "9", "--links", "site")], ids=["pages", "explored"])
 def test_a_running_browser_that_is_killed_ends_the_recording_in_a_line(
     way: tuple[str, ...], tmp_path: Path
 ) -> None:
-    switches = (
-        "--headless",
-        "--no-sandbox",
-        "--remote-debugging-port=0",
-        f"--user-data-dir={tmp_path / 'p'}",
-    )
-    person = subprocess.Popen([find_browser(), *switches, "about:blank"], stderr=subprocess.DEVNULL)
+    person = attachable(tmp_path / "p")
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         if path == "/second":
@@ -184,19 +194,42 @@ def test_a_running_browser_that_is_killed_ends_the_recording_in_a_line(
         return 200, {"Content-Type": "text/html"}, b"<p>first</p><a href=/second>second</a>"
 
     try:
-        named = tmp_path / "p" / "DevToolsActivePort"
-        assert until(lambda: named.exists() and "\n" in named.read_text(), STARTS)
-        place = f"http://127.0.0.1:{named.read_text().split()[0]}"
+        at = place(tmp_path / "p")
         with serve(page) as base:
             urls = [f"{base}/first"] if way else [f"{base}/first", f"{base}/second", f"{base}/third"]
-            done = stillweb("record", "-o", tmp_path / "s", *urls, "--cdp", place, "--parallel", "1", *way)
+            done = stillweb("record", "-o", tmp_path / "s", *urls, "--cdp", at, "--parallel", "1", *way)
     finally:
         person.kill()
         person.wait()
     assert done.code == 4, done.err
-    assert f"error: {place}: the browser is gone (" in done.err
+    assert f"error: {at}: the browser is gone (" in done.err
     assert "What was recorded until then is kept" in done.err
     assert len(done.err.splitlines()) == 1, done.err
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert "first" in text_of(snapshot)
+
+
+@pytest.mark.slow
+def test_a_running_browser_that_answers_no_more_ends_the_recording_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, or hanging, it kept `record` waiting for ever: for a context, a page, or the end of one."""
+    person = attachable(tmp_path / "p")
+
+    def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        if path == "/second":
+            monkeypatch.setattr(browser, "SECONDS", 4.0)
+            os.kill(person.pid, signal.SIGSTOP)
+        return 200, {"Content-Type": "text/html"}, b"<p>first</p>"
+
+    try:
+        with serve(page) as base, record(tmp_path / "s", browser={"cdp": place(tmp_path / "p")}) as recording:
+            recording.visit(f"{base}/first")
+            with pytest.raises(MissingCapability, match="the browser did not answer for 4 s"):  # fmt: skip
+                recording.visit(f"{base}/second")
+    finally:
+        person.kill()
+        person.wait()
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert "first" in text_of(snapshot)
 

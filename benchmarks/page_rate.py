@@ -34,7 +34,7 @@ FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component
 
 
 @contextmanager
-def _site(work: Path, root: Path) -> Iterator[str]:
+def site(work: Path, root: Path) -> Iterator[str]:
     """Serve a folder with nginx over plain HTTP, and yield its address."""
     port = servers.free_port()
     config = work / "nginx.conf"
@@ -60,7 +60,7 @@ def _open(page: Any, urls: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def _chosen(root: Path, count: int) -> list[str]:
+def chosen(root: Path, count: int) -> list[str]:
     """Return the paths of `count` pages, taken evenly from all."""
     found = sorted(str(path.relative_to(root)) for path in root.rglob("*.html"))
     if len(found) < count:
@@ -75,8 +75,8 @@ def measured(root: Path, count: int, rounds: int) -> list[dict[str, float]]:
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as up:
         work = Path(temporary)
         os.environ["STILLWEB_STATE"] = str(work / "state")
-        base = up.enter_context(_site(work, root))
-        urls = [f"{base}/{path}" for path in _chosen(root, count)]
+        base = up.enter_context(site(work, root))
+        urls = [f"{base}/{path}" for path in chosen(root, count)]
         playwright = up.enter_context(sync_playwright())
 
         def browser(proxy: str | None = None) -> Any:

@@ -15,7 +15,7 @@ from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.trailers import merged
-from stillweb.snapshots.importers.har import numbered
+from stillweb.snapshots.importers.har import TUNNEL, numbered
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
 
@@ -28,12 +28,16 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Fai
     Raises DamagedInput.
     """
     found: dict[str, list[tuple[datetime, datetime, Exchange | Conversation]]] = {}
+    handshakes: dict[str, dict[str, Any]] = {}
     for number, flow in enumerate(flows(place, name)):
         if isinstance(flow, str):
             yield flow
             continue
         try:
-            one = _failure(flow) or _exchange(flow)
+            joined = _joined(flow, handshakes)
+            if joined is None:
+                continue
+            one = _failure(joined) or _exchange(joined)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             yield f"{name}: flow {number}: can't be read: {error!r}"
             continue
@@ -44,6 +48,8 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Fai
             yield one
             continue
         found.setdefault(one[2].session, []).append(one)
+    for shake in handshakes.values():
+        yield f"{name}: is a web socket, of which the file holds no message: {_url(shake['request'])}"
     for session in sorted(found):
         yield from numbered(found[session])
 
@@ -116,12 +122,30 @@ def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
+def _joined(flow: dict[str, Any], handshakes: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return a flow; that of a web socket of mitmproxy before version 7 with its handshake, which came before it.
+
+    Return None for the handshake, which is kept in `handshakes`.
+    """
+    told = flow.get("metadata") or {}
+    if told.get("websocket") and not flow.get("websocket"):
+        handshakes[_text(flow["id"])] = flow
+        return None
+    first = handshakes.pop(_text(told.get("websocket_handshake") or ""), None)
+    if first is None:
+        return flow
+    by_client = _text(flow.get("close_sender") or "") == "client"
+    return first | {"websocket": flow | {"closed_by_client": by_client}}
+
+
 def _failure(flow: dict[str, Any]) -> Failure | None:
     """Return a request that its origin failed to answer, or None (for instance if the client gave up)."""
     told = _text((flow.get("error") or {}).get("msg") or "")
     if flow.get("response") or reason_of(told) == OTHER or _text(flow.get("type", "http")) != "http":
         return None
     asked = flow["request"]
+    if _text(asked["method"]).upper() == "CONNECT":
+        return None
     sent = asked.get("content")
     request = Request(_text(asked["method"]).upper(), _url(asked), _headers(asked), bytes(sent or b""))
     moment = _time(asked["timestamp_start"])
@@ -133,6 +157,8 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
         return f"is of type {_text(flow.get('type'))}"
     asked, answer = flow["request"], flow.get("response")
     url = _url(asked)
+    if _text(asked["method"]).upper() == "CONNECT":
+        return f"{TUNNEL}: {url}"
     if not answer:
         return f"got no answer: {url}"
     if flow.get("websocket"):
@@ -166,7 +192,7 @@ def _conversation(flow: dict[str, Any]) -> tuple[datetime, datetime, Conversatio
     for opcode, mine, content, at, *edited in socket["messages"]:
         if any(edited[1:] if mine else edited[:1]):  # a script of mitmproxy's user said it, or kept it back
             continue
-        data = bytes(content)
+        data = content.encode() if isinstance(content, str) else bytes(content)
         said.append((bool(mine), data.decode("utf-8", "surrogateescape") if int(opcode) == 1 else data))
         times.append(float(at))
     code = socket.get("close_code")

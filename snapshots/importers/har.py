@@ -49,12 +49,14 @@ _PLAIN = frozenset({"", "utf-8", "utf8", "text", "identity", "none"})
 _PACKED_TYPES = re.compile(
     r"application/(?:x-)?(?:gzip|gtar|tar|tgz|zstd|brotli|compressed|octet-stream)|.*[-+/]gzip\b", re.I
 )
+_BOUNDARY = re.compile(r'boundary="?([^";,\s]{1,70})', re.I)
 _TEXT_FRAME, _BINARY_FRAME = 1, 2  # RFC 6455, 5.2
 _NO_MESSAGES = (-1, 8, 9, 10)  # a failure, as Chromium tells it; close, ping and pong (RFC 6455, 5.5)
 _FROM_CLIENT = {"send": True, "request": True, "receive": False, "response": False}
 _IN_SECONDS = 1e11  # later moments are in milliseconds
 NOT_SENT = "the body of its request is not in the HAR"
 NO_BODY = "its body is not in the HAR"
+TUNNEL = "is a tunnel, of which nothing more is in the file"
 _MOMENT = timedelta(microseconds=1)
 # returns the bytes of a file next to the HAR, or the reason why it can't be read
 Read = Callable[[str], bytes | str]
@@ -235,14 +237,16 @@ def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
 def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     asked, answer = entry["request"], entry["response"]
     status = int(answer["status"])
-    url = _address(asked)
+    url, method = _address(asked), str(asked["method"]).upper()
     if not url.startswith(("http://", "https://")):
         return f"is no HTTP exchange: {url[:80]}"
+    if method == "CONNECT":
+        return f"{TUNNEL}: {url}"
     if status == 101:
         return f"is a web socket, of which the HAR holds no message: {url}"
     if not 100 <= status <= 599:
         return f"got no answer (status {status}): {url}"
-    body = _body(answer, read, str(asked["method"]).upper(), status)
+    body = _events(entry) or _body(answer, read, method, status)
     extra = {}
     if body == NO_BODY and status in _REDIRECTS and any(n.lower() == "location" for n, _ in _headers(answer)):
         # browsers omit the body of a redirect, and its Location is enough
@@ -253,7 +257,7 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
     if isinstance(sent, str):
         return f"{sent}: {url}"
     packed, whole = _packing(answer, body)
-    if not whole or _is_cut(answer, body, packed, str(asked["method"]).upper()):
+    if not whole or _is_cut(answer, body, packed, method):
         extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
     dropped = {"transfer-encoding", "content-encoding"} if body and not packed else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
@@ -261,7 +265,7 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
         headers = _read_as_utf8(headers, body)
     version = str(answer.get("httpVersion") or asked.get("httpVersion") or "").lower()
     return Exchange(
-        Request(str(asked["method"]).upper(), url, _sent_headers(asked), sent),
+        Request(method, url, _sent_headers(asked), sent),
         status,
         str(answer.get("statusText") or ""),
         headers,
@@ -318,6 +322,19 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
     media = next((v for n, v in _headers(answer) if n.lower() == "content-type"), None)
     size = int(content.get("size") or 0)
     return _encoded(str(text), media, {size, size + int(content.get("compression") or 0)})
+
+
+def _events(entry: dict[str, Any]) -> bytes:
+    """Return the event stream of an entry whose events Chromium wrote one by one; b"" for other entries."""
+    lines: list[str] = []
+    for one in entry.get("_eventSourceMessages") or ():
+        if one.get("eventId"):
+            lines.append(f"id: {one['eventId']}")
+        if one.get("eventName", "message") != "message":
+            lines.append(f"event: {one['eventName']}")
+        lines += [f"data: {line}" for line in str(one["data"]).split("\n")]
+        lines.append("")
+    return _utf8("".join(f"{line}\n" for line in lines))
 
 
 def _file_of(content: dict[str, Any]) -> str | None:
@@ -486,8 +503,8 @@ def _is_cut(answer: dict[str, Any], body: bytes, packed: bool, method: str) -> b
 
 def _is_text(answer: dict[str, Any], body: bytes) -> bool:
     """Return True if the HAR holds an answer as text, and the body is its UTF-8 encoding."""
-    content = answer["content"]
-    if _file_of(content) is not None or _coded(content) is not None:
+    content = answer.get("content") or {}
+    if "text" not in content or _file_of(content) is not None or _coded(content) is not None:
         return False
     return body == str(content["text"]).encode(errors="surrogatepass")
 
@@ -541,8 +558,31 @@ def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
     if not params:
         return b"" if int(asked.get("bodySize") or 0) <= 0 else NOT_SENT
     if "multipart" in str(data.get("mimeType", "")):
-        return "the parts of its request are in the HAR without their boundary"
+        return _parts(asked, params)
     return urlencode([(str(p["name"]), str(p.get("value") or "")) for p in params]).encode()
+
+
+def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | str:
+    """Return a multipart body of the fields of a form, or the reason why that is impossible: files are named alone."""
+    media = next((v for n, v in _sent_headers(asked) if n.lower() == "content-type"), "")
+    boundary = _BOUNDARY.search(media)
+    if boundary is None or any(one.get("fileName") or one.get("value") is None for one in params):
+        return "the parts of its request are in the HAR without their boundary, or without a file's content"
+    lines: list[str] = []
+    for one in params:
+        lines += [
+            f"--{boundary[1]}",
+            f'Content-Disposition: form-data; name="{one["name"]}"',
+            "",
+            str(one["value"]),
+        ]
+    body = _utf8("\r\n".join((*lines, f"--{boundary[1]}--", "")))
+    told = next((v for n, v in _headers(asked) if n.lower() == "content-length"), "")
+    return (
+        body
+        if whole_number(told) in (None, len(body))
+        else "the parts of its request had more fields than the HAR tells"
+    )
 
 
 def _time(text: Any) -> datetime:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mitmproxy import http, websocket
 from mitmproxy.flow import Error
-from mitmproxy.io import FlowWriter
+from mitmproxy.io import FlowWriter, tnetstring
 from mitmproxy.test import tflow
 from wsproto.frame_protocol import Opcode
 
@@ -202,3 +202,36 @@ def test_a_web_socket_keeps_its_messages(tmp_path: Path) -> None:
             {"from": "server", "base64": base64.b64encode(b"\xff\0").decode()},
         ]
         assert (said["times"], said["close"]) == ([1000500, 1000700], [1001, "bye"])
+
+
+def test_a_web_socket_of_an_older_mitmproxy_keeps_its_messages(tmp_path: Path) -> None:
+    """Up to version 6 of mitmproxy a web socket was a flow of its own."""
+    shake = tflow.twebsocketflow().get_state()
+    shake |= {"version": 11, "metadata": {"websocket": True}, "websocket": None, "id": "1"}
+    lost = shake | {"id": "2"}
+    messages = [[1, True, "gr\u00fc\u00df", 1000.5, False], [2, False, b"\xff", 1000.7, False]]
+    told = {
+        "type": "websocket",
+        "version": 11,
+        "id": "3",
+        "metadata": {"websocket_handshake": "1"},
+        "error": None,
+    }
+    talk = told | {"messages": messages, "close_sender": "server", "close_code": 1001, "close_reason": "bye"}
+    path = tmp_path / "x.flows"
+    path.write_bytes(b"".join(map(tnetstring.dumps, (shake, lost, talk))))
+    report = import_files([path], tmp_path / "out")
+    assert (report.captures, report.sockets, len(report.notes)) == (0, 1, 1)
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        (said,) = snapshot.all_metadata("http://example.com/ws")
+        assert [m["from"] for m in said["messages"]] == ["client", "server"]
+        assert said["close"] == [1001, "bye"]
+
+
+def test_a_tunnel_is_no_answer(tmp_path: Path) -> None:
+    tunnel = flow("http://a.test/", b"", 1000.0)
+    tunnel.request.method, tunnel.request.authority = "CONNECT", "a.test:443"
+    report = import_files(
+        [written(tmp_path / "x.flows", tunnel, flow("http://a.test/1", b"one", 1001.0))], tmp_path / "out"
+    )
+    assert (report.captures, len(report.notes)) == (1, 1)

@@ -318,3 +318,48 @@ def test_a_har_is_opened_in_the_zip_that_playwright_writes(tmp_path: Path) -> No
     two = zipped(tmp_path / "two.zip", a_har=har, b_har=har)
     with pytest.raises(DamagedInput, match="a zip of several HARs"):
         Snapshot.open(two)
+
+
+def test_a_tunnel_is_left_out_and_said(tmp_path: Path) -> None:
+    """Fiddler and Charles list what they did not decrypt, with a text of their own for its body."""
+    tunnel = entry("https://example.test:443", request={"method": "CONNECT"})
+    report = import_files(
+        [write(tmp_path / "x.har", tunnel, entry("http://example.test/"))], tmp_path / "out"
+    )
+    assert (report.captures, len(report.notes)) == (1, 1)
+
+
+def test_the_events_of_a_stream_are_its_body(tmp_path: Path) -> None:
+    events = [
+        {"time": 1, "eventName": "message", "eventId": "7", "data": "one\ntwo"},
+        {"time": 2, "eventName": "price", "eventId": "", "data": "3"},
+    ]
+    answer = {"headers": [{"name": "Content-Type", "value": "text/event-stream"}], "content": {"size": 40}}
+    stream = entry("http://example.test/live", response=answer) | {"_eventSourceMessages": events}
+    with Snapshot.open(write(tmp_path / "x.har", stream)) as snapshot:
+        body = snapshot.read(next(snapshot.captures())).body
+        assert body == b"id: 7\ndata: one\ndata: two\n\nevent: price\ndata: 3\n\n"
+
+
+@pytest.mark.parametrize("length", ["115", "400", None])
+def test_the_fields_of_a_form_are_its_parts(tmp_path: Path, length: str | None) -> None:
+    """Nothing is made up where the request was longer than its fields."""
+    posted = {"mimeType": "multipart/form-data; boundary=x1", "params": [{"name": "q", "value": "tea"}, {"name": "n", "value": ""}]}  # fmt: skip
+    headers = [{"name": "Content-Length", "value": length}] if length else []
+    sent = {"method": "POST", "postData": posted, "headers": headers}
+    report = import_files(
+        [
+            write(
+                tmp_path / "x.har",
+                entry("http://example.test/", request=sent),
+                entry("http://example.test/1"),
+            )
+        ],
+        tmp_path / "out",
+    )
+    assert report.captures == 1 + (length != "400")
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        for capture in (one for one in snapshot.captures() if one.method == "POST"):
+            body = snapshot.read_request(capture).body
+            assert body.count(b"--x1\r\n") == 2
+            assert b'name="q"\r\n\r\ntea\r\n' in body

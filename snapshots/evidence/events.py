@@ -62,7 +62,7 @@ class Event:
     @property
     def confirmed(self) -> bool:
         """Return True for a write that is answered by a redirect."""
-        return 300 <= self.status < 400 and self.kind in ("write", "weak write")
+        return 300 <= self.status < 400 and self.kind in ("sign-in", "write", "weak write")
 
     @property
     def away(self) -> bool:

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 
 from stillweb.snapshots.evidence import priors
@@ -58,7 +59,7 @@ class Observation:
         return self.parts.get(t, "") if t.startswith(PART) else self.history.mark(t, self.place)
 
 
-@dataclass(slots=True)
+@dataclass
 class Target:
     """A request as the recording has it: its event and its observations."""
 
@@ -69,6 +70,11 @@ class Target:
     def answers(self) -> Counter[int]:
         """Count the observations of each answer."""
         return Counter(o.answer for o in self.observations)
+
+    @cached_property
+    def leads(self) -> bool:
+        """Whether it only reads, and sent all clients to one place."""
+        return self.event.safe and self.event.away and len(self.answers) == 1
 
 
 @dataclass(slots=True)
@@ -257,7 +263,8 @@ class Model:
             if t not in self.kinds and kind in priors.UNSEEN:
                 chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
         again = target.kind == "refused" and target.status == 200
-        answer = "file" if target.kind == "asset" else "step" if target.confirmed or again else "page"
+        led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
+        answer = "file" if target.kind == "asset" else "step" if target.confirmed or again or led else "page"
         return max(chance * priors.ANSWERS[answer], 0.0002)
 
     # Candidates
@@ -720,8 +727,7 @@ class Model:
                     if not part:
                         apart = _apart(t, target.event, past, (o.history, o.place))
                     else:
-                        renewed = here and t in o.parts and t.startswith(_PROOFS)
-                        apart = priors.RENEWED if renewed else _TELLING.get(str(here), 1.0)
+                        apart = _TELLING.get(str(here), 1.0)
                     known[was] = apart
                 differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):

@@ -134,7 +134,8 @@ def cookie_parts(request: Request, given: Mapping[tuple[str, str], str]) -> dict
             continue
         giver = given.get((name, value))
         if is_session(name, value):
-            found[f"~cookie given {name}"] = giver or f"brought {value}"
+            found[f"~cookie given {name}"] = "given"
+            found[f"~cookie giver {name}"] = giver or f"brought {value}"
         else:
             found[f"~cookie {name}"] = value
     return found

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 # That a type of event decides the answer to a request, by its kind; the first kind is the strongest.
 DECIDES = {
+    "sign-in": 0.5,
     "write": 0.45,
     "weak write": 0.25,
     "refused": 0.06,
@@ -27,7 +28,7 @@ STRENGTH = 5.0  # how many requests the number of the kind is worth against what
 KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a write that is
-# answered by a redirect or a form that is shown again; of others
+# answered by a redirect or a form that is shown again, or a read that always leads elsewhere, unless by who asks; of others
 ANSWERS = {"file": 0.03, "step": 0.15, "page": 1.0}
 # That the answer to a request depends on events at all, and the most that one event counts where it does
 DEPENDS = 0.6
@@ -69,8 +70,6 @@ UNSAID = 0.13  # the same where an answer repeats none of the words that were se
 ECHOES = 3  # words, or sets of words that come together, that count
 # Share of the chance that a field decides which clients send of themselves, where its value was never recorded
 OTHER = 0.3
-# Share of the chance that a session cookie decides, where both requests have one and another request gave it: what gave it counts itself
-RENEWED = 0.2
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
@@ -107,7 +106,8 @@ PARTS = {
     r"drawn .*": 0.15,
     r"moment .*": 0.3,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
-    r"cookie given .*(csrf|xsrf).*": 0.01,
+    r"cookie (given|giver) .*(csrf|xsrf).*": 0.01,
+    r"cookie giver .*": 0.15,
     r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.3,
     r"cookie given .*": 0.2,
     r"cookie .*": 0.05,

@@ -42,6 +42,7 @@ from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of,
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.secrets.redact import PREFIX
 from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.words import whole_number
 
@@ -399,6 +400,8 @@ class SiteEvidence:
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)
             event = replace(event, parameters=parameters, ids=event.ids.difference(named))
+        if event.kind == "write" and any(PREFIX in value for _, value in event.parameters):
+            event = replace(event, kind="sign-in")  # it sends a password
         return Asked(event, parts, normal)
 
 
@@ -464,5 +467,5 @@ def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked
         if equals:
             giver = f"{asked.event.key:x}"
             if asked.event.safe:
-                giver = asked.parts.get(f"~cookie given {name.strip()}", giver)
+                giver = asked.parts.get(f"~cookie giver {name.strip()}", giver)
             given[name.strip(), value.strip().strip('"')] = giver

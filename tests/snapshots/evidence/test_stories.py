@@ -565,6 +565,15 @@ def test_who_lacks_the_cookie_of_a_login_is_sent_away() -> None:
     assert likely(matcher, *walk)[1] >= SERVED
 
 
+def test_what_a_write_changed_sends_nobody_elsewhere() -> None:
+    """The way out leads where it led, though less was written before it; a list is doubted."""
+    leave, notes = get(f"{A}/leave"), get(f"{A}/notes/all")
+    walk = (LOGIN, redirect("/")), (post(f"{A}/notes", "text=tea"), redirect("/notes"))
+    matcher = over(*walk, (notes, html("tea")), (leave, redirect("/login")))
+    assert likely(matcher, LOGIN, leave)[1] >= SERVED
+    assert likely(matcher, LOGIN, notes)[1] < SERVED
+
+
 def test_a_counter_goes_on_and_its_end_is_not_sure() -> None:
     matcher = over(*AS_RECORDED["counter"])
     assert told(matcher, *[HOME] * 5) == [f"visit {n}" for n in range(1, 6)]

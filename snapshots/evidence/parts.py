@@ -167,7 +167,7 @@ def rule_parts(
 def _rule_parts(
     request: Request, *, rules: RuleSet, issued: Issued, given: bool, stored: bool
 ) -> tuple[str, dict[str, str]]:
-    if is_plain(request) and "?" not in request.url and ";" not in request.url and not rules.segmented:
+    if is_plain(request) and "?" not in request.url and rules.leaves(request.url):
         return digest(parse(request)), {}
     if irrelevant(request):
         bare = digest(parse(Request(request.method, request.url.partition("?")[0])))

@@ -119,7 +119,9 @@ class SiteEvidence:
         segmented = matcher.rules.segmented
         self._redirected = set[str]()  # types of writes that are answered by a redirect
         for c in found:
-            if c.method in SAFE_METHODS and "?" not in c.url and ";" not in c.url and not segmented:
+            if c.method in SAFE_METHODS and not (
+                "?" in c.url or ";" in c.url or "%" in c.url or "^" in c.url or segmented
+            ):
                 continue
             request = _by_index(c)
             if (

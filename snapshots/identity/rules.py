@@ -415,6 +415,10 @@ class RuleSet:
 
     def leaves(self, url: str) -> bool:
         """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
+        if "?" not in url:
+            return not (
+                ";" in url or "%" in url or "^" in url or self.segmented
+            )  # URLs escape ^, rules do not
         if self.segmented or _LETTERS.fullmatch(url) is None:
             return False
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]

@@ -140,3 +140,13 @@ def test_a_bad_example_is_refused(text: str) -> None:
 
 def test_every_rule_has_a_word_about_it() -> None:
     assert all(r.about.endswith(".") for r in RULES)
+
+
+@pytest.mark.parametrize("char", "!'()*+,:=@&$[]|^~")
+def test_a_path_that_was_escaped_by_another_client_is_the_same_for_sure(char: str) -> None:
+    plain, escaped = get(f"http://a.test/x{char}y"), get(f"http://a.test/x%{ord(char):02X}y")
+    for recorded, asked in ((plain, escaped), (escaped, plain)):
+        over = matcher((recorded, html("one")))
+        lookup = over.lookup(asked, over.session("s"))
+        assert lookup.capture is not None
+        assert not lookup.ambiguous

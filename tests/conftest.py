@@ -19,6 +19,7 @@ from hpack.huffman import HuffmanEncoder
 from hypothesis import HealthCheck, settings
 
 from stillweb.proxy.net.huffman import LinearHuffman
+from tests.support.fork_server import fork_repetitions
 
 if TYPE_CHECKING:
     from tests.proxy.browsing import Browsing, SharedBrowser
@@ -72,6 +73,7 @@ def _load_authorities_once() -> None:
 
 
 _load_authorities_once()
+fork_repetitions()
 HuffmanEncoder.encode = LinearHuffman.encode  # clients in tests send long heads, too
 
 

@@ -40,7 +40,7 @@ class Started:
         arguments = [str(word) for word in words]
         fork = not options.keys() - {"cwd", "stdin"} and can_fork(environment)
         self.process = (Forked if fork else subprocess.Popen)(
-            arguments if fork else [sys.executable, "-c", PROGRAM, *arguments],
+            [sys.executable, "-c", PROGRAM, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

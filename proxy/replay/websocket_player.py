@@ -184,17 +184,16 @@ def alike(one: Request, other: Request) -> bool:
     return request_key(one).canonical == request_key(other).canonical
 
 
-_FRAMED = re.compile(
-    r"(\d*(?:/[^,\[{]*,)?\d*)([\[{].*)", re.S
-)  # Socket.IO's packet type, namespace and number
+# Socket.IO's packet type, namespace and number before JSON; SignalR's record separator after it
+_FRAMED = re.compile(r"(\d*(?:/[^,\[{]*,)?\d*)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
 TRIES = 100  # combinations of rules that are tried for a message
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
 
 
-def _framed(said: Said) -> tuple[str, str]:
-    """Return Socket.IO's prefix of a text and its JSON, or two empty texts."""
+def _framed(said: Said) -> tuple[str, str, str]:
+    """Return what stands before and after the JSON of a text, and the JSON between; empty texts for another message."""
     found = _FRAMED.fullmatch(said) if isinstance(said, str) else None
-    return (found[1], found[2]) if found else ("", "")
+    return (found[1], found[3], found[2]) if found else ("", "", "")
 
 
 # What a client counts its messages by, which their answers repeat: Socket.IO's acknowledgement, Phoenix' references
@@ -228,12 +227,10 @@ def _renumbered(said: Said, found: list[Echo]) -> Said:
 def _echoing(said: Said, found: list[Echo]) -> Said:
     """Return a server's message that repeats the client's own values in place of recorded ones."""
     said = _renumbered(said, found)
-    prefix, text = _framed(said)
-    return (
-        prefix + with_echoes(text.encode(), "application/json", found[::-1]).decode()
-        if text and found
-        else said
-    )
+    prefix, suffix, text = _framed(said)
+    if not text or not found:
+        return said
+    return prefix + with_echoes(text.encode(), "application/json", found[::-1]).decode() + suffix
 
 
 def _is_beat(said: Said) -> bool | None:
@@ -474,8 +471,8 @@ class Player:
         if len(numbers) == len(own_numbers) and numbers != own_numbers and same(one.url, was_bare, own_bare):
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
             return True
-        (prefix, recorded), (own_prefix, own) = _framed(stored), _framed(said)
-        if prefix != own_prefix or not recorded or not own:
+        (*around, recorded), (*own_around, own) = _framed(stored), _framed(said)
+        if around != own_around or not recorded or not own:
             return False
         was, asked = (
             Request("POST", one.url, _JSON, text.encode("utf-8", "replace")) for text in (recorded, own)

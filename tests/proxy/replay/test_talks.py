@@ -167,6 +167,8 @@ def test_words_about_life_are_no_sign_of_it() -> None:
     ("stored", "answer", "said", "told", "sure"),
     [
         ('{"jsonrpc":"2.0","id":7,"method":"m"}', '{"jsonrpc":"2.0","id":7,"result":7}', '{"jsonrpc":"2.0","id":91,"method":"m"}', '{"jsonrpc":"2.0","id":91,"result":7}', True),
+        ('{"type":1,"invocationId":"0","target":"m","arguments":[]}\x1e', '{"type":3,"invocationId":"0","result":0}\x1e', '{"type":1,"invocationId":"2","target":"m","arguments":[]}\x1e', '{"type":3,"invocationId":"2","result":0}\x1e', True),
+        ('{"topic":"r:1","event":"phx_join","payload":{},"ref":"1"}', '{"topic":"r:1","event":"phx_reply","ref":"1"}', '{"topic":"r:1","event":"phx_join","payload":{},"ref":"3"}', '{"topic":"r:1","event":"phx_reply","ref":"3"}', True),
         ('421["x",{"a":1}]', '431["421"]', '420["x",{"a":1}]', '430["421"]', True),
         ('["3","5","room:1","x",{}]', '["3","5","room:1","phx_reply",{"n":5}]', '["3","4","room:1","x",{}]', '["3","4","room:1","phx_reply",{"n":5}]', True),
         ('42["x",{"r":0.8444218515250481}]', "ok", '42["x",{"r":0.7579544029403025}]', "ok", False),

@@ -116,12 +116,9 @@ class SiteEvidence:
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()
         names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
-        segmented = matcher.rules.segmented
         self._redirected = set[str]()  # types of writes that are answered by a redirect
         for c in found:
-            if c.method in SAFE_METHODS and not (
-                "?" in c.url or ";" in c.url or "%" in c.url or "^" in c.url or segmented
-            ):
+            if c.method in SAFE_METHODS and "?" not in c.url and matcher.rules.leaves(c.url):
                 continue
             request = _by_index(c)
             if (

@@ -378,6 +378,8 @@ class Refused:
         return {"rule": self.rule, "path": self.path, "examples": list(self.examples)}
 
 
+# In a path, what rules may change: parameters, escapes, and ^, which URLs escape and rules do not
+_TOUCHED = frozenset(";%^")
 # A URL with no escapes, parameters of paths, empty pairs or JSON
 _LETTERS = re.compile(rf"[A-Za-z0-9._~!$'()*+,=:@/-]*\?{PLAIN}(?:&{PLAIN})*")
 
@@ -415,11 +417,11 @@ class RuleSet:
 
     def leaves(self, url: str) -> bool:
         """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
+        if self.segmented:
+            return False
         if "?" not in url:
-            return not (
-                ";" in url or "%" in url or "^" in url or self.segmented
-            )  # URLs escape ^, rules do not
-        if self.segmented or _LETTERS.fullmatch(url) is None:
+            return _TOUCHED.isdisjoint(url)
+        if _LETTERS.fullmatch(url) is None:
             return False
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
         names = [name for name, _ in pairs]

@@ -2,7 +2,8 @@
 
 Each kind of request is asked of a snapshot that holds requests like it. What a thread prepares is left out, and the
 processor's time of the loop's thread counts, so that the figures hold on a busy machine, too. The longest wait of a
-neighbour is told beside it, in real time: it holds what the thread keeps from the loop, and all that others on the machine do.
+neighbour is told beside it: as the processor's time that loop and thread used meanwhile, which is how long it takes on a
+quiet machine, and in real time, which holds all that others on the machine do.
 """
 
 from __future__ import annotations
@@ -103,10 +104,10 @@ def main(times: int, seed: int) -> None:
 async def measure(answerer: Answerer, times: int, chance: random.Random) -> None:
     """Ask for each kind and say how long the answers took the loop's thread."""
     for kind, made in KINDS.items():
-        held, waits = [], []
+        held, waits, computed = [], [], []
         for number in range(times + 1):
             request, line = Request(*made(chance)), answerer.line(f"{kind}-{number}")
-            neighbour = asyncio.create_task(wait())
+            neighbour = asyncio.create_task(wait(answerer))
             await asyncio.sleep(0)
             if answerer.slow(request):
                 await answerer.prepare(request, line)
@@ -121,25 +122,41 @@ async def measure(answerer: Answerer, times: int, chance: random.Random) -> None
             held.append(took * 1000)
             await asyncio.sleep(0)
             neighbour.cancel()
-            waits.append(await neighbour * 1000)
+            real, used = await neighbour
+            waits.append(real * 1000)
+            computed.append(used * 1000)
             assert reply.status >= 400, f"{kind} was found"
         first, *held = held  # the first one reads the site's evidence
         held.sort()
         waits.sort()
+        computed.sort()
         click.echo(
             f"{kind}: median {held[len(held) // 2]:.1f} ms, longest {held[-1]:.1f} ms; first {first:.1f} ms; "
-            f"a neighbour waits {waits[len(waits) // 2]:.1f} ms (median), {waits[-1]:.1f} ms (longest)"
+            f"a neighbour waits {computed[len(computed) // 2]:.1f} ms of the processor's time (median), "
+            f"{computed[-1]:.1f} ms (longest); in real time {waits[len(waits) // 2]:.1f} ms, {waits[-1]:.1f} ms"
         )
 
 
-async def wait() -> float:
-    """Wait for the loop again and again until cancelled; return the longest wait in seconds."""
-    longest, before = 0.0, time.perf_counter()
+def threads(answerer: Answerer) -> list[int]:
+    """Return the ids of the threads that prepare requests."""
+    pool = answerer._worker
+    return [] if pool is None else [thread.ident for thread in pool._threads if thread.ident is not None]
+
+
+async def wait(answerer: Answerer) -> tuple[float, float]:
+    """Wait for the loop again and again until cancelled; return the longest wait in real and in the processor's time, in seconds."""
+
+    def now() -> tuple[float, float]:
+        clocks = [time.pthread_getcpuclockid(thread) for thread in threads(answerer)]
+        return time.perf_counter(), time.thread_time() + sum(map(time.clock_gettime, clocks))
+
+    longest, before = (0.0, 0.0), now()
     try:
         while True:
             await asyncio.sleep(0)
-            now = time.perf_counter()
-            longest, before = max(longest, now - before), now
+            after = now()
+            waited = after[0] - before[0], after[1] - before[1]
+            longest, before = (max(longest[0], waited[0]), max(longest[1], waited[1])), after
     except asyncio.CancelledError:
         return longest
 

@@ -12,7 +12,6 @@ import contextlib
 import gc
 import re
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -92,6 +91,7 @@ from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import TEXTUAL, mask
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import counted
+from stillweb.snapshots.yielding import FREED, free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,6 @@ AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
 LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 MOST_LEFT = 2 * MAX_BODY  # bytes being prepared up to which a request goes on whose client has left
-FREED = 1000  # pairs that are freed at once
 SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
 NEAREST = 3  # captures named in a miss
 LOOKED_THROUGH = 400  # captures of a site among which a miss names pages
@@ -277,7 +276,7 @@ class Answerer:
         request.forgetting()
         if len(pairs) > FREED and self._worker is not None:
             with contextlib.suppress(RuntimeError):  # the gateway ends
-                self._worker.submit(_free, pairs)
+                self._worker.submit(free, pairs)
 
     def slow(self, request: Request) -> bool:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
@@ -907,13 +906,6 @@ def explain(lookup: Lookup) -> None:
     if lookup.rivals is not None:
         rivals = lookup.rivals()
         lookup.rivals = lambda: rivals
-
-
-def _free(items: list[Any]) -> None:
-    """Empty a list. Other threads run in between: to free 66,000 pairs at once holds them for 7 ms."""
-    while items:
-        del items[-FREED:]
-        time.sleep(0)  # gives the interpreter up
 
 
 def large(request: Request) -> bool:

@@ -18,7 +18,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
-from stillweb.snapshots.yielding import in_order, write_json
+from stillweb.snapshots.yielding import free, in_order, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 _ACTION = re.compile(
@@ -36,6 +36,7 @@ _DOING = """
     set select choose login signin logon logout signout logoff auth session preference preferences setting
     settings option options switch update save apply reset clear change edit profile register signup
 """
+MOST = 256  # parameters of an event that are kept by name and value
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
 
@@ -95,7 +96,7 @@ def event_of(
     if is_plain(request):
         parts = _split(request.url)
         parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
-        operation, changes, names = "", None, ",".join(sorted({n for n, _ in parameters}))
+        operation, changes, names = "", None, ",".join(sorted({n for n, _ in parameters[:MOST]}))
     else:
         parsed = parse(request)
         parts = _split(parsed.url)
@@ -104,8 +105,12 @@ def event_of(
         operation = " ".join(o.text or " ".join(o.names) for o in found)
         told = {o.changes for o in found}
         changes = True if True in told else None if None in told else False if found else None
-        actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
-        names = ",".join(in_order({n for n, _ in parameters} | actions))
+        words = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
+        words |= {n for n, _ in parameters} if len(parameters) <= MOST else {f"{MOST}+"}
+        names = ",".join(sorted(words))
+    if many := len(parameters) > MOST:  # a session keeps its events; one without ids may be of anything
+        free(parameters)
+        parameters = [("(many)", key)]
     path = f"{parts.netloc}{parts.path}"
     ids = tuple(IDS.findall(parts.path))
     redirects = 300 <= status < 400 and status != 304
@@ -128,7 +133,7 @@ def event_of(
     if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
         name, kind = name + REFUSED, "refused"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(in_order(parameters))
-    shown = frozenset(v for _, v in values)
+    shown = frozenset(() if many else (v for _, v in values))
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)
 
@@ -171,7 +176,8 @@ def _split(url: str) -> SplitResult:
 
 def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
     """Return the named values that a request sends."""
-    found = [tuple(map(unquote_plus, pair.partition("=")[::2])) for pair in parsed.query or ()]
+    pairs = (pair.partition("=") for pair in parsed.query or ())
+    found = [(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs]
     body = parsed.body
     if body.kind == FORM:
         found += [(_text(p.name), _text(p.value)) for p in body.value]
@@ -181,7 +187,7 @@ def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
         found += (pair for pair in _flat("", body.value, body.size) if pair[0] != "query")
     elif body.value:
         found.append(("body", hashlib.sha256(body.value).hexdigest()))  # lets other threads go on meanwhile
-    return [(n, v) for n, v in found]
+    return found
 
 
 def _text(data: bytes) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from stillweb.snapshots.evidence.model import ANEW, OTHER
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
-from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from stillweb.snapshots.http.fragments import fragment_fields
 from stillweb.snapshots.http.languages import wanted
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
@@ -32,7 +32,7 @@ from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import CONDITIONAL, Request
-from stillweb.snapshots.yielding import in_order, write_json
+from stillweb.snapshots.yielding import free, in_order, write_json
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
 WHO = "~header authorization"  # whose credentials it is sent with, in whatever field
@@ -262,11 +262,18 @@ def repeated_pairs(request: Request) -> str:
 
 def _repeated_pairs(request: Request) -> str:
     parsed = parse(request)
-    pairs: list[tuple[str, str]] = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
-    if parsed.body.kind == FORM:
-        pairs += [(p.name.decode("latin-1"), p.value.decode("latin-1")) for p in parsed.body.value]
-    elif parsed.body.kind == MULTIPART:
-        pairs += [(p.name, p.content.decode("latin-1")) for p in parsed.body.value]
-    counts = Counter(name for name, _ in pairs)
-    repeated = in_order([p for p in pairs if counts[p[0]] > 1], key=lambda pair: pair[0])
-    return repr(repeated) if repeated else ""
+    query = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
+    fields: Sequence[Pair | Part] = parsed.body.value if parsed.body.kind in (FORM, MULTIPART) else ()
+    names: Counter[str | bytes] = Counter(name for name, _ in query)
+    names.update(field.name for field in fields)
+    repeated = [pair for pair in query if names[pair[0]] > 1]
+    repeated += [_text_of(field) for field in fields if names[field.name] > 1]
+    text = ", ".join(map(repr, in_order(repeated, key=lambda pair: pair[0])))
+    free(repeated)
+    return text
+
+
+def _text_of(field: Pair | Part) -> tuple[str, str]:
+    if isinstance(field, Part):
+        return field.name, field.content.decode("latin-1")
+    return field.name.decode("latin-1"), field.value.decode("latin-1")

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 import rfc8785
 
 from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
-from stillweb.snapshots.yielding import in_order, matches, read_json, write_json
+from stillweb.snapshots.yielding import RUN, cut_at, in_order, matches, read_json, write_json
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
@@ -89,6 +89,8 @@ class Body:
 
 def netstring(*items: bytes) -> bytes:
     """Join byte strings so that no two different lists give the same bytes."""
+    if len(items) > RUN:
+        return b"".join([netstring(*items[at : at + RUN]) for at in range(0, len(items), RUN)])
     return b"".join([b"%d:%b," % (len(item), item) for item in items])
 
 
@@ -251,7 +253,7 @@ def _depth(value: Any) -> int:
 def form_pairs(text: bytes) -> tuple[Pair, ...]:
     """Parse an urlencoded string, decoding each pair once. A pair with a bad escape stays as it is."""
     pairs = []
-    for item in text.split(b"&"):
+    for item in (item for piece in cut_at(b"&", text) for item in piece.split(b"&")):
         name, equals, value = item.partition(b"=")
         if b"%" in item and _BAD_ESCAPE.search(item):
             pairs.append(Pair(name, value, bool(equals), raw=True))
@@ -266,7 +268,7 @@ def form_pairs(text: bytes) -> tuple[Pair, ...]:
 
 def _form(body: bytes, charset: str) -> Body | None:
     # JSON or XML sent with curl's default type is not a form: decoding its "+" would lose information.
-    if _NOT_A_FORM.search(body):
+    if any(matches(_NOT_A_FORM, body, 1)):
         return None
     if not body.isascii():  # UTF-8 decodes to the bytes that escapes stand for (WHATWG URL, 5.1)
         try:

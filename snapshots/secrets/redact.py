@@ -37,6 +37,7 @@ from stillweb.snapshots.http import encodings
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets import detect
 from stillweb.snapshots.secrets.keystore import Learned, proof_tail, salt_of, snapshot_key
+from stillweb.snapshots.yielding import cut_at
 
 PREFIX = "stillweb-secret-"
 MASK = PREFIX + "0" * 24
@@ -270,7 +271,7 @@ class Redactor:
                 text, charset = body.decode(), "utf-8"
             except UnicodeDecodeError:
                 text, charset = body.decode("latin-1"), "latin-1"
-            changed = _PAIR.sub(self._form_pair, text)
+            changed = "&".join([_PAIR.sub(self._form_pair, piece) for piece in cut_at("&", text)])
             body = body if changed == text else changed.encode(charset)
         return self._learn_text(body, sent=True)
 

@@ -19,11 +19,12 @@ from hpack.huffman import HuffmanEncoder
 from hypothesis import HealthCheck, settings
 
 from stillweb.proxy.net.huffman import LinearHuffman
-from tests.support.fork_server import fork_repetitions
+from tests.support.fork_server import fork_programs
 
 if TYPE_CHECKING:
     from tests.proxy.browsing import Browsing, SharedBrowser
 
+gc.disable()  # until all is collected
 settings.register_profile(
     "stillweb",
     derandomize=True,
@@ -73,7 +74,7 @@ def _load_authorities_once() -> None:
 
 
 _load_authorities_once()
-fork_repetitions()
+fork_programs()
 HuffmanEncoder.encode = LinearHuffman.encode  # clients in tests send long heads, too
 
 
@@ -112,6 +113,7 @@ def marks_of(module: ModuleType | None, known: dict[str, set[str]]) -> set[str]:
 
 def pytest_collection_finish() -> None:
     """Look at what the tests make alone when collecting garbage: modules and collected tests are far more, and stay."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

@@ -29,6 +29,7 @@ from typing import Any
 PROGRAM = "from stillweb.harness.cli import run; run()"
 SERVER = "import tests.support.fork_server as server; program = server.serve({}); del server\nexec(program)"
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
+TESTS = ["-mpytest"]  # by pytester
 MARK = "STILLWEB_TEST_MARK"
 BLANK = "-" * 36  # as long as a UUID
 # What Python, SQLite and other libraries read from the environment when they are loaded.
@@ -49,7 +50,9 @@ OURS = dict(os.environ)  # the server's, whichever test comes first
 LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 LOADED = (
     "openai",
+    "pytest",
     "stillweb.api",
+    "stillweb.harness.pytest_plugin",
     "stillweb.harness.runs.display",
     "stillweb.harness.runs.engine",
     "stillweb.harness.runs.runner",
@@ -109,21 +112,29 @@ _signature = inspect.signature(_start)
 _asked: Counter[Variables] = Counter()
 
 
-def fork_repetitions() -> None:
-    """Let `certify` start its processes as forks, from the second on in each environment: a server costs a start."""
+def fork_programs() -> None:
+    """Let pytester's runs, and the repetitions of `certify`, be forks.
+
+    Of repetitions only from the second on in each environment, as a server for it costs a start.
+    """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
         named = _signature.bind(process, *given).arguments
-        words = named["args"]
-        if isinstance(words, list) and words[1:4] == REPETITION:
-            found = _read_at_start(named["env"])
+        environment = named["env"]
+        words = list(named["args"]) if isinstance(named["args"], list | tuple) else []
+        if words[1:4] == REPETITION:
+            found = _read_at_start(environment)
             _asked[found] += 1
-            if _asked[found] > 1:
-                process.__class__ = Forked
-                return Forked._execute_child(process, *given)  # type: ignore[arg-type]
+            fork = _asked[found] > 1
+        else:
+            fork = words[1:2] == TESTS and can_fork(environment)
+        if fork:
+            process.__class__ = Forked
+            return Forked._execute_child(process, *given)  # type: ignore[arg-type]
         return _start(process, *given)
 
-    subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
+    if sys.platform == "linux":
+        subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -132,9 +143,9 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 def _read_at_start(environment: Mapping[str, str]) -> Variables:
-    return tuple(
-        sorted((name, value) for name, value in environment.items() if name.startswith(READ_AT_START))
-    )
+    found = {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+    found.pop("PYTHONPATH", None)  # a fork heeds it
+    return tuple(sorted(found.items()))
 
 
 @cache
@@ -160,6 +171,9 @@ def serve(number: int) -> str:
     for name in LOADED:
         importlib.import_module(name)
     os.fsync = lambda descriptor: None  # as in the tests themselves
+    sys.modules[
+        "anyio"
+    ].__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
     gc.freeze()
     orders = socket.socket(fileno=number)
     running: dict[int, tuple[int, socket.socket]] = {}  # by a file that is ready once the process has ended
@@ -212,15 +226,23 @@ def _become(order: dict[str, Any], streams: list[int]) -> str:
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
     sys.orig_argv = order["argv"]
-    words = order["argv"][1:]
-    if words[0] == "-P":
-        sys.path.remove("")
-        del words[0]
-    sys.argv = [words[0], *words[2:]]
-    if words[0] == "-c":
-        return str(words[1])
-    sys.modules.pop(words[1], None)
-    return f"import runpy; runpy.run_module({words[1]!r}, run_name='__main__', alter_sys=True)"
+    way, *words = order["argv"][1:]
+    first = os.getcwd() if way.startswith("-m") else ""
+    rest = [place for place in sys.path[1:] if place not in _folders(OURS)]
+    sys.path[:] = [*([first] if way != "-P" else []), *_folders(order["environment"]), *rest]
+    if way == "-P":
+        way, *words = words
+    program, *words = words if way in ("-c", "-m") else [way[2:], *words]
+    sys.argv = [way[:2], *words]
+    if way == "-c":
+        return str(program)
+    if not hasattr(sys.modules.get(program), "__path__"):  # a package runs its `__main__`
+        sys.modules.pop(program, None)
+    return f"import runpy; runpy.run_module({program!r}, run_name='__main__', alter_sys=True)"
+
+
+def _folders(environment: Mapping[str, str]) -> list[str]:
+    return [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
 
 
 def _mark(mark: str) -> None:

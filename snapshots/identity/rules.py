@@ -36,6 +36,26 @@ DECIDING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression that looks at no text on which it could take long: it matches none of more than `longest` characters.
+
+    `found_in` is the same for a search in a text.
+    """
+
+    compiled: re.Pattern[str]
+    longest: int
+    found_in: int
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        """Return the match of the whole text."""
+        return self.compiled.fullmatch(text) if len(text) <= self.longest else None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first match in the text."""
+        return self.compiled.search(text) if len(text) <= self.found_in else None
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """A named value in a place of a request. Both patterns must match in full.
 
@@ -44,10 +64,10 @@ class Field:
     """
 
     place: str
-    name: re.Pattern[str]
-    value: re.Pattern[str] | None = None
+    name: Pattern
+    value: Pattern | None = None
     drawn: bool = False
-    beside: tuple[re.Pattern[str], ...] = ()
+    beside: tuple[Pattern, ...] = ()
 
     def matches(self, name: str, value: str) -> bool:
         """Return True if the field matches this name and value."""
@@ -96,7 +116,7 @@ def _fields(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
 def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     """Blank the values that the site issued, except those that decide the answer."""
     blank = tuple(
-        Field(place, re.compile(re.escape(name)))
+        Field(place, _pattern(re.escape(name)))
         for place, _, name in (item.partition(":") for item in sorted(issued))
         if not DECIDING.fullmatch(name)
     )
@@ -253,19 +273,31 @@ def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str:
 def _concerns(fields: Iterable[Field], names: Iterable[str]) -> bool:
     """Return False if none of `names` matches a field.
 
-    One search is for 1,000 names, so that many take little: no other thread of the interpreter runs during a search.
+    One search is for many names, so that many take little: no other thread of the interpreter runs during a search.
     """
-    left, lines = iter(names), [_line(item.name.pattern) for item in fields]
+    left, patterns = iter(names), [item.name for item in fields]
     while some := list(islice(left, 1000)):
-        text = "\n".join(some)
-        if any(line.search(text) is not None for line in lines):
-            return True
+        long = [name for name in some if len(name) > SHORT]
+        text = "\n".join(name for name in some if len(name) <= SHORT)
+        for pattern in patterns:
+            line = _line(pattern.compiled.pattern)
+            if line is None or line.search(text) is not None:
+                if any(map(pattern.fullmatch, some)):
+                    return True
+            elif any(map(pattern.fullmatch, long)):
+                return True
     return False
 
 
+# A class of all but some characters, an escape that may be a line break, the flag "dot matches all"
+_BREAKS = re.compile(r"\[\^|\\[sSDWnxuUN0-9]|\(\?[a-z]*s|\n")
+
+
 @lru_cache(maxsize=1024)
-def _line(pattern: str) -> re.Pattern[str]:
-    # finds every name that the pattern matches in full, and some more where names hold line breaks themselves
+def _line(pattern: str) -> re.Pattern[str] | None:
+    """Return a pattern that finds each line that another one matches in full; None if that may match line breaks."""
+    if _BREAKS.search(pattern):
+        return None
     return re.compile(f"^(?:{pattern})$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -657,40 +689,56 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
         raise UsageError(f"{name}: rule {label}: {error}") from error
 
 
-def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a pattern. Raise re.error also for one that takes exponential time on some texts."""
-    if _tangled(syntax.parse(text), repeated=False):
+def _pattern(text: str, flags: int = 0) -> Pattern:
+    """Compile a pattern. Raise re.error also for one that takes long even on short texts."""
+    compiled = re.compile(text, flags)
+    longest = _longest(text)
+    if longest < SHORT:
         raise re.error(
             f"{text!r} repeats what may match in several ways, which can take for ever; write (?>…) around that"
         )
-    return re.compile(text, flags)
+    return Pattern(compiled, longest, _longest(f".*(?:{text})"))
 
 
-def _tangled(parsed: Iterable[tuple[Any, Any]], *, repeated: bool) -> bool:
-    """Return True if a repeat holds, outside atomic groups, another one or alternatives."""
+STEPS = (
+    1 << 24
+)  # ways to match one text, at most: to try them takes 3 to 10 ms, in which no other thread runs
+SHORT = 32  # characters of a text that each pattern must be able to judge
+
+
+def _longest(text: str) -> int:
+    """Return the length of texts up to which a pattern takes no more than `STEPS` whatever they hold."""
+    parsed, length = syntax.parse(text), STEPS
+    while length and sum(_tries(parsed, length)) > STEPS:
+        length -= length // 4 or 1
+    return length
+
+
+def _tries(parsed: Iterable[tuple[Any, Any]], length: int) -> tuple[int, int]:
+    """Return in how many ways at most a pattern matches texts of a length, and the steps of what matches in one way."""
+    ways, steps = 1, 0
     for code, value in parsed:
         match code:
             case codes.MAX_REPEAT | codes.MIN_REPEAT | codes.POSSESSIVE_REPEAT:
                 least, most, inner = value
-                again = (repeated or most > 1) and code is not codes.POSSESSIVE_REPEAT
-                parts = [(inner, again)]
-                if repeated and least != most and code is not codes.POSSESSIVE_REPEAT:
-                    return True
+                times = min(most, length)
+                each, inside = _tries(inner, length)
+                more = times * (inside + 1)
+                own = max(1, times - least + 1) if each == 1 else min(each, STEPS + 1) ** min(times, 32)
+                if code is codes.POSSESSIVE_REPEAT:
+                    own, more = 1, more + (own if each > 1 else 0)
             case codes.BRANCH:
-                if repeated:
-                    return True
-                parts = [(one, False) for one in value[1]]
+                found = [_tries(one, length) for one in value[1]]
+                own, more = sum(one for one, _ in found), sum(one for _, one in found)
             case codes.SUBPATTERN:
-                parts = [(value[-1], repeated)]
-            case codes.ATOMIC_GROUP:
-                parts = [(value, False)]
-            case codes.ASSERT | codes.ASSERT_NOT:
-                parts = [(value[1], False)]
+                own, more = _tries(value[-1], length)
+            case codes.ATOMIC_GROUP | codes.ASSERT | codes.ASSERT_NOT:
+                own, more = 1, sum(_tries(value if code is codes.ATOMIC_GROUP else value[1], length))
             case _:
                 continue
-        if any(_tangled(inner, repeated=again) for inner, again in parts):
-            return True
-    return False
+        steps += ways * more
+        ways *= own
+    return ways, steps
 
 
 def path_of(method: str, url: str) -> str:

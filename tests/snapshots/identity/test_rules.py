@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.identity.keys import parse
-from stillweb.snapshots.identity.rules import Rule, builtin, example, joining, load, reduced
+from stillweb.snapshots.identity.rules import Rule, applied, builtin, example, joining, load, reduced
+from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 RULES = builtin().rules
@@ -102,6 +103,18 @@ def test_two_passwords_that_were_replaced_are_not_mixed_up() -> None:
 GOOD = '[[rule]]\nid = "x"\ndrop = [{ in = "query", name = "a" }]\njoin = [["GET http://a.test/?a=1", "GET http://a.test/"]]\napart = [["GET http://a.test/?b=1", "GET http://a.test/"]]\n'
 
 
+def test_a_pattern_looks_at_no_text_on_which_it_could_take_long() -> None:
+    """`.*a.*a.*b` took ten seconds for a value of 2,000 letters, and hours for a longer one."""
+    rules = load(GOOD.replace('name = "a"', "name = '.*a.*a.*b'")).rules
+    short, long = (Request("GET", f"http://a.test/?{'a' * many}b=1") for many in (50, 60_000))
+    assert applied(rules, parse(short)).query is None
+    assert applied(rules, parse(long)).query is not None
+    form = (("Content-Type", "application/x-www-form-urlencoded"),)
+    many = Request("POST", "http://a.test/", form, b"&".join(b"a%d" % n for n in range(30_000)))
+    every = load(GOOD.replace('in = "query", name = "a"', "in = 'form', name = '[^b]*a[^b]*'")).rules
+    assert applied(every, parse(many)).body.value == ()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -112,7 +125,15 @@ GOOD = '[[rule]]\nid = "x"\ndrop = [{ in = "query", name = "a" }]\njoin = [["GET
         (GOOD.replace('name = "a"', 'name = "("'), "rule x.drop"),
         *[
             (GOOD.replace('name = "a"', f'name = "{endless}"'), "can take for ever; write (?>…) around that")
-            for endless in ("(a+)+", "(a|aa)+", "(?:a{1,9}){1,9}", "(?:(?:x(?=y)|a)*b)*", "b|(?>(a*)*c)")
+            for endless in (
+                "(a+)+",
+                "(a|aa)+",
+                "(?:a{1,9}){1,9}",
+                "(?:(?:x(?=y)|a)*b)*",
+                "b|(?>(a*)*c)",
+                "a?" * 30,
+                "(.*a){9}",
+            )
         ],
         (GOOD.replace("join =", 'kind = "magic"\njoin ='), "kind must be one of"),
         (GOOD.partition("apart")[0], "needs examples"),

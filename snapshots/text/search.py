@@ -19,6 +19,7 @@ import tempfile
 import threading
 import unicodedata
 import weakref
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,14 +27,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from isal import isal_zlib
+
 from stillweb.snapshots.errors import FULL_DISK, MissingCapability, UsageError
-from stillweb.snapshots.text.shown import Shown
 from stillweb.snapshots.text.text import FrozenText
 from stillweb.snapshots.view import OF_A_URL
 
 TITLE_BOOST = 2.0
 HEAP = 2_000_000_000  # bytes; a limit, not a reservation
 SHOWN = 200_000  # code points of a text that are kept for snippets
+WRITTEN = 1 << 20  # bytes of such texts that are written at once
 NAMES = "names.json"  # addresses, titles and numbers of duplicates, beside tantivy's files
 SNIPPET = 200  # code points of a snippet, about as on a result page
 _CJK = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
@@ -335,6 +338,51 @@ def _level(address: str) -> int:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+class Shown:
+    """File of the texts that snippets are cut from, each compressed by itself and read by number from any thread.
+
+    `add` all of them and `flush` before the first is read. `close` doesn't delete the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = Path(path).open("w+b", buffering=WRITTEN)  # noqa: SIM115 (closed by its owner)
+        self._ends = array("Q", [0])  # end offset of each text, after the start of the first
+
+    def save(self) -> None:
+        """Write the offsets beside the file, for `saved`."""
+        self.flush()
+        with Path(f"{self._file.name}.ends").open("wb") as out:
+            self._ends.tofile(out)
+
+    @classmethod
+    def saved(cls, path: str | os.PathLike[str]) -> Shown:
+        """Open saved texts for reading. Raises OSError, ValueError."""
+        shown = cls.__new__(cls)
+        shown._ends = array("Q")
+        shown._ends.frombytes(Path(f"{os.fspath(path)}.ends").read_bytes())
+        shown._file = Path(path).open("rb")  # noqa: SIM115 (closed by its owner)
+        return shown
+
+    def add(self, text: str) -> None:
+        """Append a text."""
+        packed = isal_zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+        self._file.write(packed)
+        self._ends.append(self._ends[-1] + len(packed))
+
+    def flush(self) -> None:
+        """Write buffered texts; call it after the last `add` and before the first read."""
+        self._file.flush()
+
+    def __getitem__(self, number: int) -> str:
+        start, end = self._ends[number], self._ends[number + 1]
+        packed = os.pread(self._file.fileno(), end - start, start)
+        return isal_zlib.decompress(packed).decode("utf-8", "surrogatepass")
+
+    def close(self) -> None:
+        """Close the file; closing twice does nothing."""
+        self._file.close()
 
 
 def _forget(shown: Shown, folder: str | None) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.text.search import SearchIndex, parse_query, plain, snippet, stem, tokens
+from stillweb.snapshots.text.search import SearchIndex, Shown, parse_query, plain, snippet, stem, tokens
 from stillweb.snapshots.text.text import PDF, FrozenText
 
 TEXTS = [
@@ -231,3 +231,16 @@ def test_words() -> None:
 
 def test_markdown_marks_are_no_text() -> None:
     assert plain("# T\n\n| [a](https://x.test/_(b)) | **c** |\n|---|---|") == "T a c"
+
+
+def test_texts_come_back_by_number_from_any_thread(tmp_path: Path) -> None:
+    texts = ["", "a", "企鹅 🐧 " * 5000, "\ud800 alone", "x" * 200_000]
+    shown = Shown(tmp_path / "shown")
+    for text in texts:
+        shown.add(text)
+    shown.flush()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(shown.__getitem__, list(range(5)) * 20)) == texts * 20
+    assert (tmp_path / "shown").stat().st_size < 20_000
+    shown.close()
+    shown.close()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from tests.proxy.sites import Forward, forward
 from tests.support.waiting import STARTS
 
 T = TypeVar("T")
+browser.build_of = cache(browser.build_of)  # asked some hundred times, by starting it
 
 
 @dataclass

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ from stillweb.snapshots.warc.container import PACKAGE
 BLOCK = 1 << 20  # bytes of a cached block
 DIGEST = 32  # bytes of a SHA-256
 KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
+MOST = 256 << 20  # bytes of one answer of an HTTP server or the hub
 SILENCE = 60  # seconds without a byte after which a store fails; oras and huggingface_hub wait for ever
 CARD = "README.md"  # of a publication, for people
 FILES = "files/"  # folder of a published folder: its files, by digest
@@ -317,8 +318,10 @@ class FsspecStore:
         import fsspec
 
         if self._pid != os.getpid():
+            plain = self._url.startswith(("http://", "https://"))
+            how = {"client_kwargs": {"response_class": _bounded_response()}} if plain else {}
             try:
-                self._fs, self._path = fsspec.core.url_to_fs(self._url)
+                self._fs, self._path = fsspec.core.url_to_fs(self._url, **how)
             except ValueError as error:  # a scheme that fsspec does not know
                 raise UsageError(f"{self.address}: {error}. Known are {FORMS}.") from error
             if loop := getattr(self._fs, "loop", None):
@@ -390,6 +393,26 @@ class FsspecStore:
         return self.address
 
 
+@cache
+def _bounded_response() -> type[Any]:
+    """Return aiohttp's response, which reads no more than `MOST` bytes at once."""
+    import aiohttp
+
+    class BoundedResponse(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            if self._body is None:
+                came = bytearray()
+                async for piece in self.content.iter_any():
+                    came += piece
+                    if len(came) > MOST:
+                        self.close()
+                        raise aiohttp.ClientPayloadError(f"sends more than {MOST >> 20} MB at once")
+                self._body = bytes(came)
+            return await super().read()
+
+    return BoundedResponse
+
+
 def _unheard(loop: Any, context: dict[str, Any]) -> None:
     """Log what a task of fsspec's loop failed of, but for cut connections: their request has failed and is told."""
     if not isinstance(context.get("exception"), ConnectionError):
@@ -403,6 +426,12 @@ def _version(info: dict[str, Any]) -> str:
 
 
 # -- the Hugging Face hub
+
+
+class _Answer(NamedTuple):
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class HubStore:
@@ -453,9 +482,17 @@ class HubStore:
                 "Range": f"bytes={start}-{end - 1}",
                 "Accept-Encoding": "identity",
             }
-            answer = hub.utils.get_session().get(url, headers=headers, timeout=SILENCE)
-            hub.utils.hf_raise_for_status(answer)
-            return _ranged(answer, start, end)
+            came = bytearray()
+            with hub.utils.get_session().stream("GET", url, headers=headers, timeout=SILENCE) as answer:
+                for piece in answer.iter_raw(1 << 16):
+                    came += piece
+                    if len(came) > MOST:
+                        raise DamagedInput(f"{self.address}: sends more than {MOST >> 20} MB at once")
+            told = [(n, v) for n, v in answer.headers.multi_items() if n != "content-encoding"]
+            hub.utils.hf_raise_for_status(
+                type(answer)(answer.status_code, headers=told, content=bytes(came), request=answer.request)
+            )
+            return _ranged(_Answer(answer.status_code, answer.headers, bytes(came)), start, end)
 
         lfs = sibling.lfs
         digest = "" if lfs is None else lfs["sha256"] if isinstance(lfs, dict) else lfs.sha256
@@ -488,9 +525,9 @@ class HubStore:
         return f"{HUB}{self._repo}@{made.oid}"
 
 
-def _ranged(answer: Any, start: int, end: int) -> bytes:
+def _ranged(answer: _Answer, start: int, end: int) -> bytes:
     """Return the requested range of a response; a server without ranges has sent the whole file."""
-    data = bytes(answer.content)
+    data = answer.content
     return data if answer.status_code == 206 else data[start:end]
 
 
@@ -511,12 +548,6 @@ class _Layer(msgspec.Struct):
 
 class _Manifest(msgspec.Struct):
     layers: list[_Layer] = []
-
-
-class _Answer(NamedTuple):
-    status_code: int
-    headers: Mapping[str, str]
-    content: bytes
 
 
 class OciStore:

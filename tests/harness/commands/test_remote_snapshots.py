@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import pytest
 import stillweb
 from stillweb.harness.cli import COMMANDS, cli, main
 from stillweb.harness.commands.options import SnapshotType
-from stillweb.snapshots import Snapshot
+from stillweb.snapshots import Snapshot, remote
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
 from stillweb.snapshots.remote import BLOCK, RemotePlace, drop_old_blocks, open_store
 from stillweb.snapshots.wacz import seal
 from tests.harness.commands.calling import call
+from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.making import small_snapshot
 from tests.support.command_line import stillweb as in_process_of_its_own
 from tests.support.stores import BUCKET, s3_server, use_s3
@@ -302,6 +303,28 @@ def test_a_server_that_fails_is_not_taken_for_one_without_the_file(status: int, 
         server.shutdown()
     assert str(told.value).startswith(f"{address}: ")
     assert ("no such file" in str(told.value)) == (status == 404)
+
+
+def test_a_server_whose_answer_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(remote, "MOST", 1 << 20)
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path))
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(1 << 16)
+
+    def answer(asked: Asked) -> Answer:
+        fields = [("Accept-Ranges", "bytes"), ("ETag", '"1"')]
+        if asked.method == "HEAD":
+            return Answer(headers=fields, body=bytes(1000))
+        return Answer(206, headers=[*fields, ("Content-Range", "bytes 0-999/1000")], body=endless())
+
+    with (
+        Origin(answer) as server,
+        pytest.raises(DamagedInput, match="sends more than 1 MB at once"),
+        Snapshot.open(f"http://127.0.0.1:{server.port}/site.wacz"),
+    ):
+        pass
 
 
 def test_wrong_credentials_are_told(

@@ -58,10 +58,10 @@ class Started:
         """Ctrl-C: the terminal sends the signal to all that run in the foreground."""
         os.killpg(self.process.pid, signal.SIGINT)
 
-    def end(self, timeout: float = STARTS) -> Done:
-        """Waits for the end, and sees that nothing is left and that there was no traceback."""
+    def end(self, timeout: float = STARTS, *, told: str | None = None) -> Done:
+        """Waits for the end, `told` on its standard input, and sees that nothing is left and that there was no traceback."""
         try:
-            out, err = self.process.communicate(timeout=timeout)
+            out, err = self.process.communicate(told, timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()

@@ -25,6 +25,7 @@ from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.proxy.frozen import Site
+from tests.support.command_line import Started
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNTER = (sys.executable, str(ROOT / "tests/support/mcp_counter.py"))
@@ -291,12 +292,11 @@ def test_odd_answers_pass_and_what_is_not_kept_is_told(what: str, tmp_path: Path
     first = '{"jsonrpc":"2.0","id":1,"result":{"serverInfo":{"name":"odd"},"capabilities":{}}}'
     asked = '{"jsonrpc":"2.0","id":1,"method":"initialize"}\n' + ASKED.format(id=2, value=1)
     words = ("mcp-record", "-o", "site", "--", sys.executable, "-c", program, first)
-    done = subprocess.run([sys.executable, "-m", "stillweb", *words], cwd=tmp_path, input=asked, capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{first}\n{said}\n"
-    assert "Traceback" not in done.stderr
-    assert told in done.stderr
-    assert ("not recorded: tools/call t: " in done.stderr) is bool(told)
+    done = Started(*words, cwd=tmp_path, stdin=subprocess.PIPE).end(told=asked)
+    assert done.code == 0, done.err
+    assert done.out == f"{first}\n{said}\n"
+    assert told in done.err
+    assert ("not recorded: tools/call t: " in done.err) is bool(told)
     answers = replayed(tmp_path / "site", ASKED.format(id=7, value=1))
     assert '"id":7' in answers
 
@@ -342,7 +342,6 @@ ASKED = '{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"
 
 def replayed(path: Path, asked: str) -> str:
     """Return what a tape answers to lines."""
-    words = [sys.executable, "-m", "stillweb", "mcp-replay", str(path)]
-    done = subprocess.run(words, input=asked, capture_output=True, text=True, check=True)
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    done = Started("mcp-replay", path, stdin=subprocess.PIPE).end(told=asked)
+    assert done.code == 0, done.err
+    return done.out

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -525,7 +525,8 @@ async def lent(
         await own.close()
 
 
-LATER = 0.5  # s until the next is made: the attempt that has just got one is about to use the machine
+# s until the next is made, unless it is wanted before: the attempt that has just got one is about to use the machine
+LATER = 0.5
 _numbers = itertools.count(1)
 
 
@@ -552,6 +553,7 @@ class Spares:
     def __init__(self, host: BrowserHost) -> None:
         self.host = host
         self._made: dict[tuple[str, Profile], asyncio.Task[tuple[str, BrowserContext]]] = {}
+        self._wanted: dict[tuple[str, Profile], asyncio.Event] = {}
 
     async def take(self, session: str, gateway: Renames, profile: Profile) -> BrowserContext:
         """Return a fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
@@ -559,6 +561,7 @@ class Spares:
         spare = self._made.pop(key, None)
         context = None
         if spare is not None:
+            self._wanted[key].set()
             try:
                 name, context = await spare
                 await context.cookies()  # raises if browser or driver have ended
@@ -572,11 +575,15 @@ class Spares:
             context = await self.host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
             await context.new_page()
         if key not in self._made:
-            self._made[key] = asyncio.ensure_future(self._make(gateway, profile))
+            wanted = self._wanted[key] = asyncio.Event()
+            self._made[key] = asyncio.ensure_future(self._make(gateway, profile, wanted))
         return context
 
-    async def _make(self, gateway: Renames, profile: Profile) -> tuple[str, BrowserContext]:
-        await asyncio.sleep(LATER)
+    async def _make(
+        self, gateway: Renames, profile: Profile, wanted: asyncio.Event
+    ) -> tuple[str, BrowserContext]:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wanted.wait(), LATER)
         name = f"stillweb-spare-{next(_numbers)}"
         context = await self.host.context(name, gateway.proxy_url(name), profile, gateway.ca_path)
         await context.new_page()

@@ -45,7 +45,7 @@ class Tag(NamedTuple):
     variants: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def wanted(field: str) -> tuple[Tag, ...]:
     """Return the tags of a field, the most wanted first; () for an empty field or `*`."""
     told = [item for item in items_of(field) if item.name != "*" and item.weight > 0]

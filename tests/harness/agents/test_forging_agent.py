@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ class Forger:
     name = "forger"
     def identity(self): return {"kind": "forger"}
     async def run(self, attempt):
-        if attempt.task.id == "two":
+        data = DATA.get(attempt.task.id)
+        if data is None:
             return "42"
         for name in os.listdir("/proc/self/fd"):
             try:
@@ -37,7 +40,7 @@ class Forger:
             except OSError:
                 continue
             if stream and int(name) > 2:
-                socket.socket(fileno=os.dup(int(name))).sendall(DATA)
+                socket.socket(fileno=os.dup(int(name))).sendall(data)
         return "42?"
 """
 SCORE = {"scorer": "exact", "metrics": {"exact": 1.0}, "answer": "42"}
@@ -69,15 +72,20 @@ MESSAGES = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def forged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
+    data = {name: message + b"\n" for name, message in MESSAGES.items()}
+    with run(
+        tmp_path_factory.mktemp("forged"), f"DATA = {data!r}\n{FORGER}", "forger:Forger", MESSAGES
+    ) as files:
+        yield files
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
-def test_what_no_agent_sends_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    module = f"forger_{list(MESSAGES).index(name)}"
-    (tmp_path / f"{module}.py").write_text(f"DATA = {MESSAGES[name] + bytes([10])!r}\n{FORGER}")
-    files = run(tmp_path, f"DATA = {MESSAGES[name] + bytes([10])!r}\n{FORGER}", f"{module}:Forger")
-    trace = read_trace(files.trace_path("one", 1))
-    assert f"{module}:Forger: its process sent what is no message" in str(trace.of("answer")[0]["error"])
+def test_what_no_agent_sends_is_refused(name: str, forged: RunFiles) -> None:
+    trace = read_trace(forged.trace_path(name, 1))
+    assert "forger:Forger: its process sent what is no message" in str(trace.of("answer")[0]["error"])
     assert [score["metrics"] for score in trace.of("score")] == [{"exact": 0}]
     assert len(trace.of("answer")) == 1
 
@@ -103,32 +111,37 @@ CLAIMS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CLAIMS)
-def test_a_claim_ends_the_attempt_and_no_other(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    does, told = CLAIMS[name]
-    module = f"claimer_{list(CLAIMS).index(name)}"
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
     code = (
         "from functools import partial\nfrom stillweb.snapshots.errors import MissingCapability\n"
         "PAGE = 'https://shelf.example/list?year=2012&page=1'\n"
         "async def claim(attempt):\n"
-        "    if attempt.task.id == 'one':\n"
-        f"        {does}\n"
-        "    return '42'\n"
+    ) + "".join(
+        f"    if attempt.task.id == {name!r}:\n        {does}\n" for name, (does, _) in CLAIMS.items()
     )
-    files = run(tmp_path, code, f"{module}:claim")
-    assert told in str((read_trace(files.trace_path("one", 1)).last("answer") or {})["error"])
+    with run(
+        tmp_path_factory.mktemp("claimed"), f"{code}    return '42'\n", "claimer:claim", CLAIMS
+    ) as files:
+        yield files
 
 
-def run(folder: Path, code: str, agent: str) -> RunFiles:
-    """Run an agent on two tasks. The second attempt must be scored, and the whole run be readable."""
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_ends_the_attempt_and_no_other(name: str, claimed: RunFiles) -> None:
+    answer = read_trace(claimed.trace_path(name, 1)).last("answer") or {}
+    assert CLAIMS[name][1] in str(answer["error"])
+
+
+@contextmanager
+def run(folder: Path, code: str, agent: str, names: Iterable[str]) -> Iterator[RunFiles]:
+    """Run an agent on tasks of these names and one more, whose attempt must be scored, and the whole run be readable."""
     (folder / f"{agent.partition(':')[0]}.py").write_text(code)
     settings = Settings(agent=agent, contracts=(SHELF,), directory=str(folder))
-    tasks = [Task(name, "?", reference=["42"], scorer="exact") for name in ("one", "two")]
+    tasks = [Task(name, "?", reference=["42"], scorer="exact") for name in (*names, "other")]
     files = start_run(folder / "run", settings, tasks)
-    run_attempts(files.path, display=SilentDisplay())
-    assert summarise(files.path).statuses["scored"] == 1
-    return files
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        run_attempts(files.path, display=SilentDisplay())
+        assert summarise(files.path).statuses["scored"] == 1
+        yield files

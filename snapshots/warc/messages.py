@@ -195,7 +195,7 @@ def cut_short(block: bytes, method: str) -> str:
     """Return why the body in the block of a foreign `response` record is incomplete, "" if nothing says so."""
     line, headers, start = split(block)
     status = status_line(line)
-    if status is None or method == "HEAD" or status[0] in _BODILESS or status[0] < 200 or len(block) <= start:
+    if status is None or method == "HEAD" or status[0] in _BODILESS or status[0] < 200:
         return ""
     body = block[start:]
     if is_chunked(headers):
@@ -205,7 +205,7 @@ def cut_short(block: bytes, method: str) -> str:
     told = {n.lower(): v for n, v in headers}
     coding = ", ".join(codings(told.get("content-encoding")))
     packed = bool(coding) and not _reads_as_text(body) and _begins_packed(body, codings(coding)[-1])
-    if not is_chunked(headers) and (packed or not coding):
+    if not is_chunked(headers) and (packed or not coding or not body):
         length = whole_number(told.get("content-length", "").strip())
         if length is not None and len(body) < length:
             return f"it has {len(body)} bytes of {length}"

@@ -84,6 +84,8 @@ CUT = [
     _answer(_chunks(_PAGE)[:30], "Transfer-Encoding: chunked"),
     *(_answer(encode(_PAGE, one)[:-9], f"Content-Encoding: {one}") for one in CODINGS),
     _answer(zlib.compress(_PAGE, wbits=-15)[:-4], "Content-Encoding: deflate"),
+    _answer(b"", "Content-Length: 7"),  # or to a HEAD, whose request the archive lacks: no page for a GET
+    _answer(b"", "Content-Length: 7", "Content-Encoding: gzip"),
 ]
 WHOLE = [
     _answer(_PAGE, f"Content-Length: {len(_PAGE)}"),
@@ -93,7 +95,6 @@ WHOLE = [
     _answer(_chunks(encode(_PAGE, "br")), "Transfer-Encoding: chunked", "Content-Encoding: br"),
     *(_answer(encode(_PAGE, one), f"Content-Encoding: {one}") for one in CODINGS),
     _answer(_PAGE, "Content-Encoding: exi"),
-    _answer(b"", "Content-Length: 7"),  # to a HEAD
 ]
 
 

@@ -105,6 +105,13 @@ class Situation:
         return min(DOUBTED if self.unsure else 1.0, CUT if self.peek.cut(chosen) else 1.0)
 
 
+def fitting(captures: list[Capture], now: Situation) -> list[Capture]:
+    """Return the captures that may answer a request by its conditions and ranges."""
+    for step in (whole_or_asked, same_preconditions, same_conditions):
+        captures = step(captures, now) if captures else captures
+    return captures
+
+
 def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
     """Return the captures of a write whose conditions come to the same as those of the request; else unsure ones."""
     if now.request.method in SAFE_METHODS:

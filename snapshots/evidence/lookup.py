@@ -154,7 +154,7 @@ class Past:
     @property
     def label(self) -> str:
         """The name of what happened: equal where it is, "" for nothing."""
-        return f"{self.history.marks[-1]:016x}" if len(self.history) else ""
+        return f"{self.history.marks[-1]:016x}" if self.history.events else ""
 
 
 @dataclass(slots=True, eq=False)

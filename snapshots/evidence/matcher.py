@@ -17,9 +17,7 @@ from stillweb.snapshots.evidence.conditions import (
     PASSING,
     Peek,
     Situation,
-    same_conditions,
-    same_preconditions,
-    whole_or_asked,
+    fitting,
 )
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
@@ -336,15 +334,16 @@ class Matcher:
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))
         asked.parts |= evidence.spelling(request, asked)
+        learnt = evidence.learnt
         missed = Lookup(MISS, None, None, key, request)
-        if key.canonical in evidence.learnt.damaged and not evidence.learnt.beside.get(asked.normal):
-            return self._given(request, key, evidence.learnt.damaged[key.canonical][0], None, 1.0)
-        keys, masked = evidence.learnt.beside.get(asked.normal, []), 1.0
+        if key.canonical in learnt.damaged and not learnt.beside.get(asked.normal):
+            return self._given(request, key, learnt.damaged[key.canonical][0], None, 1.0)
+        keys, masked = learnt.beside.get(asked.normal, []), 1.0
         if not keys:
             keys = evidence.masked(request)
             masked = OTHER_SECRET / max(1, len(keys))  # any of them may be the one
-        targets = [evidence.model.targets[k] for k in keys]
-        captures = {o.capture: evidence.learnt.captures[o.capture] for t in targets for o in t.observations}
+        targets = [learnt.model.targets[k] for k in keys]
+        captures = {o.capture: learnt.captures[o.capture] for t in targets for o in t.observations}
         fit = self._fit(request, list(captures.values()), key, now, accepted)
         if not fit:
             missed.why = tuple(now.why)
@@ -355,8 +354,8 @@ class Matcher:
         target = next(
             t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
         )
-        then = evidence.model.past(target.event.key, past.history)
-        chances = evidence.model.predict(
+        then = learnt.model.past(target.event.key, past.history)
+        chances = learnt.model.predict(
             target.event.key, then, past.last.get(target.event.key), asked.parts, session.name
         )
         if at:  # the client named the moment: only answers of it share the chance
@@ -391,7 +390,7 @@ class Matcher:
             lookup.confidence *= now.worth(capture)
             if chance < 1 and capture.status in PASSING:
                 lookup.confidence = min(lookup.confidence, MOST)
-            about = evidence.model, target.event.key, then, asked.parts
+            about = learnt.model, target.event.key, then, asked.parts
             lookup.grounds = partial(_grounds, about, answer)
             if lookup.confidence < 1:
                 shown = {
@@ -438,9 +437,7 @@ class Matcher:
         secret = self._same_secrets(request, fit, key)
         if fit and not secret:
             now.why.append("password")
-        fit = _of_top_layers(secret)
-        for step in (whole_or_asked, same_preconditions, same_conditions):
-            fit = step(fit, now) if fit else fit
+        fit = fitting(_of_top_layers(secret), now)
         if now.at and fit:
             return as_of(fit, now.at) or as_of(fit, min(c.timestamp.ljust(17, "0") for c in fit))
         return fit
@@ -595,10 +592,10 @@ class Matcher:
         """Note that a session was answered by a capture, which was right by the chance `trust`."""
         site = site_of(request.url)
         evidence = self.evidence(site)
-        head = told_by(self.snapshot, capture)
+        head, still = told_by(self.snapshot, capture), evidence.still(capture)
         if set_cookies(head.headers):
             session.given.add(site)
-        elif evidence.still(capture) or (evidence.quiet and site not in session.past):
+        elif still or (evidence.quiet and site not in session.past):
             return
         past = session.at(site)
         label = evidence.equality.label(capture)
@@ -609,7 +606,7 @@ class Matcher:
         asked = evidence.asked(
             request, capture.key, past.given, served=session.served, response=head, said=label
         )
-        if not evidence.still(capture):
+        if not still:
             self._note(evidence, past, replace(asked, event=replace(asked.event, trust=trust)), head)
         keep_cookies(past.given, head, asked)
 

@@ -58,6 +58,17 @@ ONCE = re.compile(
 )
 
 
+def said_beside(
+    request: Request, vary: Iterable[str], given: Mapping[tuple[str, str], str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what a request says beside its key: parts, and the header fields that an application made up."""
+    found = header_parts(request, vary)
+    fields = made_up(found)
+    if repeated := repeated_pairs(request):
+        found["~order"] = repeated
+    return found | cookie_parts(request, given), fields
+
+
 def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
     """Return the header fields of a request that may decide; those in `vary` the site itself names."""
     headers = request.headers

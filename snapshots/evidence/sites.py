@@ -20,13 +20,10 @@ from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
     as_recorded,
-    cookie_parts,
     field_parts,
-    header_parts,
     issued_in,
-    made_up,
-    repeated_pairs,
     rule_parts,
+    said_beside,
     spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
@@ -380,10 +377,8 @@ class SiteEvidence:
             parts = {
                 f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
             }
-        parts |= header_parts(request, self.vary.get(key, ()))
-        if repeated := repeated_pairs(request):
-            parts["~order"] = repeated
-        parts |= cookie_parts(request, given)
+        own_parts, fields = said_beside(request, self.vary.get(key, ()), given)
+        parts |= own_parts
         if response is None:
             made = partial(event_of, key=normal, own=own)
             event = request.derived(("event", normal, own), made)
@@ -395,7 +390,7 @@ class SiteEvidence:
             event = event_of(
                 request, normal, status, media, location, said, size, own=own, redirected=self._redirected
             )
-        event = replace(event, fields=made_up(parts))
+        event = replace(event, fields=fields)
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)
             event = replace(event, parameters=parameters, ids=event.ids.difference(named))

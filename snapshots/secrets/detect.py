@@ -19,9 +19,13 @@ from urllib.parse import unquote
 
 import ahocorasick_rs
 
+# A format begins at the start of a word, or right after an escape (`\n`, `\u003d`, `%3D`), whose letters are no part
+# of the word. In Telegram's paths the bot's token follows "/bot".
+_EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
 # Pseudonyms in older snapshots lack the proof at the end.
-# That of a JSON web token begins with the token's header and claims.
-_PSEUDONYM = r"(?:eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.)?stillweb-secret-[0-9a-f]{24}(?:k[0-9a-f]{11})?"
+# That of a JSON web token begins with the token's header and claims, at an edge: else a body of "eyJeyJ…" takes the square of its length.
+_JWT = r"[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\."
+_PSEUDONYM = rf"(?:(?=eyJ){_EDGE}eyJ{_JWT})?stillweb-secret-[0-9a-f]{{24}}(?:k[0-9a-f]{{11}})?"
 PSEUDONYM, PSEUDONYM_TEXT = re.compile(_PSEUDONYM.encode()), re.compile(_PSEUDONYM)
 
 # -- search for many strings at once
@@ -300,9 +304,6 @@ def secret_cookie(name: str, value: str) -> bool:
 # -- formats
 
 PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----\s*[A-Za-z0-9+/=\r\n\\]{40,}")
-# A format begins at the start of a word, or right after an escape (`\n`, `\u003d`, `%3D`), whose letters are no part
-# of the word. In Telegram's paths the bot's token follows "/bot".
-_EDGE = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
 _MOST = 4096  # bytes of a value, at most
 _USER_INFO = re.compile(rb"[a-z]://[^\s/?#@:\"'<>\\]{0,64}:([^\s/?#@:\"'<>\\{}$*]{4,80})\Z")
 
@@ -321,7 +322,7 @@ def _formats() -> tuple[Literals, dict[bytes, tuple[tuple[str, str, int], ...]]]
 
 @cache  # each is compiled when its literal is first found: to compile all takes a tenth of a second
 def _compiled(pattern: str) -> re.Pattern[bytes]:
-    return re.compile(_EDGE + b"(?:" + pattern.encode() + b")")
+    return re.compile(f"{_EDGE}(?:{pattern})".encode())
 
 
 def known_formats(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -633,7 +634,9 @@ def _prefixed(data: bytes, at: int, after: int) -> Named | None:
             if not after <= end <= min(start + most, len(data) - 2):
                 continue
             head = 2 if data[end] == long else 1
-            if PSEUDONYM.match(data, end + head):  # already replaced; the length is still that of the secret
+            if PSEUDONYM.match(
+                data[end + head : end + head + _MOST]
+            ):  # already replaced; the length is still that of the secret
                 return None
             length = data[end + 1] if head == 2 else data[end] - short
             name, value = data[start:end], data[end + head : end + head + length]

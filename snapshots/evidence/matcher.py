@@ -62,9 +62,8 @@ def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
-About = tuple[
-    Model, int, tuple[History, int], Parts
-]  # a model, a request's key, where a history is, the parts
+# a model, a request's key, where a history is, the parts
+About = tuple[Model, int, tuple[History, int], Parts]
 
 
 def _once() -> list[str]:

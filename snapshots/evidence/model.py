@@ -35,9 +35,8 @@ Related = tuple[str, bool | None]  # a type or kind, and whether its path is rel
 _WORD = re.compile(r"[a-z]{2,}")
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
 SAMPLED = 16  # answers that tell which words are usual
-_NAMING = re.compile(
-    r"#\d+|.*(?:id|pk)", re.IGNORECASE
-)  # parameters whose values name things; numbers of a path are called #0 …
+# parameters whose values name things; numbers of a path are called #0 …
+_NAMING = re.compile(r"#\d+|.*(?:id|pk)", re.IGNORECASE)
 _TOLD = re.compile(r"[^\W_]+")
 
 
@@ -90,9 +89,8 @@ class Hypothesis:
 class Candidates:
     """The types that the observations of a request tell apart. A group of types that they can't tell from each other is one."""
 
-    groups: dict[
-        str, list[tuple[str, float]]
-    ]  # by the likeliest of the group: its members, each with its share
+    # by the likeliest of the group: its members, each with its share
+    groups: dict[str, list[tuple[str, float]]]
     chances: dict[str, float]  # of a group: that it decides
     untested: set[str]  # types that happened before all observations alike
     always: set[str]  # types that happened before all observations, whether alike or not
@@ -118,9 +116,8 @@ class Model:
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
-        self.mates: dict[int, set[int]] = defaultdict(
-            set
-        )  # keys of what was under way at once with a request
+        # keys of what was under way at once with a request
+        self.mates: dict[int, set[int]] = defaultdict(set)
         self._led_on = set[str]()  # types of writes that are answered by a redirect
         before: dict[tuple[str, int], int] = {}
         moments: dict[str, tuple[int, list[Event]]] = {}
@@ -183,9 +180,8 @@ class Model:
         self._absent_groups: dict[tuple[int, str], dict[int, float]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
-        self._part_chances: dict[
-            int, dict[str, float | None]
-        ] = {}  # by request, of the parts that were recorded
+        # by request, of the parts that were recorded
+        self._part_chances: dict[int, dict[str, float | None]] = {}
         self._words = _Words(
             t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
         )

@@ -56,10 +56,8 @@ EARLIEST = 0.75  # the first recorded of several answers to sessions that did th
 TURNED = 0.25  # that a wrong answer to a write says "refused" where the right one says "done", or the reverse
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs
-RETURNED, FRESH = (
-    0.5,
-    1.7,
-)  # an answer in a new state was given before or not: what is believed before anything is seen
+# An answer in a new state was given before or not: what is believed before anything is seen
+RETURNED, FRESH = 0.5, 1.7
 LEARNING = 1.0  # what each answer in a new state adds to that
 # What a word that is sent with a type, and is in the answers after it alone, does to the odds that it decides; what one that is not does
 HEARD, UNHEARD = 5.0, 0.8

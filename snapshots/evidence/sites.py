@@ -242,9 +242,8 @@ class SiteEvidence:
         beside: dict[str, list[int]] = defaultdict(list)
         recorded = []
         spelt: dict[str, list[tuple[dict[str, str], dict[str, str]]]] = defaultdict(list)
-        at_once: dict[
-            str, tuple[int, int]
-        ] = {}  # by session: the begin of the requests under way, and the first end of any
+        # by session: the begin of the requests under way, and the first end of any
+        at_once: dict[str, tuple[int, int]] = {}
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         for capture in self._recorded():
             if self.still(capture):

@@ -43,9 +43,12 @@ REDUCTIONS = {
     "bag": 0.10,
     "set": 0.08,
     "toggle": 0.07,
+    "bag since reset": 0.05,
+    "most recent first": 0.05,
     "switch": 0.04,
     "shown": 0.10,
     "outcome": 0.06,
+    "outcome of each": 0.06,
 }
 
 SAYS_ALL = 0.7  # the share of "last" where each type of event has several parameters: it replaces what was said before
@@ -57,7 +60,7 @@ TURNED = 0.25  # that a wrong answer to a write says "refused" where the right o
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs
 # An answer in a new state was given before or not: what is believed before anything is seen
-RETURNED, FRESH = 0.5, 1.7
+RETURNED, FRESH = 0.5, 1.5
 LEARNING = 1.0  # what each answer in a new state adds to that
 # What a word that is sent with a type, and is in the answers after it alone, does to the odds that it decides; what one that is not does
 HEARD, UNHEARD = 5.0, 0.8

@@ -72,6 +72,14 @@ class LastOfEach(_Parts):
         self.put(event.type, event.done)
 
 
+class OutcomeOfEach(_Parts):
+    """The last answer to each request."""
+
+    def add(self, event: Event) -> None:
+        self.put(event.done, _chain(event.done, event.said))
+        self.trust = min(self.trust, event.trust)
+
+
 class Sequence(Reducer):
     """All events in their order."""
 
@@ -86,11 +94,34 @@ class Bag(Reducer):
         self.state = (self.state + _chain(event.done, 1)) & _MASK
 
 
+class BagSinceReset(Reducer):
+    """The same since the last event without parameters: a basket that is emptied."""
+
+    def add(self, event: Event) -> None:
+        base = 0 if not event.parameters else self.state
+        self.state = (base + _chain(event.done, 1)) & _MASK
+
+
 class Set(_Parts):
     """Which events happened at all: flags, pages that were seen."""
 
     def add(self, event: Event) -> None:
         self.put(event.done, event.done)
+
+
+class MostRecentFirst(Reducer):
+    """Events by when they happened last: a list of what was seen."""
+
+    __slots__ = ("recent",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recent: dict[int, None] = {}
+
+    def add(self, event: Event) -> None:
+        self.recent.pop(event.done, None)
+        self.recent[event.done] = None
+        self.state = mix(*self.recent)
 
 
 class Shown(Reducer):
@@ -124,7 +155,10 @@ REDUCERS: dict[str, type[Reducer]] = {
     "bag": Bag,
     "set": Set,
     "toggle": Toggle,
+    "bag since reset": BagSinceReset,
+    "most recent first": MostRecentFirst,
     "switch": Switch,
     "shown": Shown,
     "outcome": Outcome,
+    "outcome of each": OutcomeOfEach,
 }

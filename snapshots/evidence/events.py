@@ -18,6 +18,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
+from stillweb.snapshots.secrets.redact import PREFIX
 from stillweb.snapshots.yielding import free, in_order, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
@@ -36,6 +37,7 @@ _DOING = """
     set select choose login signin logon logout signout logoff auth session preference preferences setting
     settings option options switch update save apply reset clear change edit profile register signup
 """
+_SIGNING = set("auth login logoff logon logout session sessions signin signoff signon signout sso".split())  # noqa: SIM905
 MOST = 256  # parameters of an event that are kept by name and value
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
@@ -136,6 +138,12 @@ def event_of(
     shown = frozenset(() if many else (v for _, v in values))
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)
+
+
+def signs_in(event: Event) -> bool:
+    """Return True if a write sends a password, or says by its path that who asks is another one from now on."""
+    path = event.type.split(" ")[1].lower()
+    return not _SIGNING.isdisjoint(_WORDS.findall(path)) or any(PREFIX in v for _, v in event.parameters)
 
 
 def told_status(response: Response) -> int:

@@ -14,7 +14,7 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, told_status
+from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in, told_status
 from stillweb.snapshots.evidence.lookup import REMEMBERED
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
@@ -39,7 +39,6 @@ from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of,
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
-from stillweb.snapshots.secrets.redact import PREFIX
 from stillweb.snapshots.warc.messages import set_cookies
 from stillweb.snapshots.words import whole_number
 
@@ -393,8 +392,8 @@ class SiteEvidence:
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)
             event = replace(event, parameters=parameters, ids=event.ids.difference(named))
-        if event.kind == "write" and any(PREFIX in value for _, value in event.parameters):
-            event = replace(event, kind="sign-in")  # it sends a password
+        if event.kind in ("write", "weak write") and request.method not in SAFE_METHODS and signs_in(event):
+            event = replace(event, kind="sign-in")
         return Asked(event, parts, normal)
 
 

@@ -172,7 +172,7 @@ def test_an_index_of_ours_that_is_damaged_is_made_anew(tmp_path: Path, byte: byt
 
 
 def test_a_place_that_another_package_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacks(url: str) -> None:
+    def lacks(url: str, **options: object) -> None:
         raise ImportError("it needs a package that is not here")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", lacks)

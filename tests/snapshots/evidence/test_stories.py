@@ -719,3 +719,11 @@ def test_what_a_client_signs_for_each_request_decides_nothing(field: str, value:
         Request("GET", f"{A}/list", ((field, value.format(mark)),)) for mark in ("1a2b3c4d5e", "9f8e7d6c5b")
     )
     assert told(over((one, data("birds"))), other) == ['"birds"']
+
+
+@pytest.mark.parametrize("answer", [redirect("/"), data({"ok": True})], ids=["a form", "a call"])
+def test_where_a_page_leads_is_not_sure_before_the_login_that_was_recorded(answer: Response) -> None:
+    page, login = get(f"{A}/go"), post(f"{A}/login", "user=ann")
+    matcher = over((login, answer), (page, redirect("/orders")))
+    assert likely(matcher, login, page)[1] >= SURE
+    assert likely(matcher, page)[1] < SURE

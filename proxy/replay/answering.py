@@ -114,6 +114,7 @@ LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: 
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 MOST_LEFT = 2 * MAX_BODY  # bytes being prepared up to which a request goes on whose client has left
 SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
+RARELY = 100  # the same at other times: that of what a JSON object of 1 MB leaves takes 15 ms
 NEAREST = 3  # captures named in a miss
 LOOKED_THROUGH = 400  # captures of a site among which a miss names pages
 T = TypeVar("T")
@@ -1139,4 +1140,5 @@ def tune_process() -> None:
     else, such as the command line; a gateway changes nothing for its process.
     """
     gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], RARELY)
     Answerer.learnt_more = staticmethod(gc.freeze)

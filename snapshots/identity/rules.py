@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -35,16 +36,12 @@ DECIDING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
-    """A regular expression that looks at no text on which it could take long: it matches none of more than `longest` characters.
-
-    `found_in` is the same for a search in a text.
-    """
+    """A regular expression that looks at no text on which it could take long: it matches none of more than `longest` characters."""
 
     compiled: re.Pattern[str]
     longest: int
-    found_in: int
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
         """Return the match of the whole text."""
@@ -52,15 +49,19 @@ class Pattern:
 
     def search(self, text: str) -> re.Match[str] | None:
         """Return the first match in the text."""
-        return self.compiled.search(text) if len(text) <= self.found_in else None
+        return self.compiled.search(text) if len(text) <= self._found_in else None
+
+    @cached_property
+    def _found_in(self) -> int:
+        return _longest(f".*(?:{self.compiled.pattern})")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """A named value in a place of a request. Both patterns must match in full.
 
-    In `segments` the name is looked for in the path, and the values are what its groups hold. `drawn`: the value must also look random. `beside`: each of these patterns must match a name in the same
-    query, form or JSON object.
+    In `segments` the name is looked for in the path, and the values are what its groups hold. `drawn`: the value must also look
+    random. `beside`: each of these patterns must match a name in the same query, form or JSON object.
     """
 
     place: str
@@ -208,14 +209,13 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
         pairs = tuple(_edit_pairs(parsed.query, *by_place["query"]))
         if pairs != parsed.query:
             changes["query"] = pairs or None
-    if ";" in parsed.url and "path" in by_place:
-        url = _edit_path(parsed.url, *by_place["path"])
-        if url != parsed.url:
-            changes["url"] = url
+    url = parsed.url
+    if ";" in url and "path" in by_place:
+        url = _edit_path(url, *by_place["path"])
     if "segments" in by_place:
-        url = _edit_segments(changes.get("url", parsed.url), by_place["segments"][1])
-        if url != parsed.url:
-            changes["url"] = url
+        url = _edit_segments(url, by_place["segments"][1])
+    if url != parsed.url:
+        changes["url"] = url
     body = as_json(parsed.body) if "json" in by_place else parsed.body
     if "form" in by_place:
         body = _as_form(body)
@@ -689,6 +689,7 @@ def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
         raise UsageError(f"{name}: rule {label}: {error}") from error
 
 
+@lru_cache(maxsize=1024)
 def _pattern(text: str, flags: int = 0) -> Pattern:
     """Compile a pattern. Raise re.error also for one that takes long even on short texts."""
     compiled = re.compile(text, flags)
@@ -697,21 +698,23 @@ def _pattern(text: str, flags: int = 0) -> Pattern:
         raise re.error(
             f"{text!r} repeats what may match in several ways, which can take for ever; write (?>…) around that"
         )
-    return Pattern(compiled, longest, _longest(f".*(?:{text})"))
+    return Pattern(compiled, longest)
 
 
-STEPS = (
-    1 << 24
-)  # ways to match one text, at most: to try them takes 3 to 10 ms, in which no other thread runs
+# ways to match one text, at most: to try them takes 3 to 10 ms, in which no other thread runs
+STEPS = 1 << 24
 SHORT = 32  # characters of a text that each pattern must be able to judge
 
 
+_LENGTHS = [STEPS]
+while _LENGTHS[-1]:
+    _LENGTHS.append(_LENGTHS[-1] - (_LENGTHS[-1] // 4 or 1))
+
+
 def _longest(text: str) -> int:
-    """Return the length of texts up to which a pattern takes no more than `STEPS` whatever they hold."""
-    parsed, length = syntax.parse(text), STEPS
-    while length and sum(_tries(parsed, length)) > STEPS:
-        length -= length // 4 or 1
-    return length
+    """Return the length of texts, among `_LENGTHS`, up to which a pattern takes no more than `STEPS` whatever they hold."""
+    parsed = syntax.parse(text)
+    return _LENGTHS[bisect_left(_LENGTHS, True, key=lambda length: sum(_tries(parsed, length)) <= STEPS)]
 
 
 def _tries(parsed: Iterable[tuple[Any, Any]], length: int) -> tuple[int, int]:

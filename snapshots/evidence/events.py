@@ -19,7 +19,7 @@ from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import PREFIX
-from stillweb.snapshots.yielding import free, in_order, write_json
+from stillweb.snapshots.yielding import free, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 _ACTION = re.compile(
@@ -30,13 +30,15 @@ ACKNOWLEDGED = 1 << 16  # bytes of the answer to a write that are looked at
 _WORDS = re.compile(r"[a-z]+")
 _REFUSING = re.compile(r"error|fail|invalid|denied", re.IGNORECASE)
 # Words in the path of a POST that does something, however long its answer in JSON
-_DOING = """
+_DOING = set(
+    """
     add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote
     downvote like unlike follow increment decrement counter comment comments reply upload toggle undo redo
     transfer deposit withdraw pay move subscribe bid guess
     set select choose login signin logon logout signout logoff auth session preference preferences setting
     settings option options switch update save apply reset clear change edit profile register signup
-"""
+    """.split()  # noqa: SIM905
+)
 _SIGNING = set("auth login logoff logon logout session sessions signin signoff signon signout sso".split())  # noqa: SIM905
 MOST = 256  # parameters of an event that are kept by name and value
 REFUSED = " refused"  # ends the type of a write that was refused
@@ -108,7 +110,10 @@ def event_of(
         told = {o.changes for o in found}
         changes = True if True in told else None if None in told else False if found else None
         words = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
-        words |= {n for n, _ in parameters} if len(parameters) <= MOST else {f"{MOST}+"}
+        if len(parameters) <= MOST:
+            words |= {n for n, _ in parameters}
+        else:
+            words = {f"{MOST}+", *(words if len(words) <= MOST else ())}
         names = ",".join(sorted(words))
     if many := len(parameters) > MOST:  # a session keeps its events; one without ids may be of anything
         free(parameters)
@@ -126,7 +131,7 @@ def event_of(
     elif operation and changes is not True:
         kind = "weak write" if changes is None else "choosing GET"
     elif request.method == "POST" and status == 200 and "json" in media:
-        asks = size >= ACKNOWLEDGEMENT and set(_DOING.split()).isdisjoint(_WORDS.findall(path.lower()))
+        asks = size >= ACKNOWLEDGEMENT and _DOING.isdisjoint(_WORDS.findall(path.lower()))
         kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
@@ -134,7 +139,7 @@ def event_of(
     shown_again = status == 200 and "html" in media and name in redirected
     if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
         name, kind = name + REFUSED, "refused"
-    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(in_order(parameters))
+    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
     shown = frozenset(() if many else (v for _, v in values))
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)

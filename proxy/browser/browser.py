@@ -292,9 +292,8 @@ class BrowserHost:
         while True:
             asked = asyncio.ensure_future(ask())
             try:
-                for _ in range(
-                    2
-                ):  # twice: where this process was stopped itself, the first wait is over at once
+                # twice: where this process was stopped itself, the first wait is over at once
+                for _ in range(2):
                     await asyncio.wait([asked], timeout=SECONDS / 2)
                 self._silent = not asked.done()
                 if self._silent:

@@ -1134,7 +1134,7 @@ def _altered(stored: Response, headers: Headers, plain: bytes, body: bytes) -> R
 
 
 def tune_process() -> None:
-    """Set up this whole process for replay: garbage is looked for neither in what it began with nor in evidence of sites.
+    """Set up this whole process for replay: garbage is looked for neither in what it began with nor in evidence of sites, and rarely in what is old.
 
     To go through that would hold all requests for 60 to 150 ms, and it stays to the end. For a program that does little
     else, such as the command line; a gateway changes nothing for its process.

@@ -572,8 +572,8 @@ class Connection(Arrivals):
         self.close()
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
-        site = None if self.base else site_named(message.named.get("host"), self._port)
-        if site and message.target.startswith("/"):
+        own = not self.base and message.target.startswith("/")
+        if own and (site := site_named(message.named.get("host"), self._port)):
             message.target = f"http://{site}{message.target}"
         target = message.target
         hub = self.hub

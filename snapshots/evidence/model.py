@@ -72,7 +72,7 @@ class Target:
 
     @cached_property
     def leads(self) -> bool:
-        """Whether it only reads, and sent all clients to one place."""
+        """Whether the request only reads, and all clients were led to one place by it."""
         return self.event.safe and self.event.away and len(self.answers) == 1
 
 
@@ -720,10 +720,8 @@ class Model:
                 was = o.mark(t)
                 apart = known.get(was)
                 if apart is None:
-                    if not part:
-                        apart = _apart(t, target.event, past, (o.history, o.place))
-                    else:
-                        apart = _TELLING.get(str(here), 1.0)
+                    other = (o.history, o.place)
+                    apart = _TELLING.get(str(here), 1.0) if part else _apart(t, target.event, past, other)
                     known[was] = apart
                 differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):

@@ -473,7 +473,7 @@ def test_an_address_without_a_host_in_a_header_hides_its_secrets(redactor: Redac
 
 
 def test_a_text_full_of_beginnings_of_tokens_is_masked_in_linear_time() -> None:
-    """It took the square of its length: 1 MB held a gateway for minutes."""
+    """To mask a body of beginnings of tokens took the square of its length: 1 MB held a gateway for minutes."""
     begun, name = "eyJ" * 200_000, f"{PREFIX}{'0' * 20}1234"
     asked = Request("POST", "http://a.test/", (), f"a={begun}&b=%20eyJhbGciOi.eyJzdWI.{name}".encode())
     assert mask(asked).body == f"a={begun}&b=%20{MASK}".encode()

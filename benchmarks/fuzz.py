@@ -120,7 +120,7 @@ def try_input(
         codes.add(code)
         if code is None:
             found[f"find: {words[0]}: {said[0]}"] += 1
-        elif code not in (0, 1, 2, 3):
+        elif code not in (0, 1, 2, 3) or said[1].startswith("Usage: "):
             found[f"find: {words[0]}: exit code {code}: {said[1][-200:]}"] += 1
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
     if more > MEMORY:
@@ -155,12 +155,26 @@ def _commands(made: Masters, data: Data, chance: Chance, place: Path) -> list[li
     if name.endswith(".yaml"):
         return [["load", file]]
     out = str(place / "out")
+    archive = place / "open" / "archive"  # as if a recording had left it
+    archive.mkdir(parents=True)
+    (archive / name).write_bytes(content)
     ways = [
         ["ls", file, "--json"], ["ls", file, "--views"], ["lookup", file, URL], ["lookup", file, f"{URL}b?_=1736000777001"],
         ["lookup", file, f"{URL}c", "-X", "POST", "-d", "csrf=zzzz&x=1", "--json"], ["fetch", file, URL], ["search", file, "hello"],
-        ["import", file, "-o", out], ["diff", file, file], ["text", file, "-o", out], ["index", file],
+        ["import", file, "-o", out], ["diff", file, file], ["text", file, "--upgrade"], ["index", str(place / "open")],
     ]  # fmt: skip
-    return [["verify", file], *chance.sample(ways, 3)]
+    return [
+        ["verify", file],
+        *chance.sample(ways, 3),
+        chance.choice(
+            [
+                ["verify", file, "--secrets"],
+                ["seal", str(place / "open"), "-o", str(place / "sealed.wacz")],
+                ["mutate", file, "-o", str(place / "mutated"), "--replace", "hello", "goodbye"],
+                ["text", file, "--upgrade", "--accept", "-o", str(place / "texts")],
+            ]
+        ),
+    ]
 
 
 def _call(words: list[str]) -> tuple[tuple[str, str], int | None]:

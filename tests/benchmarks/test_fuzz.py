@@ -78,3 +78,14 @@ def test_it_sees_a_bug_and_a_hang(
         name for name in fuzz.try_input(made, data, random.Random(1), tmp_path) if name.startswith("find")
     ]
     assert found.startswith("find: load: TooSlow")
+
+
+def test_it_sees_a_command_that_is_called_wrongly(
+    made: meaning.Masters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fuzz, "_commands", lambda *_: [["text", "x.wacz", "-o", "out"]])
+    data = meaning.steps(made, random.Random(1))
+    (found,) = [
+        name for name in fuzz.try_input(made, data, random.Random(1), tmp_path) if name.startswith("find")
+    ]
+    assert found.startswith("find: text: exit code 2: ")

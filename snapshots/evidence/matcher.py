@@ -33,7 +33,7 @@ from stillweb.snapshots.identity import drawing
 from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.group import Group
-from stillweb.snapshots.identity.header_fields import SILENT, bearing
+from stillweb.snapshots.identity.header_fields import SILENT, bearing, fields_of
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.issued import shown_in, text_of
 from stillweb.snapshots.identity.keys import Key, digest, group_prefix, is_plain, opens_socket, request_key
@@ -203,6 +203,7 @@ class Matcher:
             (found.lasting or site not in session.past)
             and bearing(request.headers) == SILENT
             and accepts(request, found.capture)
+            and (found.lasting or self._in_language(request, found.capture))
         )
 
     def _lookup(
@@ -231,7 +232,7 @@ class Matcher:
             and not at
             and self._alone(request, key, candidates[0], session, site)
         )
-        if alone and accepts(request, candidates[0]):
+        if alone and accepts(request, candidates[0]) and self._in_language(request, candidates[0]):
             return self._evident(request, key, candidates[0], site)
         if by_rule and not candidates:
             request, ids = self.drawing.recorded(request, session)
@@ -278,7 +279,7 @@ class Matcher:
         return lookup
 
     def _alone(self, request: Request, key: Key, capture: Capture, session: Session, site: str) -> bool:
-        """Return True if nothing but `Accept` could speak against the only capture of a plain request, and nothing follows from it."""
+        """Return True if only the kind or language asked for could speak against the only capture of a plain request, and nothing follows from it."""
         if (
             capture.exact != key.exact
             or capture.vary
@@ -294,6 +295,11 @@ class Matcher:
         return not capture.personal or not (
             self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT
         )
+
+    def _in_language(self, request: Request, capture: Capture) -> bool:
+        """Return True unless a request and that of a capture name other languages, which many servers heed without Vary."""
+        wanted = request.header("accept-language")
+        return wanted is None or fields_of(self.peek.fields(capture)).get("accept-language", wanted) == wanted
 
     def _evident(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
         """Return the lookup of a capture that nothing speaks against; it is remembered."""

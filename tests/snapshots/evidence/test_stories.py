@@ -194,6 +194,21 @@ def test_a_field_that_was_never_recorded_speaks_against_no_answer(fields: dict[s
     assert likely(matcher, from_cart)[0] == "two"
 
 
+def test_a_page_that_was_recorded_in_one_language_is_not_sure_in_another() -> None:
+    """Servers that choose by Accept-Language often send no Vary."""
+    german = get(HOME.url, accept_language="de")
+    for asked, text in (("de", "Guten Tag"), ("fr", "Guten Tag?"), ("de", "Guten Tag")):
+        matcher = over((german, html("Guten Tag")), (LIST, html("list")))
+        assert told(matcher, LIST, get(HOME.url, accept_language=asked)) == ["list", text]
+    assert told(over((german, html("Guten Tag"))), german, get(HOME.url, accept_language="fr")) == [
+        "Guten Tag",
+        "Guten Tag?",
+    ]
+    sheet = Response(200, "OK", (("Content-Type", "text/css"),), b"p {}")
+    recorded = get(f"{A}/a.css", accept_language="de")
+    assert told(over((recorded, sheet)), get(f"{A}/a.css", accept_language="fr")) == ["p {}"]
+
+
 def test_a_field_that_is_drawn_for_each_request_leaves_a_walk_as_recorded_sure() -> None:
     def ordered(trace: int) -> Request:
         return sent(

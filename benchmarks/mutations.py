@@ -300,7 +300,7 @@ def _tested(
 @click.option("--keep", is_flag=True, help="Write MUTATIONS.md.")
 def main(only: str, jobs: int, keep: bool) -> None:
     """Tries each mutation in a process of its own."""
-    for heavy in ("pytest", "hypothesis", "ada_url", "mitmproxy.http", "zstandard", "httpx"):
+    for heavy in ("pytest", "hypothesis", "ada_url", "mitmproxy.http", "backports.zstd", "httpx"):
         import_module(heavy)
     chosen = [m for m in mutations() if re.search(only, f"{m.kind}: {m.name}")]
     rows: dict[str, list[tuple[str, str]]] = {}

@@ -6,10 +6,10 @@ bytes may unpack to 2.4 GB, so nothing is unpacked at once unless its size is kn
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import Any
 
 from isal import isal_zlib
 
@@ -19,10 +19,8 @@ GZIP, ZLIB, DEFLATE = 31, 15, -15  # wbits: deflate in a gzip wrapper, in a zlib
 MOST = 1 << 28  # most bytes that a streamed body, record or file may unpack to
 IN_MEMORY = 1 << 26  # the same for data held in memory
 PART = 1 << 20  # most bytes yielded at a time
-# brotli and zstandard can't limit their output, so they are fed little at a time: 8 bytes of brotli can unpack to 16 MB,
-# 4 bytes of zstd to 128 kB
-_BROTLI_STEP = 32
-_ZSTD_STEP = 512
+_BROTLI_STEP = 32  # bytes fed at a time, as brotli can't limit its output: 8 bytes can unpack to 16 MB
+_DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"  # RFC 8878, 5; a dictionary without it is mere content
 
 
 class TooLarge(DamagedInput):
@@ -76,29 +74,41 @@ class Inflate(Stream):
             self.rest = z.unused_data
 
 
+def zstd_library() -> ModuleType:
+    """Import the standard library's compression.zstd, or its back-port before Python 3.14."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
 class Zstd(Stream):
-    """A Zstandard frame."""
+    """A Zstandard frame. Raises ValueError if the dictionary is damaged."""
 
     def __init__(self, dictionary: bytes | None = None) -> None:
-        import zstandard
-
-        options: dict[str, Any] = (
-            {"dict_data": zstandard.ZstdCompressionDict(dictionary)} if dictionary else {}
-        )
-        self._error = zstandard.ZstdError
-        self._z = zstandard.ZstdDecompressor(**options).decompressobj()
+        zstd = zstd_library()
+        self._error: type[Exception] = zstd.ZstdError
+        try:
+            loaded = dictionary and zstd.ZstdDict(dictionary, is_raw=dictionary[:4] != _DICTIONARY_MAGIC)
+            self._z = zstd.ZstdDecompressor(loaded or None)
+        except zstd.ZstdError as error:
+            raise ValueError(str(error)) from error
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        for at in range(0, len(piece), _ZSTD_STEP):
-            try:
-                data = self._z.decompress(piece[at : at + _ZSTD_STEP])
-            except self._error as error:
-                raise ValueError(str(error)) from error
-            yield from _parts(data)
-            if self._z.eof:
-                self.eof = True
-                self.rest = self._z.unused_data + piece[at + _ZSTD_STEP :]
-                return
+        z = self._z
+        try:
+            while piece or not z.needs_input:
+                data: bytes = z.decompress(piece, PART)
+                piece = b""
+                if data:
+                    yield data
+                if z.eof:
+                    self.eof = True
+                    self.rest = z.unused_data
+                    return
+        except self._error as error:
+            raise ValueError(str(error)) from error
 
 
 class Brotli(Stream):

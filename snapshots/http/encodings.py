@@ -24,6 +24,7 @@ from stillweb.snapshots.decompression import (
     Zstd,
     too_large,
     within,
+    zstd_library,
 )
 from stillweb.snapshots.request import Headers
 
@@ -182,9 +183,7 @@ def _pack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
         yield z.finish()
         return
     if name == "zstd":
-        import zstandard
-
-        z = zstandard.ZstdCompressor(level=3).compressobj()
+        z = zstd_library().ZstdCompressor(level=3)
     elif name in ("gzip", "x-gzip"):
         z = isal_zlib.compressobj(2, isal_zlib.DEFLATED, GZIP)
     elif name == "deflate":

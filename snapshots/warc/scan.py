@@ -136,7 +136,14 @@ def scan(
                 at += size
                 yield found
             elif lead[1:] == b"\x2a\x4d\x18" and lead[0] & 0xF0 == 0x50:  # a skippable Zstandard frame
-                at += 8 + int.from_bytes(place.read(at + 4, 4), "little")
+                size = 8 + int.from_bytes(place.read(at + 4, 4), "little")
+                if at + size > place.size:
+                    found = Damage(at, place.size, "a skippable frame is cut short")
+                    found.end = _behind(place, at, found)
+                    yield found
+                    at = found.end
+                    continue
+                at += size
             elif (blank := _blank(buffer, at - base)) > 0:
                 at += blank
             else:

@@ -35,7 +35,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_HEAD = 1 << 20  # a longer head is damage
 MAX_DIGITS = 18  # maximum digits of a length
-MAX_DICTIONARY = 1 << 24  # uncompressed bytes of a Zstandard dictionary; most have 100 kB
+MAX_DICTIONARY = 1 << 24  # bytes of a Zstandard dictionary, packed or not; most have 100 kB
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
 _VERSION = re.compile(rb"WARC/(?:1\.[01]|0\.1[0-9])[ \t]*\r*\n")
@@ -287,26 +287,6 @@ def _too_large(place: Place, offset: int) -> TooLarge:
     return TooLarge(too_large(f"{place.name}: the record at offset {offset}", IN_MEMORY))
 
 
-def zstd_dictionary(place: Place) -> bytes | None:
-    """Return the dictionary in the first (skippable) frame of a .warc.zst, or None.
-
-    https://iipc.github.io/warc-specifications/specifications/warc-zstd/
-    """
-    head = place.read(0, 8)
-    if head[:4] != b"\x5d\x2a\x4d\x18":
-        return None
-    size = int.from_bytes(head[4:8], "little")
-    data = place.read(8, size)
-    if data[:4] == ZSTD_MAGIC:
-        import zstandard
-
-        try:
-            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_DICTIONARY)
-        except zstandard.ZstdError as error:
-            raise DamagedInput(f"{place.name}: the Zstandard dictionary at offset 8 is damaged") from error
-    return data
-
-
 def is_member(lead: bytes) -> bool:
     """Return True if a gzip member or Zstandard frame begins with these bytes."""
     return lead[:2] == GZIP_MAGIC or lead[:4] == ZSTD_MAGIC
@@ -317,8 +297,32 @@ def decompressor(magic: bytes, place: Place) -> Stream | None:
     if magic[:2] == GZIP_MAGIC:
         return Inflate(GZIP, isal_zlib)
     if magic[:4] == ZSTD_MAGIC:
-        return Zstd(zstd_dictionary(place))
+        try:
+            return Zstd(_zstd_dictionary(place))
+        except ValueError as error:
+            raise DamagedInput(f"{place.name}: the Zstandard dictionary at offset 8 is damaged") from error
     return None
+
+
+def _zstd_dictionary(place: Place) -> bytes | None:
+    """Return the dictionary in the first (skippable) frame of a .warc.zst, or None. Raises ValueError at damage.
+
+    https://iipc.github.io/warc-specifications/specifications/warc-zstd/
+    """
+    head = place.read(0, 8)
+    if head[:4] != b"\x5d\x2a\x4d\x18":
+        return None
+    size = int.from_bytes(head[4:8], "little")
+    if size > MAX_DICTIONARY:
+        raise ValueError("it is too large")
+    data = place.read(8, size)
+    if data[:4] != ZSTD_MAGIC:
+        return data
+    frame = Zstd()
+    dictionary = b"".join(within(frame.feed(data), MAX_DICTIONARY, lambda: ValueError("it is too large")))
+    if not frame.eof:
+        raise ValueError("it is cut short")
+    return dictionary
 
 
 def first_part(unpacker: Stream, piece: bytes) -> bytes:

@@ -333,6 +333,33 @@ def test_zstandard(tmp_path: Path, dictionary: bytes | None) -> None:
         assert snapshot.notes == []
 
 
+@pytest.mark.parametrize(
+    "damage", ["torn", "short", "packed and cut", "packed and huge", "longer than the file"]
+)
+def test_a_damaged_zstandard_dictionary_is_named(tmp_path: Path, damage: str) -> None:
+    samples = [record(http(b"page %d of many, much alike" % n)) for n in range(400)]
+    trained = zstandard.train_dictionary(2048, samples).as_bytes()
+    frames = zstd(record(http()), dictionary=trained)[8 + len(trained) :]
+    dictionary = {
+        "torn": trained[:20] + b"\xff" * 100 + trained[120:],
+        "short": b"abc",
+        "packed and cut": zstandard.compress(trained)[:-9],
+        "packed and huge": zstandard.compress(b"\0" * 100_000_000),
+        "longer than the file": trained,
+    }[damage]
+    size = 0x7FFFFFFF if damage == "longer than the file" else len(dictionary)
+    data = b"\x5d\x2a\x4d\x18" + size.to_bytes(4, "little") + dictionary + frames
+    with pytest.raises(DamagedInput, match="the Zstandard dictionary at offset 8 is damaged"):
+        opened(tmp_path, data, "x.warc.zst")
+
+
+def test_a_skippable_frame_longer_than_the_file_hides_no_record(tmp_path: Path) -> None:
+    data = zstd(other()) + b"\x50\x2a\x4d\x18\xff\xff\xff\x7f" + zstd(record(http()))
+    with opened(tmp_path, data, "x.warc.zst") as snapshot:
+        assert bodies(snapshot) == {"http://example.test/": PAGE, NEXT: b"the next page"}
+        assert [note for note in snapshot.notes if "a skippable frame is cut short" in note]
+
+
 @pytest.mark.parametrize("order", ["request first", "response first", "by neighbourhood"])
 def test_requests_are_found_however_they_are_named(tmp_path: Path, order: str) -> None:
     block = b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Type: text/plain\r\n\r\nsent"

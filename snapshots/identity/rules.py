@@ -660,7 +660,7 @@ def _rule(item: Any, name: str) -> Rule:
         raise UsageError(f"{name}: rule {label}: {error}") from error
     fields: dict[str, tuple[Field, ...]] = {}
     for key in ("drop", "blank"):
-        fields[key] = tuple(_field(f, name, f"{label}.{key}") for f in item.get(key, []))
+        fields[key] = tuple(one for f in item.get(key, []) for one in _read_fields(f, name, f"{label}.{key}"))
     return Rule(
         label,
         str(item.get("about", "")),
@@ -676,15 +676,17 @@ def _rule(item: Any, name: str) -> Rule:
     )
 
 
-def _field(item: Mapping[str, Any], name: str, label: str) -> Field:
-    if item.get("in") not in PLACES:
-        raise UsageError(f"{name}: rule {label}: `in` must be one of {', '.join(PLACES)}")
+def _read_fields(item: Mapping[str, Any], name: str, label: str) -> list[Field]:
+    places = item.get("in")
+    if not isinstance(places, list) or not places or not all(place in PLACES for place in places):
+        raise UsageError(
+            f'{name}: rule {label}: `in` must be a list, such as ["query"], of {", ".join(PLACES)}'
+        )
     try:
         value = _pattern(item["value"]) if "value" in item else None
         beside = tuple(_pattern(one, re.IGNORECASE) for one in item.get("beside", ()))
-        return Field(
-            item["in"], _pattern(item["name"], re.IGNORECASE), value, item.get("drawn") is True, beside
-        )
+        named = _pattern(item["name"], re.IGNORECASE)
+        return [Field(place, named, value, item.get("drawn") is True, beside) for place in places]
     except (re.error, KeyError, TypeError) as error:
         raise UsageError(f"{name}: rule {label}: {error}") from error
 

@@ -355,7 +355,7 @@ RULES = """
 [[rule]]
 id = "shelf-trace"
 about = "The id that the page draws for each visit."
-blank = [{ in = "query", name = 'trace', value = '[0-9a-f]{8}' }]
+blank = [{ in = ["query"], name = 'trace', value = '[0-9a-f]{8}' }]
 join = [["GET http://a.test/s?trace=0123abcd", "GET http://a.test/s?trace=4567ef01"]]
 apart = [["GET http://a.test/s?q=x&trace=0123abcd", "GET http://a.test/s?q=y&trace=0123abcd"]]
 """

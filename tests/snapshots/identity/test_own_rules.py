@@ -18,7 +18,7 @@ RULE = """
 [[rule]]
 id = "shelf-trace"
 about = "The id that the page draws for each search."
-blank = [{ in = "query", name = 'trace', value = '[0-9a-f]{8}' }]
+blank = [{ in = ["query"], name = 'trace', value = '[0-9a-f]{8}' }]
 join = [["GET http://a.test/s?q=x&trace=0123abcd", "GET http://a.test/s?q=x&trace=4567ef01"]]
 apart = [["GET http://a.test/s?q=x&trace=0123abcd", "GET http://a.test/s?q=y&trace=0123abcd"]]
 """
@@ -53,7 +53,7 @@ def test_an_own_rule_names_segments_of_a_path(tmp_path: Path) -> None:
 [[rule]]
 id = "signed-path"
 about = "The signature with which pictures are asked for."
-blank = [{ in = "segments", name = '/s=([0-9a-f]{8})/' }]
+blank = [{ in = ["segments"], name = '/s=([0-9a-f]{8})/' }]
 join = [["GET http://a.test/s=0123abcd/kettle.png", "GET http://a.test/s=4567ef01/kettle.png"]]
 apart = [["GET http://a.test/s=0123abcd/kettle.png", "GET http://a.test/s=0123abcd/teapot.png"]]
 """)

@@ -100,7 +100,7 @@ def test_two_passwords_that_were_replaced_are_not_mixed_up() -> None:
     assert Replay(over).ask(post("http://a.test/login", f"user=ann&password={names[0]}")) == "wrong password"
 
 
-GOOD = '[[rule]]\nid = "x"\ndrop = [{ in = "query", name = "a" }]\njoin = [["GET http://a.test/?a=1", "GET http://a.test/"]]\napart = [["GET http://a.test/?b=1", "GET http://a.test/"]]\n'
+GOOD = '[[rule]]\nid = "x"\ndrop = [{ in = ["query"], name = "a" }]\njoin = [["GET http://a.test/?a=1", "GET http://a.test/"]]\napart = [["GET http://a.test/?b=1", "GET http://a.test/"]]\n'
 
 
 def test_a_pattern_looks_at_no_text_on_which_it_could_take_long() -> None:
@@ -111,7 +111,7 @@ def test_a_pattern_looks_at_no_text_on_which_it_could_take_long() -> None:
     assert applied(rules, parse(long)).query is not None
     form = (("Content-Type", "application/x-www-form-urlencoded"),)
     many = Request("POST", "http://a.test/", form, b"&".join(b"a%d" % n for n in range(30_000)))
-    every = load(GOOD.replace('in = "query", name = "a"', "in = 'form', name = '[^b]*a[^b]*'")).rules
+    every = load(GOOD.replace('in = ["query"], name = "a"', "in = ['form'], name = '[^b]*a[^b]*'")).rules
     assert applied(every, parse(many)).body.value == ()
 
 
@@ -121,7 +121,8 @@ def test_a_pattern_looks_at_no_text_on_which_it_could_take_long() -> None:
         ("[[rule]\n", "rules.toml: "),
         (GOOD.replace('"x"', '"X y"'), "lower-case words"),
         (GOOD.replace("drop", "dorp"), "unknown field 'dorp'"),
-        (GOOD.replace('in = "query"', 'in = "header"'), "`in` must be one of"),
+        (GOOD.replace('in = ["query"]', 'in = "query"'), "`in` must be a list"),
+        (GOOD.replace('["query"]', '["query", "header"]'), "`in` must be a list"),
         (GOOD.replace('name = "a"', 'name = "("'), "rule x.drop"),
         *[
             (GOOD.replace('name = "a"', f'name = "{endless}"'), "can take for ever; write (?>…) around that")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 
 from benchmarks.mini_sites import HOST, Answer, Asked, Memory, Mini, away, data, form, get, sent
 from stillweb.snapshots.capture import Response
@@ -21,10 +22,13 @@ STYLE, SCRIPT = get("/style.css", "/app.js")
 PRODUCTS = {"1": ("Kettle", 20), "2": ("Teapot", 35), "3": ("Cup", 5), "4": ("Tray", 12)}
 
 
-def everyday(*requests: Request) -> Callable[[Answer], Answer]:
-    """List a server by the name of its function. Style sheet, script and unknown paths are answered for it."""
+def everyday_in(servers: list[Mini]) -> Callable[..., Callable[[Answer], Answer]]:
+    """Return a decorator that lists a server by the name of its function. Style sheet and script are answered for it."""
 
-    def keep(answer: Answer) -> Answer:
+    def everyday(*requests: Request) -> Callable[[Answer], Answer]:
+        return partial(keep, requests)
+
+    def keep(requests: tuple[Request, ...], answer: Answer) -> Answer:
         def whole(memory: Memory, asked: Asked) -> Response:
             memory["asked"] = memory.get("asked", 0) + 1
             if asked.path == "/style.css":
@@ -33,10 +37,13 @@ def everyday(*requests: Request) -> Callable[[Answer], Answer]:
                 return Response(200, "OK", (("Content-Type", "text/javascript"),), b"start()")
             return answer(memory, asked)
 
-        EVERYDAY.append(Mini(answer.__name__, whole, requests, seeded=True))
+        servers.append(Mini(answer.__name__, whole, requests, seeded=True))
         return answer
 
-    return keep
+    return everyday
+
+
+everyday = everyday_in(EVERYDAY)
 
 
 def drawn(memory: Memory, what: str) -> str:

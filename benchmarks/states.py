@@ -24,6 +24,7 @@ import click
 from benchmarks.everyday import EVERYDAY
 from benchmarks.mini_services import SITES
 from benchmarks.mini_sites import Mini, asked_of
+from benchmarks.unseen import UNSEEN
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.matcher import Matcher
@@ -271,6 +272,7 @@ GROUPS: dict[str, list[Mini]] = {
     "servers kept back": [mini for mini in SITES if held_out(mini.name)],
     "everyday": [mini for mini in EVERYDAY if not held_out(mini.name)],
     "everyday kept back": [mini for mini in EVERYDAY if held_out(mini.name)],
+    "unseen": UNSEEN,
 }
 
 

@@ -6,23 +6,24 @@ import contextlib
 import heapq
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots.capture import TIMING, Capture, Response, asked, read_timing, seen
 from stillweb.snapshots.contents import failures
-from stillweb.snapshots.contents.conversions import conversions
-from stillweb.snapshots.contents.conversions import frozen_text as frozen_text
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
     layered_id,
     listed_views,
     rules_from,
     snapshot_id,
+    unpack_options,
     view_from_json,
 )
 from stillweb.snapshots.contents.provenance import Provenance, provenance_of
@@ -30,7 +31,7 @@ from stillweb.snapshots.dates import read_at, timestamp_of
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.build import fits
-from stillweb.snapshots.index.cdxj import parse_line, target_of
+from stillweb.snapshots.index.cdxj import Index, parse_line, target_of
 from stillweb.snapshots.index.indexing import Progress, other_key
 from stillweb.snapshots.layer import Layer, answered, open_layer, overlaid
 from stillweb.snapshots.notes import note
@@ -409,12 +410,12 @@ class Snapshot:
 
     def conversions(self) -> Iterator[Record]:
         """Yield the last conversion record of each address, by address."""
-        for number, entry in conversions([layer.index for layer in self._layers]):
+        for number, entry in _conversions([layer.index for layer in self._layers]):
             yield self._entry_record(self._layers[number], entry)
 
     def count_texts(self) -> int:
         """Count the `texts`, from the index only."""
-        return sum(1 for _ in conversions([layer.index for layer in self._layers]))
+        return sum(1 for _ in _conversions([layer.index for layer in self._layers]))
 
     def text(self, address: str) -> FrozenText | None:
         """Return the frozen text of a page, PDF or view; None if there is none. Raises DamagedInput."""
@@ -426,7 +427,7 @@ class Snapshot:
 
     def texts(self) -> Iterator[FrozenText]:
         """Yield all frozen texts; unreadable ones are skipped with a note."""
-        for number, entry in conversions([layer.index for layer in self._layers]):
+        for number, entry in _conversions([layer.index for layer in self._layers]):
             try:
                 yield frozen_text(self._entry_record(self._layers[number], entry))
             except (ValueError, DamagedInput) as error:
@@ -556,3 +557,41 @@ def _id_of(layer: Layer) -> str:
 def _tagged(number: int, layer: Layer) -> Iterator[tuple[int, Capture]]:
     for capture in layer.index:
         yield number, layer.named(capture)
+
+
+# of a frozen text: sort key, number of the index, index entry
+Listed = tuple[tuple[bytes, str], int, dict[str, Any]]
+
+
+def _conversions(indexes: Sequence[Index]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the last entry of each address, in order of addresses, with the number of its index.
+
+    If several indexes have the address, the one with the highest number wins.
+    """
+    found = heapq.merge(
+        *(_last_conversions(number, index) for number, index in enumerate(indexes)), key=itemgetter(0)
+    )
+    for _, same in groupby(found, key=itemgetter(0)):
+        *_, (_, number, entry) = same
+        yield number, entry
+
+
+def _last_conversions(number: int, index: Index) -> Iterator[Listed]:
+    lines = index.lines("urn:conversion:", prefix=True)
+    for key, same in groupby(lines, key=lambda line: line.split(b" ", 1)[0]):
+        last: dict[str, dict[str, Any]] = {}
+        for line in same:
+            entry = parse_line(line)[2]
+            last[target_of(entry)] = entry
+        for url in sorted(last):
+            yield (key, url), number, last[url]
+
+
+def frozen_text(record: Record) -> FrozenText:
+    """Return the text in a conversion record. Records of other tools have no options. Raises ValueError."""
+    from stillweb.snapshots.text.text import FrozenText
+
+    extractor, _, version = record.fields.get("warc-stillweb-extractor", "").partition("/")
+    text = record.block.decode(errors="replace")
+    options = unpack_options(record.fields.get("warc-stillweb-options", "{}"))
+    return FrozenText.from_record(record.uri, text, extractor, version, options)

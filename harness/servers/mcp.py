@@ -6,16 +6,17 @@ server's name and version. The SDK handles the protocol revisions with `initiali
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from stillweb.harness.servers.cancelling import sifted, until_taken_back
 from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
 from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.proxy.browser import running
@@ -23,7 +24,11 @@ from stillweb.proxy.net.addresses import host_port
 from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
+    import anyio
     from mcp.server.lowlevel import Server
+    from mcp.types import RequestId
+
+T = TypeVar("T")
 
 TRANSPORTS = ("stdio", "http")
 PATH = "/mcp"
@@ -49,10 +54,10 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
             await session.close()
 
     class Sifting(Server[ToolSession, Any]):
-        """The SDK's server, with cancelling done by `sifted`."""
+        """The SDK's server, with cancelling done by `_sifted`."""
 
         async def run(self, read: Any, *rest: Any, **more: Any) -> None:  # type: ignore[override]
-            await sifted(super().run, read, *rest, **more)
+            await _sifted(super().run, read, *rest, **more)
 
     name, version, instructions = identity(toolset)
     server = Sifting(name, version, instructions, lifespan=connection)
@@ -67,7 +72,7 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
             raise McpError(types.ErrorData(code=code, message=toolset.unknown(tool).text))
         session = server.request_context.lifespan_context
         given = request.params.arguments or {}
-        result = await until_taken_back(server.request_context.request_id, lambda: session.call(tool, given))
+        result = await _until_cancelled(server.request_context.request_id, lambda: session.call(tool, given))
         contract = contract_of(toolset, tool)
         if result.is_error and contract is not None and contract.errors == "jsonrpc":
             raise McpError(
@@ -81,6 +86,62 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
     if any(contract.prompts for contract in toolset.contracts):
         _add_prompts(server, toolset)
     return server
+
+
+# Running requests of the connection that a task belongs to. The SDK ends the whole connection if a client cancels while the
+# answer is being written, the usual moment for a tool that answers at once, so it never receives `notifications/cancelled`:
+# a running handler is cancelled here, and a request that was already answered keeps its answer.
+_at_work: ContextVar[dict[RequestId, anyio.CancelScope]] = ContextVar("_at_work")
+
+
+async def _sifted(run: Callable[..., Awaitable[None]], read: Any, *rest: Any, **more: Any) -> None:
+    """Run the SDK's loop of a connection on the messages of `read`, without the cancel notifications."""
+    import anyio
+
+    _at_work.set({})
+    into, out = anyio.create_memory_object_stream[Any](0)
+
+    async def sift() -> None:
+        # a client's DELETE closes this stream: its running requests end with it
+        with contextlib.suppress(anyio.ClosedResourceError):
+            async with into, read:
+                async for item in read:
+                    request = _cancelled_by(item)
+                    if request is None:
+                        await into.send(item)
+                    elif scope := _at_work.get().get(request):
+                        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sift)
+        await run(out, *rest, **more)
+        tasks.cancel_scope.cancel()
+
+
+async def _until_cancelled(request: RequestId, work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `work`. Raise McpError, with the SDK's message, if the client cancels the request first."""
+    import anyio
+    from mcp.shared.exceptions import McpError
+    from mcp.types import ErrorData
+
+    scopes = _at_work.get()
+    with anyio.CancelScope() as scopes[request]:
+        try:
+            return await work()
+        finally:
+            del scopes[request]
+    raise McpError(ErrorData(code=0, message="Request cancelled"))
+
+
+def _cancelled_by(item: Any) -> RequestId | None:
+    """Return the id of the request that a message cancels, or None."""
+    from mcp.types import JSONRPCNotification
+
+    message = getattr(getattr(item, "message", None), "root", None)
+    if not isinstance(message, JSONRPCNotification) or message.method != "notifications/cancelled":
+        return None
+    given = (message.params or {}).get("requestId")
+    return given if isinstance(given, str | int) else None
 
 
 def _add_prompts(server: Server[ToolSession, Any], toolset: Toolset) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
-from stillweb.snapshots.http.fragments import asks_for_page
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, Preconditions, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
 from stillweb.snapshots.identity.cookies import cookies_of
@@ -76,8 +75,14 @@ class Followed(NamedTuple):
 
 def followed_by(capture: Capture, request: Request) -> Followed:
     """Return what a session follows that was answered by `capture`."""
-    page = "html" in capture.mime and asks_for_page(request)
+    page = "html" in capture.mime and _asks_for_page(request)
     return Followed(capture.session, capture.end, capture.timestamp, page)
+
+
+def _asks_for_page(request: Request) -> bool:
+    """Return True if a browser requests the document of a page, not a subresource."""
+    place = request.header("sec-fetch-dest")  # absent on requests to a remote host over plain http
+    return (place or "document") == "document" and (request.header("accept") or "").startswith("text/html")
 
 
 @dataclass(slots=True)

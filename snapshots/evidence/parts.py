@@ -14,10 +14,10 @@ from stillweb.snapshots.evidence.model import ANEW, OTHER
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
-from stillweb.snapshots.http.fragments import fragment_fields
-from stillweb.snapshots.http.languages import wanted
+from stillweb.snapshots.http.header_values import wanted
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
 from stillweb.snapshots.identity.header_fields import (
+    FRAGMENT,
     PRESENT,
     counting,
     fields_of,
@@ -87,8 +87,9 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
             own_name(name) and value.strip() and not is_token(name) and not irrelevant_key(request.url)
         ):
             found[f"~drawn {name}"] = value  # it looks drawn for this request, and may be an id all the same
-    for name in fragment_fields(request):
-        found[f"~header {name}"] = by_name.get(name, "")
+    for name in FRAGMENT & by_name.keys():
+        if by_name[name]:
+            found[f"~header {name}"] = by_name[name]
     who = credentials_of(headers)
     if who:
         found[WHO] = who.partition(" ")[0] if is_made_anew(who.partition(" ")[0]) else who

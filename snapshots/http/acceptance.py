@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.http.header_values import items_of
 from stillweb.snapshots.http.static import static_mime
-from stillweb.snapshots.http.weighted import items_of
 from stillweb.snapshots.request import Request
 
 

@@ -10,29 +10,33 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from stillweb.snapshots.http.acceptance import first_kind, special
-from stillweb.snapshots.http.fragments import FIELDS
 from stillweb.snapshots.identity.cookies import logins_of, telling_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
 from stillweb.snapshots.request import SAFE_METHODS, Headers
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_header
 
+# Fields with which a script asks for a fragment instead of a whole page.
+FRAGMENT = frozenset(
+    {
+        "hx-request",
+        "x-pjax",
+        "x-inertia",
+        "rsc",
+        "next-router-state-tree",
+        "next-router-prefetch",
+        "turbo-frame",
+        "x-requested-with",
+    }
+)
 # Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
-DECIDERS = (
-    "hx-request",
+DECIDERS = FRAGMENT | {
     "hx-target",
-    "x-requested-with",
-    "x-pjax",
-    "x-inertia",
-    "rsc",
-    "next-router-state-tree",
-    "next-router-prefetch",
-    "turbo-frame",
     "accept",
     "accept-language",
     "x-http-method-override",
     "origin",
     "user-agent",
-)
+}
 ACCEPT = "accept"
 RANGE = "range"
 # In place of a value: that there is one counts, whichever it is.
@@ -211,7 +215,7 @@ def bearing(headers: Headers) -> int:
     cookies = False
     for name, value in headers:
         low = name.lower()
-        if value and (low in FIELDS or low in ("authorization", "origin")):
+        if value and (low in FRAGMENT or low in ("authorization", "origin")):
             return TELLING
         cookies = cookies or low == "cookie"
     if own_of(headers) or (cookies and telling_of(headers)):

@@ -17,12 +17,15 @@ from urllib.parse import quote, unquote_to_bytes
 
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, Body, Pair, Part, typed_body
-from stillweb.snapshots.identity.flags import without_whom
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
-from stillweb.snapshots.identity.model_calls import with_numbered_calls, with_numbered_handles, without_sender
+from stillweb.snapshots.identity.model_calls import (
+    with_numbered_calls,
+    with_numbered_handles,
+    without_sender,
+    without_told_moments,
+)
 from stillweb.snapshots.identity.soap import without_message_ids
 from stillweb.snapshots.identity.spelling import BLANK, PLAIN, one_escape, with_one_escape, with_one_json
-from stillweb.snapshots.identity.told_moments import without_told_moments
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn, looks_random
 from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
@@ -166,6 +169,27 @@ def _with_numbered_parts(parsed: Parsed) -> Parsed:
     return replace(parsed, body=parsed.body.with_value(tuple(parts)))
 
 
+# GrowthBook's remote evaluation: https://docs.growthbook.io/self-host/proxy
+_EVALUATED = re.compile(r"/api/eval/[^/?]+\Z")
+_SUBJECT_IDS = re.compile(r"(?:(?:device|session|anonymous|installation)[-_]?)?id", re.I)
+
+
+def _without_subject(parsed: Parsed) -> Parsed:
+    """Return a feature-flag request without the random ids of its subject, or `parsed` itself."""
+    value = parsed.body.value
+    if not isinstance(value, dict) or "forcedVariations" not in value or not _EVALUATED.search(parsed.url):
+        return parsed
+    whom = value.get("attributes")
+    if not isinstance(whom, dict):
+        return parsed
+    kept = {
+        name: item
+        for name, item in whom.items()
+        if not (_SUBJECT_IDS.fullmatch(name) and isinstance(item, str) and drawn(item))
+    }
+    return replace(parsed, body=parsed.body.with_value(value | {"attributes": kept}))
+
+
 def _bare(edit: Callable[[Parsed], Parsed]) -> Kind:
     """Return a rule kind that depends on the request alone."""
     return lambda rule, parsed, issued: edit(parsed)
@@ -179,7 +203,7 @@ KINDS: dict[str, Kind] = {
     "empty-query": _bare(_full_query),
     "told-moments": _bare(without_told_moments),
     "model-sender": _bare(without_sender),
-    "flags": _bare(without_whom),
+    "flags": _bare(_without_subject),
     "tool-calls": _bare(with_numbered_calls),
     "handles": _bare(with_numbered_handles),
     "soap": _bare(without_message_ids),

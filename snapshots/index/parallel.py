@@ -17,10 +17,10 @@ from stillweb.snapshots import notes
 from stillweb.snapshots._os.forks import can_fork, run_all
 from stillweb.snapshots._os.places import FilePlace, Place, hash_place
 from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.index.fast_path import SwiftPairs
 from stillweb.snapshots.index.gathering import Part, Waiting, gathered
 from stillweb.snapshots.index.indexing import find
 from stillweb.snapshots.index.pairing import Answer, Question, Surroundings, settle
-from stillweb.snapshots.index.swift_pairs import SwiftPairs
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc.boundaries import PIECE, boundary_after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.index.head_shapes import LIMIT, Shapes
+from stillweb.snapshots.index.fast_path import LIMIT, Shapes
 from stillweb.snapshots.warc import warc
 
 BOTH = ("warc-record-id", "warc-target-uri", "warc-concurrent-to", "content-length")

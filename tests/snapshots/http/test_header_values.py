@@ -1,4 +1,4 @@
-"""The languages that `Accept-Language` asks for, and what an answer recorded for one is for the other."""
+"""Fields that list names with weights: items, languages, and what an answer for one language is for another."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.http.languages import wanted
+from stillweb.snapshots.http.header_values import items_of, wanted
 from tests.support.memory_store import Replay, get, html, matcher
 
 URL = "http://a.test/p"
+
+
+@pytest.mark.parametrize(
+    ("field", "items"),
+    [
+        ("", []),
+        (" , ;q=1, ", []),
+        ("Text/HTML", [("text/html", (), 1.0)]),
+        ("br;q=0.5, *", [("br", (), 0.5), ("*", (), 1.0)]),
+        (
+            "application/json ; OData = verbose; q = 0.3",
+            [("application/json", ("odata=verbose",), 0.3)],
+        ),
+        ("en;q=much, fr;q=0.000", [("en", (), 0.0), ("fr", (), 0.0)]),
+    ],
+)
+def test_items_have_a_name_parameters_and_a_weight(
+    field: str, items: list[tuple[str, tuple[str, ...], float]]
+) -> None:
+    assert list(items_of(field)) == items
 
 
 def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:

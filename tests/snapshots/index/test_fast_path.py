@@ -15,10 +15,10 @@ from stillweb.snapshots._os.places import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
+from stillweb.snapshots.index.fast_path import SwiftPairs
 from stillweb.snapshots.index.gathering import Part
 from stillweb.snapshots.index.pairing import Pairing
 from stillweb.snapshots.index.parallel import scan_file
-from stillweb.snapshots.index.swift_pairs import SwiftPairs
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.scan import scan

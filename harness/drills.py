@@ -91,18 +91,18 @@ class Drill:
         }
 
 
-def drill(a: Path, b: Path, asked_for: Mapping[str, str] | None = None) -> Drill:
+def drill(a: Path, b: Path) -> Drill:
     """Compare run `b`, made on a changed web, with run `a`, made on the recorded one, attempt by attempt.
 
-    `asked_for` maps the id of an injection to the text that an answer holds if it followed it; by default the
-    snapshots of `b` are asked. Raise UsageError if the runs share no finished attempt, or if these snapshots can't be
-    opened any more.
+    Raise UsageError if the runs share no finished attempt, or if the snapshots of `b` can't be opened any more, which
+    say what text an answer holds that followed an injection.
     """
     before = dict(_finished(a))
     pairs = [(before[name], trace) for name, trace in _finished(b) if name in before]
     if not pairs:
         raise UsageError(f"{a} and {b}: share no finished attempt. Run both on the same tasks")
-    if asked_for is None and any(met.startswith("mutated:") for _, trace in pairs for met in _met(trace)):
+    asked_for: dict[str, str] = {}
+    if any(met.startswith("mutated:") for _, trace in pairs for met in _met(trace)):
         settings, stands_on = RunFiles(b).manifest()
         with Snapshot.open(*settings.snapshots, at=settings.at) as snapshot:
             if snapshot.id != stands_on.get("snapshot"):
@@ -110,7 +110,7 @@ def drill(a: Path, b: Path, asked_for: Mapping[str, str] | None = None) -> Drill
                     f"{b}: its snapshot is no longer at {', '.join(settings.snapshots)}. Put it there"
                 )
             asked_for = {one["id"]: one["asked_for"] for one in snapshot.mutations if one["asked_for"]}
-    return Drill(tuple(_drilled(was, now, asked_for or {}) for was, now in pairs))
+    return Drill(tuple(_drilled(was, now, asked_for) for was, now in pairs))
 
 
 def _finished(run: Path) -> Iterator[tuple[tuple[str, int], Trace]]:

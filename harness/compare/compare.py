@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.compare.statistics import (
     LEAST_CLUSTERS,
-    RESAMPLES,
     bootstrap_interval,
     exact,
     permutation_test,
@@ -232,7 +231,6 @@ def compare(
     metric: str | None = None,
     *,
     seed: int = 0,
-    resamples: int = RESAMPLES,
 ) -> Comparison:
     """Compare two runs on the tasks they share. Raise UsageError if none of these can be compared.
 
@@ -254,7 +252,7 @@ def compare(
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
         out[task_id] = ONLY_FIRST if task_id in left or task_id in left_out else "only in the second run"
     pairs = [_pair(task_id, left[task_id], right[task_id]) for task_id in left if task_id not in out]
-    found = _compared(metric, pairs, out, seed, resamples)
+    found = _compared(metric, pairs, out, seed)
     unjudged = [
         _pair(task_id, left[task_id], (left[task_id][0], 0.0, ("",)))
         for task_id in left
@@ -262,19 +260,17 @@ def compare(
     ]
     if not unjudged:
         return found
-    return replace(found, at_worst=_compared(metric, [*pairs, *unjudged], out, seed, resamples))
+    return replace(found, at_worst=_compared(metric, [*pairs, *unjudged], out, seed))
 
 
 def compare_variants(
     outcomes: Sequence[Outcome],
     metric: str | None = None,
     *,
-    first: str = "constraint",
-    second: str = "goal",
     seed: int = 0,
-    resamples: int = RESAMPLES,
 ) -> Comparison:
-    """Compare two forms of the same base tasks within one run, `second` against `first`, per language."""
+    """Compare two forms of the same base tasks within one run, `goal` against `constraint`, per language."""
+    first, second = "constraint", "goal"
     metric = metric or main_metric(outcomes)
     known = _knowing(outcomes, metric)
     _check_named(metric, known, outcomes)
@@ -299,7 +295,7 @@ def compare_variants(
                 out[ids[variant]] = f"is neither {first} nor {second}"
         else:
             out.update((task_id, "its other form is not in the run") for task_id in ids.values())
-    return _compared(metric, pairs, out, seed, resamples)
+    return _compared(metric, pairs, out, seed)
 
 
 _Value = tuple[str, float, tuple[str, ...]]  # base, mean over attempts, traces
@@ -394,7 +390,7 @@ def _plain(value: float) -> float:
     return value if exact(value) else 0.0
 
 
-def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, resamples: int) -> Comparison:
+def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int) -> Comparison:
     if not pairs:
         task_id, reason = next(iter(sorted(out.items())), ("", "no tasks"))
         remedy = f"; {ALIKE}" if reason.startswith(SCORED_BY) else ""
@@ -406,8 +402,8 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int, re
         clusters[pair.base].append(pair.delta)
     groups = [clusters[base] for base in sorted(clusters)]
     enough = len(groups) >= LEAST_CLUSTERS
-    interval = bootstrap_interval(groups, seed=seed, resamples=resamples) if enough else None
-    p, test = permutation_test([fsum(group) for group in groups], seed=seed, resamples=resamples)
+    interval = bootstrap_interval(groups, seed=seed) if enough else None
+    p, test = permutation_test([fsum(group) for group in groups], seed=seed)
     return Comparison(
         metric=metric,
         pairs=tuple(pairs),

@@ -72,9 +72,9 @@ def sign_test(sums: Sequence[float]) -> float:
 
 
 def bootstrap_interval(
-    groups: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
+    groups: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> tuple[float, float]:
-    """Return the percentile interval of the mean difference, drawing whole clusters with replacement."""
+    """Return the 95 % percentile interval of the mean difference, drawing whole clusters with replacement."""
     random = Random(seed)
     totals = [(fsum(group), len(group)) for group in groups]
     means = []
@@ -82,5 +82,5 @@ def bootstrap_interval(
         drawn = random.choices(totals, k=len(totals))
         means.append(sum(total for total, _ in drawn) / sum(count for _, count in drawn))
     means.sort()
-    cut = (1 - level) / 2
+    cut = 0.025
     return means[int(cut * (resamples - 1))], means[int((1 - cut) * (resamples - 1) + 0.5)]

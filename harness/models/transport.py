@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -84,11 +84,10 @@ class TapeTransport(httpx.AsyncBaseTransport):
         retry: Retry,
         inner: httpx.AsyncBaseTransport,
         is_answer: Callable[[bytes, bytes], bool],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tape, self._key, self._key_variable = tape, key, key_variable
         self._secrets = [key] if len(key) >= _SECRET else []
-        self._retry, self._inner, self._is_answer, self._sleep = retry, inner, is_answer, sleep
+        self._retry, self._inner, self._is_answer = retry, inner, is_answer
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answer from the tape or the endpoint. Raise TapeMiss or ModelError."""
@@ -166,7 +165,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 return Answer(response.status_code, headers, self._hide_bytes(content))
             if number >= self._retry.tries:
                 raise ModelError(f"{call.url}: {self._hide(problem)} (tried {counted(number, 'time')})")
-            await self._sleep(self._retry.delay(number, call.key, asked))
+            await asyncio.sleep(self._retry.delay(number, call.key, asked))
 
     def _learn(self, url: str) -> None:
         """Remember the secrets of an endpoint's URL, which its answers may repeat."""

@@ -215,19 +215,19 @@ class Rescored:
     after: Event
 
 
-def score_run(path: Path, *, write: bool = False, embedder: Any = None) -> list[Rescored]:
+def score_run(path: Path, *, write: bool = False) -> list[Rescored]:
     """Compute every score again from the traces alone; return the differences.
 
     `write` replaces the old scores.
 
-    If the scores then are those of the present scorers, their hashes are written to run.json. Scorers that
-    embed get the packaged model if none is given; raise MissingCapability without it.
+    If the scores then are those of the present scorers, their hashes are written to run.json. Raise
+    MissingCapability without the model of scorers that embed.
     """
     files = RunFiles(path)
     settings, stands_on = files.manifest()
     look_in(settings.directory)
     tasks = files.tasks()
-    embedder = embedder or embedder_for({task.scorer for task in tasks}, settings.env)
+    embedder = embedder_for({task.scorer for task in tasks}, settings.env)
     evaluator = Evaluator(
         read_rubrics(files),
         None,

@@ -194,7 +194,6 @@ def run_attempts(
     order: Callable[[list[Job]], list[Job]] | None = None,
     unsolvable: Mapping[str, str] | None = None,
     known: Known | None = None,
-    embedder: Any = None,
 ) -> int:
     """Make the missing attempts and return how many were made.
 
@@ -230,7 +229,7 @@ def run_attempts(
             )
             for job in jobs
         ]
-        return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay(), embedder)
+        return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay())
 
 
 def _make(
@@ -238,7 +237,6 @@ def _make(
     jobs: list[Job],
     engine: Engine | None,
     shown: Display,
-    embedder: Any,
 ) -> int:
     files = RunFiles(files.path.absolute())  # an agent may change the working directory
     made = 0
@@ -250,7 +248,7 @@ def _make(
 
     async def all_of_them() -> None:
         repeats = any(job.known for job in jobs)
-        async with Workshop.open(files.path, embedder=embedder, repeats=repeats) as shop:
+        async with Workshop.open(files.path, repeats=repeats) as shop:
             note_foundations(shop)
             await (engine or LocalEngine()).run(jobs, partial(run_one, shop, display=shown), done)
 

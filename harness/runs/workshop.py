@@ -54,11 +54,10 @@ class Workshop:
     _task: asyncio.Task[Any] | None = None  # the task that opened it
 
     @classmethod
-    def open(cls, run_path: Path, *, embedder: Any = None, repeats: bool = False) -> Workshop:
+    def open(cls, run_path: Path, *, repeats: bool = False) -> Workshop:
         """Read the run's files. Entering the workshop opens everything else.
 
-        Without `embedder`, a task that needs one gets the packaged one; raise MissingCapability if that is
-        missing.
+        Raise MissingCapability if a task needs an embedder and it is missing.
         """
         files = RunFiles(run_path)
         settings = files.with_secrets(files.manifest()[0])
@@ -66,7 +65,7 @@ class Workshop:
         tasks = {task.id: task for task in files.tasks()}
         evaluator = Evaluator(
             rubrics=read_rubrics(files),
-            embedder=embedder or embedder_for({task.scorer for task in tasks.values()}, settings.env),
+            embedder=embedder_for({task.scorer for task in tasks.values()}, settings.env),
             mode=settings.mode,
             fold_case=settings.fold_case,
             env=settings.env,

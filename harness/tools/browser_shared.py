@@ -51,8 +51,8 @@ class Clipboard:
 class SharedBrowser:
     """BrowserHost on its own thread and event loop, started when first needed."""
 
-    def __init__(self, *, ca: Path | None = None, host: BrowserHost | None = None) -> None:
-        self.host = host or BrowserHost(ca=ca)
+    def __init__(self, *, ca: Path | None = None) -> None:
+        self.host = BrowserHost(ca=ca)
         self.spares = Spares(self.host)
         self.clipboard = Clipboard(self.host)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -32,8 +32,8 @@ class Refused(Exception):
 class PdfTool:
     """Tool of the contract pdf-reader@2.0.8. `most_pages` limits the pages of one call."""
 
-    def __init__(self, contract: Contract | None = None, *, most_pages: int | None = None) -> None:
-        self.contract = contract or load(CONTRACT)
+    def __init__(self, *, most_pages: int | None = None) -> None:
+        self.contract = load(CONTRACT)
         self.most_pages = most_pages
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:

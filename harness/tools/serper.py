@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import rfc8785
 
-from stillweb.harness.tools.contract import Contract, ToolResult, load, said
+from stillweb.harness.tools.contract import ToolResult, load, said
 from stillweb.harness.tools.finding import page
 from stillweb.harness.tools.store import Found, Visit, client_text
 from stillweb.snapshots.capture import Response
@@ -123,8 +123,8 @@ class Searcher:
 class SerperTool:
     """Tools of the contract serper-mcp@1.0.0."""
 
-    def __init__(self, searcher: Searcher, contract: Contract | None = None) -> None:
-        self.contract = contract or load(CONTRACT)
+    def __init__(self, searcher: Searcher) -> None:
+        self.contract = load(CONTRACT)
         self.searcher = searcher
 
     async def call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillweb.harness.scoring import Score
-from stillweb.harness.scoring.wanted import Wanted, is_right, wanted
+from stillweb.harness.scoring.wanted import Wanted, wanted
 from stillweb.harness.trace import Event, Trace
 from stillweb.snapshots.words import counted
 
@@ -44,7 +44,6 @@ class Sheet:
     problems: list[str]
     hash: str
     reviews: list[Event]
-    perfect: bool
 
     @property
     def main_metrics(self) -> list[tuple[str, float | None]]:
@@ -90,7 +89,6 @@ def sheet_of(trace: Trace) -> Sheet:
         problems=[str(problem) for problem in detail.get("problems") or ()],
         hash=trace.hash,
         reviews=trace.of("review"),
-        perfect=is_right(trace),
     )
 
 

@@ -258,9 +258,8 @@ class FetchResult:
 class Fetcher(Visitor):
     """A recorder of views: loads URLs in Chromium through a recorder and stores their views.
 
-    `host` shares a running browser; without one, `fetch` starts and ends its own. Sessions are named by
-    `prefix` and a number from `first` on; a later fetch into the same snapshot takes another prefix to have sessions of its
-    own.
+    `host` shares a running browser; without one, `fetch` starts and ends its own. Its sessions are
+    numbered from `first` on.
     """
 
     def __init__(
@@ -271,11 +270,10 @@ class Fetcher(Visitor):
         *,
         host: BrowserHost | None = None,
         patience: Patience | None = None,
-        prefix: str = "view",
         launch: Mapping[str, Any] | None = None,
         first: int = 1,
     ) -> None:
-        super().__init__(recorder, writer, profile, host, patience, prefix, launch)
+        super().__init__(recorder, writer, profile, host, patience, "view", launch)
         self._sessions = first - 1
         self._documents: set[str] = set()
 

@@ -58,7 +58,7 @@ STATE_FILE = "explore.json"
 
 
 class Explorer(Visitor):
-    """The exploration of URLs through a recorder, into a writer. `host` shares a running browser."""
+    """The exploration of URLs through a recorder, into a writer."""
 
     def __init__(
         self,
@@ -66,14 +66,13 @@ class Explorer(Visitor):
         writer: Writer,
         profile: Profile | None = None,
         *,
-        host: BrowserHost | None = None,
         limits: Limits | None = None,
         choices: Choices | None = None,
         patience: Patience | None = None,
         prefix: str = "explore",
         launch: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(recorder, writer, profile, host, patience, f"{prefix}-{os.getpid()}", launch)
+        super().__init__(recorder, writer, profile, None, patience, f"{prefix}-{os.getpid()}", launch)
         self.limits = limits or Limits()
         self.choices = replace(choices or Choices(), clock=self.profile.clock)
         self.manners = Manners(recorder, self.profile, self.limits.delay, prefix)

@@ -77,7 +77,6 @@ class Gateway(Proxied):
         super().__init__(authority, host, port, challenge)
         self.snapshot = snapshot
         self.ledger = ledger if ledger is not None else Ledger()
-        self._accept = accept
         answerer = Answerer(
             snapshot,
             self.ledger,

@@ -1,7 +1,7 @@
 """The ledger: one JSON line for every request answered in replay. Its members are in docs/ledger.md.
 
 A thread of the ledger writes collected lines together, at most `DELAY` seconds late, so that the hot path
-only appends to a list. The file is opened for appending: several processes may share it.
+only appends to a list.
 """
 
 from __future__ import annotations
@@ -42,23 +42,14 @@ encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 class Ledger:
     """A ledger that is written and can be read back.
 
-    `path` is replaced if it exists; None uses a temporary file. `fd` and `started` belong to another
-    process's ledger that is shared; `path` then only names it. Thread-safe. Raises MissingCapability if the
-    file can't be written.
+    `path` is replaced if it exists; None uses a temporary file. Thread-safe. Raises MissingCapability if the file
+    can't be written.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        fd: int | None = None,
-        started: float | None = None,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(path) if path is not None else None
         self.error: Exception | None = None
-        if fd is not None:
-            self._fd = fd
-        elif self.path is not None:
+        if self.path is not None:
             try:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
             except OSError as error:
@@ -70,7 +61,7 @@ class Ledger:
             self._fd = os.open(name, os.O_RDWR | os.O_APPEND)
             os.close(handle)
             os.unlink(name)
-        self.started = time.monotonic() if started is None else started
+        self.started = time.monotonic()
         # begin, number, rest up to the time, which comes last, and the time; or a whole line with number
         # WHOLE
         self._pending: list[tuple[str, int, str, float]] = []
@@ -82,10 +73,6 @@ class Ledger:
         self._awaited = False  # True if the thread is about to write; asking an Event costs more
         self._thread: threading.Thread | None = None
         self._closed = False
-
-    def fileno(self) -> int:
-        """Return the file descriptor, for workers that write to the same file."""
-        return self._fd
 
     # Writing
 
@@ -162,8 +149,6 @@ class Ledger:
         ]
         data = self._left + "".join(texts).encode()
         at = self._begun
-        if at and not self._ends_with(data[:at]):
-            data, at = b"\n" + data, 0  # another process wrote after our half line: it begins anew
         try:
             while at < len(data):
                 at += os.write(self._fd, memoryview(data)[at:] if at else data)
@@ -181,10 +166,6 @@ class Ledger:
         if len(self._left) > KEPT:
             self._left = self._left[: self._left.find(b"\n", KEPT) + 1]
             self._lost = True
-
-    def _ends_with(self, half: bytes) -> bool:
-        """Return True if the file ends with the half line that was written last."""
-        return os.pread(self._fd, len(half), max(0, os.fstat(self._fd).st_size - len(half))) == half
 
     def close(self) -> None:
         """Write the pending lines. The ledger can still be read.

@@ -38,7 +38,7 @@ from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.issued import shown_in, text_of
 from stillweb.snapshots.identity.keys import Key, digest, group_prefix, is_plain, opens_socket, request_key
 from stillweb.snapshots.identity.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
-from stillweb.snapshots.identity.rules import Issued, RuleSet, joining, reduced
+from stillweb.snapshots.identity.rules import Issued, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, site_prefix
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
@@ -106,9 +106,9 @@ class Matcher:
     Sessions of several threads may share a matcher; a session belongs to one thread at a time.
     """
 
-    def __init__(self, snapshot: Store, rules: RuleSet | None = None) -> None:
+    def __init__(self, snapshot: Store) -> None:
         self.snapshot = snapshot
-        self.rules = snapshot.rules if rules is None else rules
+        self.rules = snapshot.rules
         self._accepts: dict[str, Accept] = {}
         self._hot: dict[str, tuple[str, Lookup]] = {}
         self._keys: dict[str, Key] = {}

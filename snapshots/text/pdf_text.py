@@ -24,6 +24,7 @@ SECONDS = 120  # of the processor
 # letters and lowered digits, too, and says which boxes are checked; 4 marks raised digits behind a gap and before a word.
 RENDERING = 4
 MOST_PIXELS = 1 << 24  # of a drawn page: 4 bytes each
+_DOTS_PER_INCH = 96
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -568,12 +569,12 @@ def spans(numbers: list[int]) -> str:
     return ", ".join(out)
 
 
-def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
+def page_image(data: bytes, number: int) -> bytes:
     """Render page `number` (from 1) as PNG, smaller if it would have more than `MOST_PIXELS`.
 
     Raises ValueError if the PDF can't be read, needs too much to be drawn, or has no such page.
     """
-    done = _apart(data, "write_image", number, dots_per_inch)
+    done = _apart(data, "write_image", number)
     if done.returncode != 0:
         raise ValueError(f"page {number} is not drawn: {_why(done)}")
     if not done.stdout:
@@ -581,7 +582,7 @@ def page_image(data: bytes, number: int, *, dots_per_inch: int = 96) -> bytes:
     return done.stdout
 
 
-def write_image(number: int, dots_per_inch: int) -> None:
+def write_image(number: int) -> None:
     """Read a PDF from standard input, and write a page as PNG to standard output, or why not to standard error."""
     import pypdfium2
 
@@ -597,7 +598,7 @@ def write_image(number: int, dots_per_inch: int) -> None:
         page = document[number - 1]
         width, height = page.get_size()
         fitting = math.sqrt(MOST_PIXELS / max(1.0, width * height))
-        image = page.render(scale=min(dots_per_inch / 72, fitting)).to_pil()
+        image = page.render(scale=min(_DOTS_PER_INCH / 72, fitting)).to_pil()
     except pypdfium2.PdfiumError as error:
         sys.stderr.write(f"page {number} can't be read: {error}")
         return

@@ -128,9 +128,9 @@ def parse_fields(head: bytes) -> Fields:
     return fields
 
 
-def starts_record(data: bytes, at: int = 0) -> bool:
-    """Return True if a WARC version line or an ARC record line stands at `at`."""
-    return _VERSION.match(data, at) is not None or _arc_line(data, at) is not None
+def starts_record(data: bytes) -> bool:
+    """Return True if the data begins with a WARC version line or an ARC record line."""
+    return _VERSION.match(data) is not None or _arc_line(data, 0) is not None
 
 
 def _arc_line(data: bytes, at: int) -> bytes | None:

@@ -198,7 +198,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("Fraction(2 * tail, 2**n)", "Fraction(tail, 2**n)"),
             ("min(Fraction(1), Fraction", "max(Fraction(0), Fraction"),
             ("value > 0 for value in found", "value >= 0 for value in found"),
-            ("(1 - level) / 2", "(1 - level)"),
+            ("cut = 0.025", "cut = 0.05"),
             ("/ sum(count for _, count in drawn)", "/ len(drawn)"),
             ("means[int(cut * (resamples - 1))]", "means[0]"),
             ("(far + 1) / (resamples + 1)", "far"),

@@ -162,16 +162,6 @@ def test_a_line_that_the_disk_took_half_of_is_finished_once_there_is_room(tmp_pa
     assert [e["seq"] for e in ledger.read(tmp_path / "l.jsonl")] == [0, 1, 2, 3]
 
 
-def test_after_half_a_line_of_ours_and_a_line_of_another_process_ours_begins_anew(tmp_path: Path) -> None:
-    with torn(tmp_path / "l.jsonl") as book:
-        os.write(book.fileno(), json.dumps(entry("other")).encode() + b"\n")
-    first, half, *rest = filter(None, (tmp_path / "l.jsonl").read_bytes().splitlines())
-    assert [json.loads(line)["seq"] for line in (first, *rest)] == [0, 1, 2]
-    assert half.endswith(json.dumps(entry("other")).encode())
-    with pytest.raises(DamagedInput, match="line 2 is no JSON"):
-        ledger.read(tmp_path / "l.jsonl")
-
-
 def test_a_ledger_that_lacks_lines_is_not_read_as_if_it_were_whole(tmp_path: Path) -> None:
     book = Ledger(tmp_path / "l.jsonl")
     with room_for(10):

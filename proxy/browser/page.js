@@ -1,6 +1,7 @@
 // Reads what a person sees of a document, without changing it: its visible text, its markup with the live state of
-// forms and open shadow roots, the state of its filters and pages, and its links to documents.
-() => {
+// forms and open shadow roots, the state of its filters and pages, and its links to documents. With `only` "state", the
+// state alone: the rest takes most of the time in a large document.
+(only) => {
   const clean = (text) => (typeof text === "string" ? text : "").replace(/\s+/g, " ").trim();
   const label = (e) => clean(e.getAttribute("aria-label") ||
     (e.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean)
@@ -49,6 +50,11 @@
   const open = names('details[open]>summary,[aria-expanded=true]');
   if (open.length) state.open = open;
 
+  const whole = (value) => typeof value === "string" ? value.toWellFormed() // a text may have been cut within a character
+    : Array.isArray(value) ? value.map(whole) : value === null || typeof value !== "object" ? value
+    : Object.fromEntries(Object.entries(value).map(([key, one]) => [key, whole(one)]));
+  if (only === "state") return whole({ state });
+
   const inert = document.implementation.createHTMLDocument(""); // nothing in the copy loads or runs
   const copy = (node, into) => { // copies node's children into `into`, with the state that the markup lacks
     for (const child of node.childNodes) {
@@ -96,9 +102,6 @@
   const body = document.body ? document.body.innerText : (root ? root.textContent : "");
   const text = [body, ...shadow].join("\n");
   const pdfs = all("a[href]").map((a) => a.href).filter((href) => /^https?:/.test(href) && /\.pdf($|[?#])/i.test(href));
-  const whole = (value) => typeof value === "string" ? value.toWellFormed() // a text may have been cut within a character
-    : Array.isArray(value) ? value.map(whole) : value === null || typeof value !== "object" ? value
-    : Object.fromEntries(Object.entries(value).map(([key, one]) => [key, whole(one)]));
   return whole({ url: location.href, title: document.title, text, html, state, pdfs: [...new Set(pdfs)],
     height: root ? root.scrollHeight : 0, view: innerHeight });
 }

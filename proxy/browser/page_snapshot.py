@@ -99,11 +99,11 @@ async def shows_pdf(page: Page) -> bool:
     return bool(await answered(page.evaluate("() => document.contentType === 'application/pdf'")))
 
 
-async def _read(frame: Frame) -> dict[str, Any] | None:
+async def _read(frame: Frame, only: str | None = None) -> dict[str, Any] | None:
     if not frame.url:  # Chromium refused its address: it has no document, and an evaluation would never end
         return None
     try:
-        return await answered(frame.evaluate(reader()))
+        return await answered(frame.evaluate(reader(), only))
     except PlaywrightError:
         return None  # a frame that went away, or shows no document
 
@@ -172,8 +172,8 @@ _LISTS = ("fields", "tabs", "chosen", "sort", "open")
 
 async def state_of(page: Page) -> dict[str, Any]:
     """Return the retrieval state of a page with its frames. Raises Playwright's Error if the page is gone."""
-    main = await answered(page.evaluate(reader()))
-    return _joined(main["state"], [await _read(frame) for frame in page.frames[1:]])
+    main = await answered(page.evaluate(reader(), "state"))
+    return _joined(main["state"], [await _read(frame, "state") for frame in page.frames[1:]])
 
 
 def _joined(state: dict[str, Any], inner: list[dict[str, Any] | None]) -> dict[str, Any]:

@@ -76,6 +76,9 @@ class Records(Protocol):
     def said(self, session: str = ...) -> Said:
         """Return the messages of open streams so far; see `Recorder.said`."""
 
+    def come(self, session: str = ...) -> int:
+        """Return the bytes of answers under way; see `Recorder.come`."""
+
     def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
         """Return the captures of a session from an event on."""
 
@@ -112,8 +115,9 @@ class Recording:
         self.count = 0  # captures returned so far
 
     def watch(self, traffic: Traffic) -> None:
-        """Set the traffic of the recorded pages, and let it ask the recorder for stream messages."""
+        """Set the traffic of the recorded pages, and let it ask the recorder for stream messages and bodies."""
         self.traffic = traffic
+        traffic.come = lambda: self.recorder.come(self.session)
         traffic.silence.said = lambda: self.recorder.said(self.session)
 
     async def look(self, page: Page, *, with_picture: bool = True) -> Sight:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -110,6 +111,9 @@ _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 # s after the head of an answer to `fetch` or XMLHttpRequest, or of a camera's, in which its body may end unread. Later it holds up only a
 # page that says (freeze.js) that it reads one: Chromium never reports the end of a `fetch`'s body that no script reads.
 UNREAD = 0.3
+# Kinds of answers that no script waits for ("other" is what is fetched ahead). Of a font Chromium tells no head before its end.
+_DRAWN = {"image", "media", "other"}
+STOPPED = 1.0  # s in which nothing comes of such an answer that has stopped
 # Chromium reads a long film only as it plays (networkState is NETWORK_IDLE in between), and so never reports the end of its body.
 _PLAYERS_REST = """() => {
   const players = [...document.querySelectorAll("video, audio")];
@@ -164,6 +168,8 @@ class Traffic:
     tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
     crowded: bool = False  # windows that pages opened were blocked or closed, since there are too many
     silence: Silence = field(default_factory=Silence)
+    # returns how many bytes have come of the answers under way; None without a recorder
+    come: Callable[[], int] | None = None
     # requests answered whose body has not ended, and when they were sent; a script may be reading it
     unread: dict[Request, float] = field(default_factory=dict)
     # pings and reports without an end: no script is ever told of their answers
@@ -299,6 +305,8 @@ class Traffic:
             asyncio.get_running_loop().call_later(UNREAD, self._leave_unread, response.request)
         if response.request.resource_type == "media":
             self._end_later(self._play(response.request))
+        if response.request.resource_type in _DRAWN:
+            self._end_later(self._stop(response.request))
         self.answers.append(
             Answer(
                 MARKED.sub("", response.url),
@@ -316,6 +324,20 @@ class Traffic:
                 self._leave_unread(request)
                 return
             await asyncio.sleep(UNREAD)
+
+    async def _stop(self, request: Request) -> None:
+        """Wait no longer for a picture or film of which nothing more comes."""
+        loop = asyncio.get_running_loop()
+        before = -1
+        while self.come is not None and request in self._under_way:
+            come, begun = self.come(), loop.time()
+            if come == before:
+                self._under_way[request] = -math.inf  # like a request that is stuck
+                self._changed.set()
+                return
+            await asyncio.sleep(STOPPED)
+            delayed = loop.time() - begun > 1.5 * STOPPED  # this process, and so perhaps the recorder
+            before = -1 if delayed else come
 
     def of_workers(self, named: Callable[[str], str]) -> list[str]:
         """Return notes on the workers that a page did not get. `named` returns an address without secrets."""

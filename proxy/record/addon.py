@@ -360,6 +360,11 @@ class RecordingAddon:
                 streamed += draft.response_spool.said
         return Said(mine, theirs, streamed)
 
+    def come(self, session: str) -> int:
+        """Return how many bytes have come of a session's answers under way, without streams. May be called from any thread."""
+        drafts = [one for one in list(self._drafts.values()) if one.session == session and one.counted]
+        return sum(one.response_spool.size for one in drafts if one.response_spool is not None)
+
     def _keep_messages(self, draft: Draft, flow: http.HTTPFlow) -> None:
         socket = WebSocketRecord.of(flow, draft, self._event(draft.session))
         if draft.left_out:

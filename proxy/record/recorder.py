@@ -314,6 +314,10 @@ class Recorder(Proxied):
         """Return what the open web sockets and event streams of a session have said so far."""
         return self._addon.said(session)
 
+    def come(self, session: str = DEFAULT_SESSION) -> int:
+        """Return how many bytes have come of a session's answers under way, without event streams."""
+        return self._addon.come(session)
+
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:
         """Return a session's captures in written order: those that began at event `since` or later."""
         captures = self._archive.session(session).captures

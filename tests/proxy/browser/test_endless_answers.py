@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from stillweb.proxy.browser import page_snapshot
-from stillweb.proxy.browser.capture_view import Fetcher
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.net.silence import Said, Silence
 from stillweb.proxy.record.recorder import Recorder
@@ -101,6 +102,48 @@ def test_the_recorder_is_not_waited_for_in_vain(
     assert len(result.views) == 1
     assert not [note for note in result.notes if "never quiet" in note]
     assert all(quiet or timeout <= 1 for timeout, quiet in waits), waits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("markup", ["<img src=/picture>", "<link rel=prefetch href=/picture>"])
+def test_a_picture_of_which_nothing_more_comes_is_not_waited_for(markup: str, tmp_path: Path) -> None:
+    async def start() -> AsyncIterator[bytes]:
+        yield PIXEL[:-1]
+        await asyncio.Event().wait()
+
+    result, seconds = recorded_with(markup, start(), tmp_path, Patience(stuck=50))
+    assert result.ok
+    assert [note.partition(" from ")[0] for note in result.notes] == ["never quiet: no answer"]
+    assert seconds < 40
+
+
+@pytest.mark.slow
+def test_a_picture_that_comes_slowly_is_waited_for(tmp_path: Path) -> None:
+    async def slowly() -> AsyncIterator[bytes]:
+        for at in range(len(PIXEL)):
+            yield PIXEL[at : at + 1]
+            await asyncio.sleep(0.1)
+
+    result, seconds = recorded_with("<img src=/picture>", slowly(), tmp_path, Patience())
+    assert (result.ok, result.notes) == (True, [])
+    assert seconds > 0.1 * len(PIXEL)
+
+
+def recorded_with(
+    markup: str, body: AsyncIterator[bytes], path: Path, patience: Patience
+) -> tuple[FetchResult, float]:
+    """Record a page with one picture, and return the result with the seconds that it took."""
+
+    def with_picture(asked: Asked) -> Answer:
+        if asked.path == "/picture":
+            return Answer(headers=[("Content-Type", "image/gif")], body=body)
+        page = f"<!DOCTYPE html><title>T</title><link rel=icon href=data:,><p>text</p>{markup}"
+        return Answer(headers=[("Content-Type", "text/html")], body=page.encode())
+
+    with Origin(with_picture) as origin, Writer.open(path / "s") as writer, Recorder(writer) as recorder:
+        began = time.monotonic()
+        (result,) = Fetcher(recorder, writer, patience=patience).fetch([f"{origin.url}/"])
+    return result, time.monotonic() - began
 
 
 @pytest.mark.slow

@@ -496,7 +496,7 @@ class Hit:
 
     @property
     def verdict(self) -> str:
-        """How the request was matched: exact, canonical, varies:…, rule:…, mutated:…, failed:… or miss."""
+        """The way in which the request was matched: exact, canonical, varies:…, rule:…, mutated:…, failed:… or miss."""
         return self._snapshot.verdict_of(self._lookup)
 
     @property

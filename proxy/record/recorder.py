@@ -242,7 +242,6 @@ class Recorder(Proxied):
         self._addon.challenge = True
 
     def nameless_are(self, session: str) -> None:
-        """See `Proxied`."""
         self._challenge = False
         self._addon.nameless = session
 
@@ -400,7 +399,6 @@ class _Ready:
         self._recorder = recorder
 
     def running(self) -> None:
-        """See mitmproxy's RunningHook."""
         self._recorder._ready()
 
 

@@ -1,4 +1,4 @@
-"""Which recorded answer is the likeliest, and how likely: one Bayesian model of what an answer depends on.
+"""The choice of the likeliest recorded answer and its confidence, by one Bayesian model of what an answer depends on.
 
 The face that tests and benchmarks use:
 

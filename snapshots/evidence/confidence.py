@@ -30,7 +30,7 @@ def read_confidence(value: str | float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How sure one or more answers are.
+    """The confidence of one or more answers.
 
     `hundredths` is the chance that the most doubtful of them is right, rounded down. `millionths` is the expected number of wrong
     ones, rounded up. `presumed` is the number of those that are less likely than SURE.

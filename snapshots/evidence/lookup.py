@@ -61,7 +61,7 @@ class Explainer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Lookup:
-    """What a request is answered with, and why.
+    """The answer to a request, or the miss, with its verdict and confidence.
 
     `verdict` is `exact`, `canonical`, `varies:<field>`, `rule:<ids>`, or, with `capture` None, `failed:<reason>` (then `failed` says of what)
     or `miss`; `hangs` where a long poll is not answered yet, for those who can wait. `rule` holds the ids alone.
@@ -112,7 +112,6 @@ class Lookup:
 
     @property
     def nearest(self) -> list[Near]:
-        """See `explain`."""
         return self.explain()
 
     @property

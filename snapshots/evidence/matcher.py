@@ -1,4 +1,4 @@
-"""Which capture answers a request: candidates by the lossless key and by rules, the choice among them by the model."""
+"""The choice of the capture that answers a request: candidates by the lossless key and by rules, the choice among them by the model."""
 
 from __future__ import annotations
 
@@ -588,7 +588,6 @@ class Matcher:
         return self.snapshot.prefix(start)
 
     def nearest(self, lookup: Lookup) -> list[Near]:
-        """See `Lookup.explain`."""
         return nearest(lookup)
 
     # Sessions

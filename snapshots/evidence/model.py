@@ -72,13 +72,13 @@ class Target:
 
     @cached_property
     def leads(self) -> bool:
-        """Whether the request only reads, and all clients were led to one place by it."""
+        """True if the request only reads, and led all clients to one place."""
         return self.event.safe and self.event.away and len(self.answers) == 1
 
 
 @dataclass(slots=True)
 class Hypothesis:
-    """What decides an answer, and how likely that is."""
+    """An assumption about which events decide an answer, and its probability."""
 
     types: Chosen
     reduction: str
@@ -98,7 +98,7 @@ class Candidates:
 
 
 class Model:
-    """What the recording of one site shows of which events decide which answers."""
+    """A model of one site, learned from its recording: which events decide which answers."""
 
     def __init__(
         self,

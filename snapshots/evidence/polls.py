@@ -62,7 +62,7 @@ def _but_t(url: str) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class PollProgress:
-    """How far a session is with its channels and long polls."""
+    """The progress of a session on its channels and long polls."""
 
     polls: dict[str, int] = field(default_factory=dict)  # answers given to polls, by channel
     sent: set[tuple[str, int]] = field(default_factory=set)  # places of the handshakes and POSTs answered
@@ -85,7 +85,7 @@ class PollProgress:
 
 
 class _Channel(NamedTuple):
-    """What was recorded on a channel: its POSTs, and whether it went on in a web socket."""
+    """The recording of a channel: its POSTs, and whether it went on in a web socket."""
 
     posts: tuple[Capture, ...]
     switched: bool

@@ -88,14 +88,14 @@ class Sequence(Reducer):
 
 
 class Bag(Reducer):
-    """How often each event happened: a counter, a basket."""
+    """The number of times that each event happened: a counter, a basket."""
 
     def add(self, event: Event) -> None:
         self.state = (self.state + _chain(event.done, 1)) & _MASK
 
 
 class BagSinceReset(Reducer):
-    """The same since the last event without parameters: a basket that is emptied."""
+    """A bag since the last event without parameters: a basket that is emptied."""
 
     def add(self, event: Event) -> None:
         base = 0 if not event.parameters else self.state
@@ -103,7 +103,7 @@ class BagSinceReset(Reducer):
 
 
 class Set(_Parts):
-    """Which events happened at all: flags, pages that were seen."""
+    """The events that happened at all: flags, pages that were seen."""
 
     def add(self, event: Event) -> None:
         self.put(event.done, event.done)
@@ -125,14 +125,14 @@ class MostRecentFirst(Reducer):
 
 
 class Shown(Reducer):
-    """What was shown last and what was written since: a page that shows all of a state tells it, whatever led there."""
+    """The last page that was shown, and the writes since: a page that shows all of a state tells it, whatever led there."""
 
     def add(self, event: Event) -> None:
         self.state = _chain(event.done, event.said) if event.safe else _chain(self.state, event.done)
 
 
 class Switch(Reducer):
-    """Whether each event happened an odd number of times: likes, folds, stars."""
+    """The events that happened an odd number of times: likes, folds, stars."""
 
     def add(self, event: Event) -> None:
         self.state ^= event.done

@@ -10,6 +10,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from stillweb.snapshots.contents.package import snapshot_id
 from stillweb.snapshots.index.cdxj import parse_line
+from stillweb.snapshots.index.kept import INDEX_VERSION
 from stillweb.snapshots.operations import late
 from stillweb.snapshots.secrets.keystore import LEARNED
 from stillweb.snapshots.secrets.redact import Redactor
@@ -19,6 +20,11 @@ from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 
 TEXT = (Path(__file__).parents[2] / "docs" / "snapshot.md").read_text()
+
+
+def test_the_page_of_format_versions_has_that_of_the_index() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    assert re.search(rf"\n\| index [^\n]*\| {re.escape(INDEX_VERSION)} \|", page)
 
 
 def test_the_example_line_has_the_form_of_a_real_one(tmp_path: Path) -> None:

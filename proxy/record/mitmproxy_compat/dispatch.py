@@ -94,7 +94,6 @@ class FixedAddons(AddonManager):
         self._begun: dict[hooks.Hook, Begun] = {}
 
     def register(self, addon: Any) -> Any:
-        """See AddonManager."""
         self._listeners.clear()
         return super().register(addon)  # type: ignore[no-untyped-call]
 
@@ -158,7 +157,6 @@ class RecordingServer(AsyncioServerInstance[StillwebMode]):  # type: ignore[no-u
     """A listening server whose connections begin with a `RecordingProxy`."""
 
     def make_top_layer(self, context: Context) -> layer.Layer:
-        """See ServerInstance."""
         return RecordingProxy(context, ctx.master)  # type: ignore[arg-type]
 
     async def handle_stream(self, reader: Any, writer: Any = None) -> None:

@@ -171,7 +171,6 @@ class ResponseHeads(_http1.Http1Client):
     """Read the head of an answer as browsers do, and pass over interim answers, as a client may (RFC 9110, 15.2)."""
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, events.DataReceived) and self.request:
             try:
                 while (head := normalized_head(bytes(self.buf))) is not None:
@@ -219,7 +218,6 @@ class RequestHeads(_http1.Http1Server):
     """Read a request behind empty lines (RFC 9112, 2.2), and addresses as clients write them."""
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, events.DataReceived):
             head = bytes(self.buf)
             plain = head.lstrip(b"\r\n")
@@ -234,7 +232,6 @@ class RefusedHeads(_http1.Http1Server):
     """Report a request whose head mitmproxy refuses, of which no add-on hears."""
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """See Http1Connection."""
         refused = proxy_of(self.context).master.refused
         if isinstance(event, events.ConnectionClosed):
             if bytes(self.buf).strip():  # not quoted: they may be credentials
@@ -255,8 +252,6 @@ class UnknownDestinations(HttpStream):
     """Report a request without a destination, of which no add-on hears."""
 
     def state_wait_for_request_headers(self, event: Any) -> Commands:
-        """See HttpStream."""
-
         def report(command: Any) -> list[Any]:
             error = command.event if isinstance(command, SendHttp) else None
             if isinstance(error, _events.ResponseProtocolError) and self.flow.error is None:
@@ -311,7 +306,6 @@ class ChunkReader:
         return h11.EndOfMessage()
 
     def read_eof(self) -> None:
-        """See h11's readers."""
         raise h11.RemoteProtocolError(
             "peer closed connection without sending complete message body (incomplete chunked read)"
         )
@@ -341,7 +335,6 @@ class ChunkedResponses(_http1.Http1Client):
     """Read chunks as browsers do, where h11 refuses the odd ones."""
 
     def read_body(self, event: events.Event) -> Commands:
-        """See Http1Connection."""
         if isinstance(self.body_reader, ChunkedReader):
             self.body_reader = ChunkReader()  # type: ignore[assignment]
         return super().read_body(event)
@@ -373,7 +366,6 @@ class Trailers(_http1.Http1Connection):
     _unsent: Headers | None = None
 
     def read_body(self, event: events.Event) -> Commands:
-        """See Http1Connection. Trailers come before the end."""
         reader: Any = self.body_reader
         if isinstance(reader, ChunkedReader):
             reader = self.body_reader = _TrailerReader(reader)  # type: ignore[assignment]
@@ -392,7 +384,6 @@ class Trailers(_http1.Http1Connection):
         return altered(super().read_body(event), add_trailers)
 
     def send(self, event: Any) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
             self._unsent = event.trailers
             return nothing()
@@ -416,7 +407,6 @@ class FailuresAfterContinue(_http1.Http1Server):
     """Send the 502 of an origin that can't be reached also where mitmproxy has sent its own 100 (Continue) before."""
 
     def send(self, event: Any) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, _events.ResponseHeaders) and event.response.status_code == 100:
             return self._continue(event)
         return super().send(event)
@@ -430,7 +420,6 @@ class BrokenConnections(ProxyConnectionHandler):
     """Note why a connection ended without the other side's saying so."""
 
     def server_event(self, event: events.Event) -> Coroutine[Any, Any, None]:
-        """See ConnectionHandler."""
         if isinstance(event, events.ConnectionClosed) and event.connection in self.transports:
             reader: Any = self.transports[event.connection].reader
             if (error := reader.exception()) is not None:
@@ -442,7 +431,6 @@ class BrokenBodies(_http1.Http1Connection):
     """Fail a body that lasts until the connection ends, where that broke."""
 
     def read_body(self, event: events.Event) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, events.ConnectionClosed):
             why = proxy_of(self.context).broken.get(self.conn)
             if why is not None:

@@ -69,7 +69,6 @@ class RefusedConnections(_http2.Http2Server):
     """Report a client's connection that mitmproxy ends, with all that is under way on it, for a breach of rules."""
 
     def protocol_error(self, message: str, *code: Any) -> Commands:
-        """See Http2Connection."""
         proxy_of(self.context).master.refused(f"a connection was ended: {message}")
         return super().protocol_error(message, *code)
 
@@ -133,7 +132,6 @@ class ResponseFields(_http2.Http2Client):
         self._left: dict[int, int] = {}  # bytes of bodies that are to come, by stream
 
     def handle_h2_event(self, event: Any) -> Commands:
-        """See Http2Connection."""
         try:
             if isinstance(event, h2.events.ResponseReceived):
                 event.headers = readable_fields(event.headers)
@@ -173,7 +171,6 @@ class ResetResponses(_http2.Http2Client):
     """
 
     def handle_h2_event(self, event: Any) -> Commands:
-        """See Http2Connection."""
         if isinstance(event, h2.events.StreamReset):
             return self._reset(event)
         inner: Commands = super().handle_h2_event(event)
@@ -237,7 +234,6 @@ class EndingOrigins(_http2.Http2Client):
     _is_ending = False
 
     def handle_h2_event(self, event: Any) -> Commands:
-        """See Http2Connection."""
         if isinstance(event, GoingAway):
             return self._close_when_done(self._begin_end(event.last))
         inner: Commands = super().handle_h2_event(event)
@@ -275,7 +271,6 @@ class OpenConnections(HttpStream):
     """Send no requests on a connection that its origin is ending."""
 
     def make_server_connection(self) -> Commands:
-        """See HttpStream."""
         ending = proxy_of(self.context).ending
         if not ending:
             return super().make_server_connection()
@@ -296,7 +291,6 @@ class EndingClients(_http2.Http2Server):
     _is_ending = False
 
     def handle_h2_event(self, event: Any) -> Commands:
-        """See Http2Connection."""
         if isinstance(event, GoingAway):
             self._is_ending = True
             return self._close_when_done(nothing())

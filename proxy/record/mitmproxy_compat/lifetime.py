@@ -54,7 +54,6 @@ class ClosedUnanswered(_http1.Http1Client):
     _last_answered: object = None  # the last request that any byte came for
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, events.DataReceived) and self.request is not None:
             self._last_answered = self.request
         inner: Commands = super().read_headers(event)
@@ -70,7 +69,6 @@ class ClosedUnansweredH2(_http2.Http2Client):
     _has_answered = False
 
     def handle_h2_event(self, event: Any) -> Commands:
-        """See Http2Connection."""
         if isinstance(event, h2.events.ResponseReceived):
             self._has_answered = True
         elif isinstance(event, h2.events.ConnectionTerminated) and event.error_code:
@@ -78,12 +76,10 @@ class ClosedUnansweredH2(_http2.Http2Client):
         return super().handle_h2_event(event)
 
     def protocol_error(self, message: str, *code: Any) -> Commands:
-        """See Http2Connection."""
         self._has_answered = False
         return super().protocol_error(message, *code)
 
     def close_connection(self, msg: str) -> Commands:
-        """See Http2Connection."""
         waiting = {s for s, state in self.streams.items() if state is _http2.StreamState.EXPECTING_HEADERS}
 
         def mark(command: Any) -> list[Any]:
@@ -103,7 +99,6 @@ class Retries(HttpStream):
     _is_retry = False
 
     def handle_protocol_error(self, event: Any) -> Commands:
-        """See HttpStream."""
         if not (
             isinstance(event, Unanswered)
             and not self._is_retry
@@ -160,7 +155,6 @@ class OutlivingResponses(HttpStream):
     """
 
     def handle_protocol_error(self, event: Any) -> Commands:
-        """See HttpStream."""
         if (
             isinstance(event, _events.RequestProtocolError)
             and self.client_state == self.state_done
@@ -181,13 +175,11 @@ class HeldResponses(HttpStream):
     """Pass a held answer on after a while, as it may have no end."""
 
     def state_wait_for_response_headers(self, event: Any) -> Commands:
-        """See HttpStream."""
         yield from super().state_wait_for_response_headers(event)
         if self._is_held():
             yield commands.RequestWakeup(HOLD_SECONDS)
 
     def state_consume_response_body(self, event: Any) -> Commands:
-        """See HttpStream."""
         inner: Commands = super().state_consume_response_body(event)
         return self._release_long(inner) if _ON_RELEASE in self.flow.metadata else inner
 
@@ -225,7 +217,6 @@ class EarlyResponses(HttpStream):
     _has_ended = False
 
     def send_response(self, already_streamed: bool = False) -> Commands:
-        """See HttpStream."""
         inner: Commands = super().send_response(already_streamed)
         return inner if self.client_state == self.state_done else self._end_early(inner)
 
@@ -238,8 +229,6 @@ class EarlyResponses(HttpStream):
             yield http.SendHttp(_events.ResponseEndOfMessage(self.stream_id), self.context.client)
 
     def flow_done(self) -> Commands:
-        """See HttpStream."""
-
         def without_end(command: Any) -> list[Any]:
             end = isinstance(command, http.SendHttp) and isinstance(
                 command.event, _events.ResponseEndOfMessage
@@ -307,7 +296,6 @@ class HalfClosedClients(_http1.Http1Server):
     """
 
     def wait(self, event: events.Event) -> Commands:
-        """See Http1Connection."""
         if isinstance(event, events.ConnectionClosed) and is_half_closed(self.conn):
             yield commands.RequestWakeup(LOOK_SECONDS)
             return
@@ -319,7 +307,6 @@ class HalfClosedClients(_http1.Http1Server):
         return super()._handle_event(event)
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> Commands:
-        """See Http1Connection."""
         inner: Commands = super().mark_done(request=request, response=response)
         return self._close_behind(inner) if self.conn.state is ConnectionState.CAN_WRITE else inner
 
@@ -340,7 +327,6 @@ class CutResponses(_http1.Http1Server):
     """Note a connection that ends within a body of unknown length, which its end would make look whole."""
 
     def send(self, event: Any) -> Commands:
-        """See Http1Connection."""
         broken = isinstance(event, _events.ResponseProtocolError) and self.response is not None
         if broken and self.request and expected_http_body_size(self.request, self.response) == -1:
             proxy_of(self.context).cut.add(self.conn)
@@ -351,7 +337,6 @@ class ResetConnections(ProxyConnectionHandler):
     """Reset such a connection, so that its client sees that the body is cut."""
 
     def close_connection(self, connection: Connection, half_close: bool = False) -> None:
-        """See ConnectionHandler."""
         if connection in proxy_of(self.layer.context).cut:
             writer: Any = self.transports[connection].writer
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -378,7 +363,6 @@ class TlsGoodbyes(tls.ClientTLSLayer):
     _has_said_goodbye = False
 
     def send_close(self, command: commands.CloseConnection) -> Commands:
-        """See TunnelLayer."""
         if self.tunnel_state is tunnel.TunnelState.OPEN and self.conn not in proxy_of(self.context).cut:
             self._has_said_goodbye = True
             with contextlib.suppress(SSL.Error):  # the other side broke it already
@@ -387,7 +371,6 @@ class TlsGoodbyes(tls.ClientTLSLayer):
         yield from super().send_close(command)
 
     def send_data(self, data: bytes) -> Commands:
-        """See TunnelLayer. The rest of an answer that outlives its client goes nowhere."""
         return nothing() if self._has_said_goodbye else super().send_data(data)
 
 
@@ -399,7 +382,6 @@ class SilentOrigins(ProxyConnectionHandler):
     """
 
     def server_event(self, event: events.Event) -> Coroutine[Any, Any, None]:
-        """See ConnectionHandler."""
         handled = super().server_event(event)
         closed = isinstance(event, events.ConnectionClosed) and event.connection is self.client
         return self._leave_silent(handled) if closed else handled

@@ -15,7 +15,6 @@ class PingsWithinMessages(PerMessageDeflate):
     """
 
     def frame_inbound_header(self, proto: Any, opcode: Opcode, rsv: Any, payload_length: int) -> Any:
-        """See wsproto's Extension."""
         packed = self._inbound_compressed
         answer = super().frame_inbound_header(proto, opcode, rsv, payload_length)
         if opcode.iscontrol():
@@ -23,5 +22,4 @@ class PingsWithinMessages(PerMessageDeflate):
         return answer
 
     def frame_inbound_complete(self, proto: Any, fin: bool) -> Any:
-        """See wsproto's Extension."""
         return super().frame_inbound_complete(proto, fin) if self._inbound_is_compressible else None

@@ -1,11 +1,12 @@
 """Content encodings: decode and encode bodies, whole or in pieces.
 
 Codings: gzip, deflate (with or without the zlib wrapper), br, zstd and identity, in any combination that
-`Content-Encoding` lists (RFC 9110, 8.4). Encoding is deterministic: no time, no file name.
+`Content-Encoding` lists (RFC 9110, 8.4), and in requests aws-chunked. Encoding is deterministic: no time, no file name.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -30,6 +31,7 @@ from stillweb.snapshots.request import Headers
 
 PLAIN = frozenset({"", "identity"})
 MOST_CODINGS = 16  # of a body, each of which is a generator around the next
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})(?:;[^\r\n]{0,200})?\r\n")
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
 
 
@@ -130,7 +132,26 @@ def _unpack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
         return _members(pieces, "gzip", lambda _: Inflate(GZIP))
     if name == "deflate":
         return _members(_first_two_together(pieces), name, _inflater)
+    if name == "aws-chunked":
+        return _chunks(b"".join(pieces))
     raise EncodingProblem(f"unknown coding {name!r}")
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    """Yield the data of the chunks that an upload to S3 is sent in, without their sizes, signatures and trailers.
+
+    See https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html.
+    """
+    at = 0
+    while (head := _CHUNK.match(body, at)) is not None:
+        at, size = head.end(), int(head[1], 16)
+        if not size:
+            return
+        if body[at + size : at + size + 2] != b"\r\n":
+            break
+        yield body[at : at + size]
+        at += size + 2
+    raise EncodingProblem("not aws-chunked, or the encoded body ends early")
 
 
 def _first_two_together(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -192,6 +192,22 @@ def test_a_packed_body_is_the_body_that_it_holds(coding: str, media: str, body: 
     )
 
 
+def test_chunks_that_were_signed_otherwise_are_the_body_that_they_hold() -> None:
+    def chunked(signature: str, *parts: bytes, trailer: bytes = b"") -> Request:
+        body = b"".join(
+            b"%x;chunk-signature=%s\r\n%s\r\n" % (len(part), signature.encode(), part) for part in parts
+        )
+        body += b"0;chunk-signature=%s\r\n%s\r\n" % (signature.encode(), trailer)
+        return post("http://a.test/b/k", body, "text/csv", content_encoding="aws-chunked")
+
+    plain, one = post("http://a.test/b/k", b"q,1\r\nr,2", "text/csv"), chunked("a1", b"q,1\r\n", b"r,2")
+    assert same(plain, one)
+    assert same(one, chunked("b2", b"q,1\r\nr,2", trailer=b"x-amz-checksum-crc32:AAAAAA==\r\n"))
+    assert not same(one, chunked("a1", b"q,1\r\n", b"r,3"))
+    cut = post("http://a.test/b/k", one.body[:-20], "text/csv", content_encoding="aws-chunked")
+    assert not same(one, cut)
+
+
 def test_a_changeset_in_a_batch_is_the_same_whatever_its_boundary() -> None:
     def batch(outer: str, inner: str, row: str = "1") -> Request:
         body = (

@@ -100,7 +100,7 @@ def test_unequal_output_is_judged_and_a_failing_program_is_not(environment: str)
     assert [(e["metric"], e["faithful"], e["why"]) for e in undecided.detail["differs"]] == [
         ("passall5", 0, "the missing judgments could have passed it")
     ]
-    broken = dry("<answer>def area(a, b):\n    raise SystemExit(2)</answer>", environment, OUTPUTS)
+    broken = dry("<answer>def area(a, b):\n    raise SystemExit(2)</answer>", environment, OUTPUTS[:1])
     assert (broken.metrics["ser"], broken.metrics["passall1"]) == (0, 0)
 
 
@@ -121,13 +121,13 @@ def test_faithful_joins_the_line_that_follows_a_function_as_the_official_scorer_
 @needs_isolation
 def test_a_function_with_code_right_behind_it_is_put_in_by_fixed_alone(environment: str) -> None:
     judge = Answers('{"judgment": "incorrect"}')
-    close = record(OUTPUTS)
+    close = record(OUTPUTS[:1])
     close["incomplete_main_code"] = PROGRAM.replace("completed\n\n", "completed\n")
     task = Task("SGI_DryExperiment_0001", "?", close, "sgi-dry-experiment")
     found = {}
     for mode in ("faithful", "fixed"):
         found[mode] = score(task, RIGHT, Context(judge=judge, mode=mode, env={"SGI_CONDA_ENV": environment}))  # type: ignore[arg-type]
-    assert (found["faithful"].metrics["passall5"], found["fixed"].metrics["passall5"]) == (0, 1)
+    assert (found["faithful"].metrics["passall1"], found["fixed"].metrics["passall1"]) == (0, 1)
     assert "joins no line" in found["fixed"].detail["differs"][0]["why"]
 
 
@@ -161,9 +161,9 @@ def test_what_a_program_said_before_it_hung_is_no_right_output(environment: str)
 @needs_isolation
 def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
     fenced = "Here:\n```python\ndef area(a, b):\n    return a * b\n```"
-    got = dry(fenced, environment, OUTPUTS, Answers('{"judgment": "incorrect"}'), mode="fixed")
-    assert got.metrics["passall5"] == 1
-    assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall5"] == 0
+    got = dry(fenced, environment, OUTPUTS[:1], Answers('{"judgment": "incorrect"}'), mode="fixed")
+    assert got.metrics["passall1"] == 1
+    assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall1"] == 0
 
 
 @pytest.mark.slow
@@ -171,7 +171,8 @@ def test_fenced_code_is_found_in_fixed_mode_only(environment: str) -> None:
 def test_seconds_that_differ_between_the_modes_are_in_no_hash(environment: str) -> None:
     fenced = "```python\ndef area(a, b):\n    return a * b\n```"
     scores = [
-        dry(fenced, environment, OUTPUTS, Answers('{"judgment": "incorrect"}')).to_json() for _ in range(2)
+        dry(fenced, environment, OUTPUTS[:1], Answers('{"judgment": "incorrect"}')).to_json()
+        for _ in range(2)
     ]
     hashed = [{name: value for name, value in score.items() if name != "aside"} for score in scores]
     assert hashed[0] == hashed[1]
@@ -185,23 +186,23 @@ def test_the_wall_clock_alone_limits_a_program_unless_another_limit_is_named(env
     """The authors set none: open files, memory and processes are the machine's."""
     body = "    import resource\n    most = resource.getrlimit(resource.RLIMIT_AS)[0]\n"
     code = f"<answer>def area(a, b):\n{body}    return a * b if most < 0 else most\n</answer>"
-    free = dry(code, environment, OUTPUTS)
-    assert (free.metrics["passall5"], free.detail["limits"]) == (1, {"seconds": 300.0})
+    free = dry(code, environment, OUTPUTS[:1])
+    assert (free.metrics["passall1"], free.detail["limits"]) == (1, {"seconds": 300.0})
     judge = Answers('{"judgment": "incorrect"}')
-    bound = dry(code, environment, OUTPUTS, judge, SGI_MEMORY_LIMIT="2000000000", SGI_PROCESS_LIMIT="99")
+    bound = dry(code, environment, OUTPUTS[:1], judge, SGI_MEMORY_LIMIT="2000000000", SGI_PROCESS_LIMIT="99")
     assert bound.metrics["passall1"] == 0
     assert bound.detail["tests"][0]["output"] == "2000000000"
     assert bound.detail["limits"] == {"seconds": 300.0, "memory": 2_000_000_000, "processes": 99}
     with pytest.raises(UsageError, match="SGI_DISK_LIMIT '1 GB' is no whole number"):
-        dry(code, environment, OUTPUTS, SGI_DISK_LIMIT="1 GB")
+        dry(code, environment, OUTPUTS[:1], SGI_DISK_LIMIT="1 GB")
 
 
 @pytest.mark.slow
 @needs_isolation
 def test_line_breaks_are_those_of_text_mode(environment: str) -> None:
     code = "<answer>def area(a, b):\n    print('a\\r\\nb\\rc')\n    return a * b\n</answer>"
-    got = dry(code, environment, [f"a\nb\nc\n{one}" for one in OUTPUTS])
-    assert got.metrics["passall5"] == 1
+    got = dry(code, environment, [f"a\nb\nc\n{one}" for one in OUTPUTS[:1]])
+    assert got.metrics["passall1"] == 1
 
 
 @pytest.mark.slow
@@ -217,7 +218,7 @@ def test_a_judge_that_fails_on_one_test_costs_that_test(environment: str) -> Non
     got = dry(RIGHT, environment, ["0", "3", "6.0", "9.0", "12"], judge)
     assert (got.metrics["passall5"], got.metrics["passall3"], got.detail["fault"]) == (0, 1, "judge")
     assert "failed on what a test printed: busy" in got.detail["problems"][0]
-    none = dry("multiply a and b", environment, OUTPUTS, _Parserless("{}"), mode="fixed")
+    none = dry("multiply a and b", environment, OUTPUTS[:1], _Parserless("{}"), mode="fixed")
     assert set(none.metrics.values()) == {None}
     assert none.detail["fault"] == "judge"
 
@@ -233,7 +234,7 @@ class _Parserless(Answers):
 @needs_isolation
 def test_the_parser_gives_the_code_that_the_answer_hides(environment: str) -> None:
     judge = Answers(lambda p, model: "def area(a, b):\n    return a * b" if model == "gpt-4.1-mini" else "{}")
-    assert dry("multiply a and b", environment, OUTPUTS, judge).metrics["passall5"] == 1
+    assert dry("multiply a and b", environment, OUTPUTS[:1], judge).metrics["passall1"] == 1
 
 
 @pytest.mark.slow
@@ -245,16 +246,16 @@ def test_a_fence_that_the_parser_puts_around_its_code_is_seen_through_in_fixed_m
     judge = Answers(
         lambda p, model: fenced if model == "gpt-4.1-mini" else '{"judgment": "incorrect", "reason": "x"}'
     )
-    got = dry("multiply a and b", environment, OUTPUTS, judge, mode="fixed")
-    assert got.metrics["passall5"] == 1
-    assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall5"] == 0
+    got = dry("multiply a and b", environment, OUTPUTS[:1], judge, mode="fixed")
+    assert got.metrics["passall1"] == 1
+    assert {entry["metric"]: entry["faithful"] for entry in got.detail["differs"]}["passall1"] == 0
 
 
 @pytest.mark.slow
 @needs_isolation
 def test_tracebacks_do_not_name_a_folder_that_changes(environment: str) -> None:
     broken = "<answer>def area(a, b):\n    return 1 / 0</answer>"
-    one, two = (dry(broken, environment, OUTPUTS[:2]).detail["tests"] for _ in range(2))
+    one, two = (dry(broken, environment, OUTPUTS[:1]).detail["tests"] for _ in range(2))
     assert one == two
     assert "ZeroDivisionError" in one[0]["output"]
 

@@ -20,7 +20,7 @@ from hpack.huffman import HuffmanEncoder
 from hypothesis import HealthCheck, settings
 
 from stillweb.proxy.net.huffman import LinearHuffman
-from tests.support.fork_server import fork_programs
+from tests.support import fork_server
 
 if TYPE_CHECKING:
     from tests.proxy.browsing import Browsing, SharedBrowser
@@ -79,7 +79,7 @@ def _load_authorities_once() -> None:
 
 
 _load_authorities_once()
-fork_programs()
+fork_server.fork_programs()
 HuffmanEncoder.encode = LinearHuffman.encode  # clients in tests send long heads, too
 
 
@@ -126,7 +126,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the functions that start a browser share the worker's, but in a test that is marked `whole_browser`."""
+    """Let the functions that start a browser share the worker's, and Python agents be forks, where no mark says otherwise."""
+    fork_server.forks_agents = not item.get_closest_marker("own_process")
     whole = bool(item.get_closest_marker("whole_browser"))
     if SHELL and whole:
         os.environ.pop("STILLWEB_BROWSER", None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import inspect
@@ -14,20 +15,21 @@ import io
 import json
 import os
 import resource
-import select
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 PROGRAM = "from stillweb.harness.cli import run; run()"
 SERVER = "import tests.support.fork_server as server; program = server.serve({}); del server\nexec(program)"
+CONFINED = ["-I", "-S", "-c"]  # the launcher of confined programs
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
 TESTS = ["-mpytest"]  # by pytester
 MARK = "STILLWEB_TEST_MARK"
@@ -45,17 +47,23 @@ READ_AT_START = (
     "XML_",
     "FSSPEC_",
 )
+# Which change nothing that an agent in Python does.
+UNREAD = {"PYTHONUNBUFFERED": "", "PYTHONDONTWRITEBYTECODE": ""}
 Variables = tuple[tuple[str, str], ...]
 OURS = dict(os.environ)  # the server's, whichever test comes first
 LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
+forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
     "openai",
     "pytest",
     "stillweb.api",
     "stillweb.harness.pytest_plugin",
+    "stillweb.harness.runs.agent_process",
     "stillweb.harness.runs.display",
     "stillweb.harness.runs.engine",
     "stillweb.harness.runs.runner",
+    "stillweb.harness.sandbox.launcher",
     "stillweb.proxy.browser.capture_view",
     "stillweb.proxy.check.check",
     "stillweb.proxy.record.recorder",
@@ -65,7 +73,7 @@ LOADED = (
 
 
 class Forked(subprocess.Popen[str]):
-    """A command started as a fork. Popen's own ways to start a program and to wait for it are replaced."""
+    """A command started as a fork. It is a child of this process, as Popen's own way to start it would make it."""
 
     def _execute_child(self, *given: Any) -> None:
         named = _signature.bind(self, *given).arguments
@@ -76,46 +84,38 @@ class Forked(subprocess.Popen[str]):
             "environment": environment,
             "session": named["start_new_session"],
             "limits": [resource.getrlimit(limit) for limit in LIMITS],
+            "files": list(named["pass_fds"]),
         }
-        self._told, theirs = socket.socketpair()
-        with theirs:
+        told, theirs = socket.socketpair()
+        with told, theirs:
             streams = [named["p2cread"], named["c2pwrite"], named["errwrite"]]
             streams = [number if stream == -1 else stream for number, stream in enumerate(streams)]
-            server = _server(_read_at_start(environment))
-            socket.send_fds(server, [json.dumps(order).encode()], [*streams, theirs.fileno()])
-        self._child_created = True
-        self.pid = self._number()
-        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        self._close_pipe_fds(*(named[pipe] for pipe in pipes))  # type: ignore[attr-defined]
-
-    def _number(self) -> int:
-        """Return the next number that the server tells: first of the process, then how it ended."""
-        data = self._told.recv(4)
+            confined = order["argv"][1:4] == CONFINED
+            server = _server(_read_at_start(OURS if confined else environment))
+            socket.send_fds(
+                server, [json.dumps(order).encode()], [*streams, theirs.fileno(), *named["pass_fds"]]
+            )
+            theirs.close()
+            data = told.recv(4)
         if not data:
             raise ConnectionError("the fork server ended")
-        return int(struct.unpack("i", data)[0])
-
-    def _try_wait(self, flags: int) -> tuple[int, int]:
-        if flags & os.WNOHANG and not select.select([self._told], [], [], 0)[0]:
-            return 0, 0
-        with self._told:
-            return self.pid, self._number()
-
-    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
-        if self.returncode is None and (ended := self._try_wait(os.WNOHANG))[0]:
-            self._handle_exitstatus(ended[1])  # type: ignore[attr-defined]
-        return self.returncode
+        self._child_created = True
+        self.pid = int(struct.unpack("i", data)[0])
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(named[pipe] for pipe in pipes))  # type: ignore[attr-defined]
 
 
 _start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_start)
 _asked: Counter[Variables] = Counter()
+_servers: dict[Variables, socket.socket] = {}
 
 
 def fork_programs() -> None:
-    """Let pytester's runs, and the repetitions of `certify`, be forks.
+    """Let pytester's runs, the processes of Python agents and the repetitions of `certify` be forks.
 
-    Of repetitions only from the second on in each environment, as a server for it costs a start.
+    Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
+    their own for their agents.
     """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
@@ -126,6 +126,8 @@ def fork_programs() -> None:
             found = _read_at_start(environment)
             _asked[found] += 1
             fork = _asked[found] > 1
+        elif words[1:4] == CONFINED:
+            fork = forks_agents and _starts_agent(words)
         else:
             fork = words[1:2] == TESTS and can_fork(environment)
         if fork:
@@ -135,6 +137,19 @@ def fork_programs() -> None:
 
     if sys.platform == "linux":
         subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
+
+
+def _starts_agent(words: list[str]) -> bool:
+    """Return True if these are a launcher's, ordered to start an agent in Python as the tests themselves run Python."""
+    from stillweb.harness.agents.module import _START
+    from stillweb.harness.sandbox.running import _LAUNCHER
+
+    if words[4] != _LAUNCHER:
+        return False
+    number = int(words[-1])
+    order = json.loads(os.pread(number, os.fstat(number).st_size, 0))
+    variables = [_read_at_start({**one, **UNREAD}) for one in (order["environment"], OURS)]
+    return order["argv"][2:3] == [_START] and variables[0] == variables[1]
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -148,9 +163,10 @@ def _read_at_start(environment: Mapping[str, str]) -> Variables:
     return tuple(sorted(found.items()))
 
 
-@cache
 def _server(variables: Variables) -> socket.socket:
-    """Start the server of this process for an environment with these variables. Return where it takes orders."""
+    """Return where the server of this process for an environment with these variables takes orders. Start it first."""
+    if variables in _servers:
+        return _servers[variables]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {name: value for name, value in OURS.items() if not name.startswith(READ_AT_START)}
     with theirs:
@@ -163,7 +179,7 @@ def _server(variables: Variables) -> socket.socket:
         )
     atexit.register(process.wait)
     atexit.register(ours.close)  # called first; ends the server
-    return ours
+    return _servers.setdefault(variables, ours)
 
 
 def serve(number: int) -> str:
@@ -176,37 +192,49 @@ def serve(number: int) -> str:
     ].__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
     gc.freeze()
     orders = socket.socket(fileno=number)
-    running: dict[int, tuple[int, socket.socket]] = {}  # by a file that is ready once the process has ended
     while True:
-        for ready in select.select([orders, *running], [], [])[0]:
-            if ready is orders:
-                data, streams, *_ = socket.recv_fds(orders, 1 << 20, 4)
-                if not data:
-                    os._exit(0)
-                pid = os.fork()
-                if pid == 0:
-                    for place in (orders, *(teller for _, teller in running.values())):
-                        place.close()
-                    return _become(json.loads(data), streams)
-                teller = socket.socket(fileno=streams.pop())
-                for stream in streams:
-                    os.close(stream)
-                teller.send(struct.pack("i", pid))
-                running[os.pidfd_open(pid)] = pid, teller
-            else:
-                os.close(ready)
-                pid, teller = running.pop(ready)
-                with teller, suppress(BrokenPipeError):  # a test may have lost interest
-                    teller.send(struct.pack("i", os.waitpid(pid, 0)[1]))
+        data, files, *_ = socket.recv_fds(orders, 1 << 20, 64)
+        if not data:
+            os._exit(0)
+        pid = _fork_sibling()
+        if pid == 0:
+            orders.close()
+            return _become(json.loads(data), files)
+        with socket.socket(fileno=files.pop(3)) as teller:
+            teller.send(struct.pack("i", pid))
+        for file in files:
+            os.close(file)
 
 
-def _become(order: dict[str, Any], streams: list[int]) -> str:
+def _fork_sibling() -> int:
+    """Fork as os.fork does, but into a child of this process's parent, which then waits for it as for its own."""
+    address = ctypes.c_void_p()
+    LIBC.prctl(40, ctypes.byref(address), 0, 0, 0)  # PR_GET_TID_ADDRESS: where libc keeps a thread's number
+    flags = 0x8000 | 0x01000000 | 0x00200000  # CLONE_PARENT, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID
+    arguments = struct.pack("=8Q", flags, 0, address.value or 0, 0, 0, 0, 0, 0)  # struct clone_args
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = LIBC.syscall(435, arguments, len(arguments))  # clone3
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone3")
+    return int(pid)
+
+
+def _become(order: dict[str, Any], files: list[int]) -> str:
     """Make this fork what a started program would be. Return the program."""
     if order["session"]:
         os.setsid()
-    for number, stream in enumerate(streams[:3]):
-        os.dup2(stream, number)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    numbers = [0, 1, 2, *order["files"]]
+    del files[3]  # where its number is told
+    above = 1 + max(numbers)
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, above) for file in files]
+    os.closerange(3, above)
+    for file, target in zip(moved, numbers, strict=True):
+        os.dup2(file, target)
+    os.closerange(above, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
         binary = open(number, "wb" if number else "rb", 0 if old.write_through else -1, closefd=False)  # noqa: SIM115
@@ -217,28 +245,68 @@ def _become(order: dict[str, Any], streams: list[int]) -> str:
     os.chdir(order["cwd"])
     if MARK in order["environment"]:
         _mark(order["environment"][MARK])
-    os.environ.clear()
-    os.environ.update(order["environment"])
-    time.tzset()
+    _set_environment(order["environment"])
     for limit, values in zip(LIMITS, order["limits"], strict=True):
         if resource.getrlimit(limit) != tuple(values):
             resource.setrlimit(limit, tuple(values))
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
-    sys.orig_argv = order["argv"]
-    way, *words = order["argv"][1:]
+    if order["argv"][1:4] == REPETITION:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            ours.close()
+            os.setsid()
+            with open(os.devnull, "r+") as nothing:
+                for number in range(3):
+                    os.dup2(nothing.fileno(), number)
+            return serve(theirs.detach())
+        theirs.close()
+        _servers[_read_at_start(OURS)] = ours
+        fork_programs()
+    return _program(order["argv"], order["environment"])
+
+
+def _program(argv: list[str], environment: Mapping[str, str]) -> str:
+    """Set the arguments and the path of modules as Python does for a command line. Return the program that it names."""
+    sys.orig_argv = argv
+    confined = argv[1:4] == CONFINED
+    way, *words = argv[3:] if confined else argv[1:]
     first = os.getcwd() if way.startswith("-m") else ""
     rest = [place for place in sys.path[1:] if place not in _folders(OURS)]
-    sys.path[:] = [*([first] if way != "-P" else []), *_folders(order["environment"]), *rest]
+    sys.path[:] = [*([first] if way != "-P" and not confined else []), *_folders(environment), *rest]
     if way == "-P":
         way, *words = words
     program, *words = words if way in ("-c", "-m") else [way[2:], *words]
     sys.argv = [way[:2], *words]
+    if confined:
+        os.execvpe = _go_on
     if way == "-c":
         return str(program)
     if not hasattr(sys.modules.get(program), "__path__"):  # a package runs its `__main__`
         sys.modules.pop(program, None)
     return f"import runpy; runpy.run_module({program!r}, run_name='__main__', alter_sys=True)"
+
+
+def _go_on(file: str, argv: list[str], environment: dict[str, str]) -> NoReturn:
+    """Run the agent's program in this process, which the launcher has confined, instead of executing Python for it."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the list's own
+            if not os.get_inheritable(int(name)):
+                os.close(int(name))
+    _set_environment(environment)
+    tempfile.tempdir = None
+    try:
+        exec(_program(argv, environment), {"__name__": "__main__"})
+    except BaseException:  # noqa: BLE001 -- as Python ends
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()
 
 
 def _folders(environment: Mapping[str, str]) -> list[str]:

@@ -25,9 +25,12 @@ from tests.harness.sandbox.test_attacks import without
 from tests.proxy.frozen import Site
 from tests.support.command_line import stillweb
 
-pytestmark = pytest.mark.skipif(
-    can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
-)
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.skipif(
+        can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
+    ),
+]
 
 CANARY = "canary-of-the-references"
 

@@ -17,9 +17,12 @@ import stillweb
 from stillweb.harness.runs.playing import IN_PROCESS
 from stillweb.harness.sandbox.running import can_confine
 
-pytestmark = pytest.mark.skipif(
-    can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
-)
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.skipif(
+        can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
+    ),
+]
 
 HELD = {"held": ["namespaces", "system calls"], "missing": []}
 TRUSTED = {"held": [], "missing": [IN_PROCESS]}

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support import command_line
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.sandbox.running import can_confine
+from stillweb.harness.task import Task
+from stillweb.harness.trace import read_trace
+from tests.support import command_line, fork_server
 from tests.support.command_line import stillweb
 
 LOOK = r"""
@@ -33,3 +43,43 @@ def test_a_fork_is_what_a_started_program_is(
         monkeypatch.setattr(command_line, "can_fork", lambda environment: False)
     assert told[0] == told[1]
     assert LOOK not in words or "leads its session\n1\n" in told[0][1]
+
+
+class Looks:
+    """Agent that answers with what its process is."""
+
+    name = "looks"
+
+    def identity(self) -> dict[str, Any]:
+        return {}
+
+    async def run(self, attempt: Any) -> str:
+        assert os.getuid() == os.getgid() > 60_000  # another one each time
+        status = Path("/proc/self/status").read_text().splitlines()
+        kinds = ("Umask", "NoNewPrivs", "Groups", "Cap", "Seccomp", "SigBlk", "SigIgn", "SigCgt")
+        files = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+        told = [
+            [line for line in status if line.startswith(kinds)],
+            sorted(one.partition("[")[0] for one in files),
+            sorted(os.environ.items()),
+            sorted(name for name in os.listdir("/proc") if name.isdigit()),
+            os.listdir("/"),
+            [os.getcwd(), os.getsid(0) == os.getpid(), sys.argv[:1], sys.path, sys.flags.isolated, __name__],
+            [one.name for one in threading.enumerate()],
+            [line.split(" - ")[1] for line in Path("/proc/self/mountinfo").read_text().splitlines()],
+        ]
+        return "\n".join(map(str, told))
+
+
+@pytest.mark.skipif(
+    can_confine(limits=None) is not None, reason=f"no confinement: {can_confine(limits=None)}"
+)
+def test_a_forked_agent_is_what_a_started_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for name in ("forked", "started"):
+        settings = Settings(agent="tests.harness.commands.test_fork_server:Looks")
+        files = start_run(tmp_path / name, settings, [Task("look", "What are you?", "7")])
+        run_attempts(files.path, display=SilentDisplay())
+        told.append((read_trace(files.trace_path("look", 1)).last("answer") or {})["text"])
+        monkeypatch.setattr(fork_server, "forks_agents", False)
+    assert told[0] == told[1]

@@ -58,7 +58,7 @@ BROWSER_MODULES = (
     "tests.proxy.browsing",
 )
 PROCESS_MODULES = ("subprocess", "tests.support.command_line")
-PEERS = Path(__file__).parent / "interop"
+PEERS = f"{Path(__file__).parent / 'interop'}{os.sep}"
 _shared: list[SharedBrowser] = []  # at most one, made for the first test that is marked `browser`
 
 
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
-        if PEERS in item.path.parents:
+        if str(item.path).startswith(PEERS):
             item.add_marker("peer")
 
 

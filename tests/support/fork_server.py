@@ -31,6 +31,7 @@ PROGRAM = "from stillweb.harness.cli import run; run()"
 SERVER = "import tests.support.fork_server as server; program = server.serve({}); del server\nexec(program)"
 CONFINED = ["-I", "-S", "-c"]  # the launcher of confined programs
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
+STILLWEB = [sys.executable, "-m", "stillweb"]
 TESTS = ["-mpytest"]  # by pytester
 MARK = "STILLWEB_TEST_MARK"
 BLANK = "-" * 36  # as long as a UUID
@@ -47,8 +48,7 @@ READ_AT_START = (
     "XML_",
     "FSSPEC_",
 )
-# Which change nothing that an agent in Python does.
-UNREAD = {"PYTHONUNBUFFERED": "", "PYTHONDONTWRITEBYTECODE": ""}
+HEEDED = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")  # by a fork, all the same
 Variables = tuple[tuple[str, str], ...]
 OURS = dict(os.environ)  # the server's, whichever test comes first
 LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -57,6 +57,7 @@ forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
     "openai",
     "pytest",
+    "mcp.server.lowlevel",
     "stillweb.api",
     "stillweb.harness.pytest_plugin",
     "stillweb.harness.runs.agent_process",
@@ -112,7 +113,7 @@ _servers: dict[Variables, socket.socket] = {}
 
 
 def fork_programs() -> None:
-    """Let pytester's runs, the processes of Python agents and the repetitions of `certify` be forks.
+    """Let pytester's runs, stillweb's own, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
     their own for their agents.
@@ -120,7 +121,7 @@ def fork_programs() -> None:
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
         named = _signature.bind(process, *given).arguments
-        environment = named["env"]
+        environment = os.environ if named["env"] is None else named["env"]
         words = list(named["args"]) if isinstance(named["args"], list | tuple) else []
         if words[1:4] == REPETITION:
             found = _read_at_start(environment)
@@ -129,7 +130,8 @@ def fork_programs() -> None:
         elif words[1:4] == CONFINED:
             fork = forks_agents and _starts_agent(words)
         else:
-            fork = words[1:2] == TESTS and can_fork(environment)
+            way = words[1:2] == TESTS or (words[:3] == STILLWEB and _without_more(environment))
+            fork = way and can_fork(environment)
         if fork:
             process.__class__ = Forked
             return Forked._execute_child(process, *given)  # type: ignore[arg-type]
@@ -137,6 +139,11 @@ def fork_programs() -> None:
 
     if sys.platform == "linux":
         subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
+
+
+def _without_more(environment: Mapping[str, str]) -> bool:
+    """Return True if modules are looked for where these tests look: a fork has loaded them."""
+    return _folders(environment) == _folders(OURS)
 
 
 def _starts_agent(words: list[str]) -> bool:
@@ -148,8 +155,7 @@ def _starts_agent(words: list[str]) -> bool:
         return False
     number = int(words[-1])
     order = json.loads(os.pread(number, os.fstat(number).st_size, 0))
-    variables = [_read_at_start({**one, **UNREAD}) for one in (order["environment"], OURS)]
-    return order["argv"][2:3] == [_START] and variables[0] == variables[1]
+    return order["argv"][2:3] == [_START] and can_fork(order["environment"])
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -158,9 +164,8 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 def _read_at_start(environment: Mapping[str, str]) -> Variables:
-    found = {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
-    found.pop("PYTHONPATH", None)  # a fork heeds it
-    return tuple(sorted(found.items()))
+    found = {name for name in environment if name.startswith(READ_AT_START)} - {*HEEDED}
+    return tuple((name, environment[name]) for name in sorted(found))
 
 
 def _server(variables: Variables) -> socket.socket:
@@ -237,9 +242,10 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
     os.closerange(above, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
-        binary = open(number, "wb" if number else "rb", 0 if old.write_through else -1, closefd=False)  # noqa: SIM115
+        at_once = bool(number and order["environment"].get("PYTHONUNBUFFERED"))
+        binary = open(number, "wb" if number else "rb", 0 if at_once else -1, closefd=False)  # noqa: SIM115
         lines = binary.isatty() or name == "stderr"
-        new = io.TextIOWrapper(binary, old.encoding, old.errors, "\n", lines, old.write_through)
+        new = io.TextIOWrapper(binary, old.encoding, old.errors, "\n", lines, at_once)
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
     os.chdir(order["cwd"])
@@ -306,6 +312,7 @@ def _go_on(file: str, argv: list[str], environment: dict[str, str]) -> NoReturn:
 def _set_environment(variables: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
+    sys.dont_write_bytecode = bool(variables.get("PYTHONDONTWRITEBYTECODE"))
     time.tzset()
 
 

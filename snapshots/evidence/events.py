@@ -29,17 +29,17 @@ ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done
 ACKNOWLEDGED = 1 << 16  # bytes of the answer to a write that are looked at
 _WORDS = re.compile(r"[a-z]+")
 _REFUSING = re.compile(r"error|fail|invalid|denied", re.IGNORECASE)
+# Words in the path of a write that says who asks
+_SIGNING = set("auth login logoff logon logout session sessions signin signoff signon signout sso".split())  # noqa: SIM905
 # Words in the path of a POST that does something, however long its answer in JSON
-_DOING = set(
+_DOING = _SIGNING | set(
     """
     add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote
     downvote like unlike follow increment decrement counter comment comments reply upload toggle undo redo
-    transfer deposit withdraw pay move subscribe bid guess
-    set select choose login signin logon logout signout logoff auth session preference preferences setting
+    transfer deposit withdraw pay move subscribe bid guess set select choose preference preferences setting
     settings option options switch update save apply reset clear change edit profile register signup
     """.split()  # noqa: SIM905
 )
-_SIGNING = set("auth login logoff logon logout session sessions signin signoff signon signout sso".split())  # noqa: SIM905
 MOST = 256  # parameters of an event that are kept by name and value
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]

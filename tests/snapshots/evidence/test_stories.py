@@ -312,6 +312,13 @@ def test_a_page_after_a_login_is_not_shown_to_strangers() -> None:
     assert likely(matcher, LOGIN, account)[0] == "ann's account"
 
 
+@pytest.mark.parametrize("path", ["/api/session", "/api/sessions", "/sso", "/logoff"])
+def test_who_asks_is_another_one_after_a_long_answer_to_a_sign_in(path: str) -> None:
+    sign, home = sent(path, {"user": "ann"}), get(f"{A}/home")
+    recorded = over((home, html("stranger")), (sign, data({"token": "t" * 300})), (LIST, html("all")))
+    assert told(recorded, sign, home)[1] == "stranger?"
+
+
 def test_a_refused_login_opens_nothing() -> None:
     account, wrong = get(f"{A}/account"), post(f"{A}/login", "user=ann&password=no")
     matcher = over(

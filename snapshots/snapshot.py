@@ -530,7 +530,7 @@ class Hit:
     @property
     def nearest(self) -> list[Near]:
         """Captures that come nearest to the request, each with what differs and the rule that would join them."""
-        return self._lookup.nearest
+        return self._lookup.explain()
 
 
 def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -109,31 +108,6 @@ class Lookup:
         if self._nearest is None:
             self._nearest = self.matcher.nearest(self) if self.matcher is not None else []
         return self._nearest
-
-    @property
-    def nearest(self) -> list[Near]:
-        return self.explain()
-
-    @property
-    def remedy(self) -> str:
-        """The command that would record what is missing, into a layer over the snapshot."""
-        return remedy(self.request)
-
-
-def remedy(request: Request) -> str:
-    """Return the command that would record what a miss asked for, as a layer over the snapshot."""
-    if request.method == "GET" and not request.body:
-        return f"stillweb record -o LAYER {shlex.quote(request.url)}"
-    words = ["curl", "-X", request.method]
-    media = request.header("content-type")
-    if media:
-        words += ["-H", f"Content-Type: {media}"]
-    if request.body:
-        try:
-            words += ["--data-raw", request.body.decode("ascii")]
-        except UnicodeDecodeError:
-            words += ["--data-binary", "@BODY"]
-    return f"stillweb record -o LAYER -- {shlex.join([*words, request.url])}"
 
 
 def doubted(lookup: Lookup) -> Confidence | None:

@@ -31,8 +31,6 @@ PART = "~"
 ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
-Related = tuple[str, bool | None]  # a type or kind, and whether its path is related to that of a request
-_WORD = re.compile(r"[a-z]{2,}")
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
 SAMPLED = 16  # answers that tell which words are usual
 # parameters whose values name things; numbers of a path are called #0 …
@@ -182,11 +180,8 @@ class Model:
         self._usual: Set[str] | None = None
         # by request, of the parts that were recorded
         self._part_chances: dict[int, dict[str, float | None]] = {}
-        self._words = _Words(
-            t for t, kind in self.kinds.items() if not t.startswith(PART) and kind != "asset"
-        )
-        self._kind_decides: dict[Related, float] = {}
-        self._decides: dict[Related, float] = {}
+        self._kind_decides: dict[str, float] = {}
+        self._decides: dict[str, float] = {}
         self._learn_priors()
 
     def _happen(self, history: History, reads: list[Event]) -> None:
@@ -209,55 +204,42 @@ class Model:
     def _learn_priors(self) -> None:
         """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
         tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
-        decided: dict[Related, float] = defaultdict(float)
-        tested: dict[Related, float] = defaultdict(float)
+        decided: dict[str, float] = defaultdict(float)
+        tested: dict[str, float] = defaultdict(float)
         for key in tested_keys:
-            found, about = self.posterior(key), self.targets[key].event.type
             inclusion: dict[str, float] = defaultdict(float)
-            for h in found:
+            for h in self.posterior(key):
                 for t, _ in h.types:
                     inclusion[t] += h.probability
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
-                    tested[self._related(t, about)] += share if len(members) > 1 else 1
-                    decided[self._related(t, about)] += inclusion[first] * share
-        of_kind: dict[Related, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for (t, related), count in sorted(tested.items(), key=repr):
+                    tested[t] += share if len(members) > 1 else 1
+                    decided[t] += inclusion[first] * share
+        of_kind: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for t, count in sorted(tested.items()):
             if not t.startswith(PART):  # each type counts once at most
-                sums = of_kind[self.kinds[t], related]
-                sums[0] += decided[t, related] / max(1.0, count)
+                sums = of_kind[self.kinds[t]]
+                sums[0] += decided[t] / max(1.0, count)
                 sums[1] += min(1.0, count)
-        for (kind, related), (n, d) in of_kind.items():
-            prior = self._of_kind(kind, related)
-            self._kind_decides[kind, related] = (priors.KIND_STRENGTH * prior + n) / (
-                priors.KIND_STRENGTH + d
-            )
-        for (t, related), count in tested.items():
-            prior = self._of_kind(self.kinds[t], related)
-            self._decides[t, related] = _bounded(
-                (strength(t) * prior + decided[t, related]) / (strength(t) + count)
-            )
+        for kind, (n, d) in of_kind.items():
+            prior = priors.DECIDES[kind]
+            self._kind_decides[kind] = (priors.KIND_STRENGTH * prior + n) / (priors.KIND_STRENGTH + d)
+        for t, count in tested.items():
+            prior = self._of_kind(self.kinds[t])
+            self._decides[t] = _bounded((strength(t) * prior + decided[t]) / (strength(t) + count))
         self._posteriors.clear()
         self._candidates.clear()
 
-    def _related(self, t: str, target: str) -> Related:
-        return t, None if t.startswith(PART) else self._words.related(t, target)
-
-    def _of_kind(self, kind: str, related: bool | None) -> float:
+    def _of_kind(self, kind: str) -> float:
         """Return the chance that a type of a kind, or a part, decides."""
         if kind.startswith(PART):
             return priors.of_part(kind)
-        found = self._kind_decides.get((kind, related))
-        return _moved(priors.DECIDES[kind], priors.RELATED[related]) if found is None else found
+        return self._kind_decides.get(kind, priors.DECIDES[kind])
 
     def chance(self, t: str, kind: str, target: Event) -> float:
         """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
-        related = self._related(t, target.type)
-        chance = self._decides.get(related)
-        if chance is None:
-            chance = self._of_kind(kind, related[1])
-            if t not in self.kinds and kind in priors.UNSEEN:
-                chance = _moved(priors.UNSEEN[kind], priors.RELATED[related[1]])
+        unseen = priors.UNSEEN.get(kind) if t not in self.kinds else None
+        chance = self._decides.get(t, self._of_kind(kind) if unseen is None else unseen)
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
         answer = "file" if target.kind == "asset" else "step" if target.confirmed or again or led else "page"
@@ -846,27 +828,6 @@ def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
     return share + priors.ALIKE["set"] * (set(one) != set(other))
 
 
-class _Words:
-    """The words of paths; those of most types tell nothing."""
-
-    def __init__(self, types: Iterable[str]) -> None:
-        self._of: dict[str, frozenset[str]] = {}
-        found = [_words_of(t) for t in types]
-        counted = Counter(word for words in found for word in words)
-        self._common = {word for word, count in counted.items() if count * 2 > len(found)}
-
-    def related(self, t: str, target: str) -> bool | None:
-        """Return True if two types share a word of their paths; None if one of them has none."""
-        one, other = self._words(t), self._words(target)
-        return bool(one & other) if one and other else None
-
-    def _words(self, t: str) -> frozenset[str]:
-        found = self._of.get(t)
-        if found is None:
-            found = self._of[t] = frozenset(_words_of(t) - self._common)
-        return found
-
-
 def _writes_to(t: str, read: str) -> bool:
     """Return True if a type writes to the path that another one reads; things and their list have one."""
     return read.startswith("GET ") and not t.startswith("GET ") and _thing(t) == _thing(read)
@@ -880,11 +841,6 @@ def _either(t: str) -> tuple[str, str]:
     """Return the types of a write that was done and of one that was refused."""
     done = t.removesuffix(REFUSED)
     return done, done + REFUSED
-
-
-def _words_of(t: str) -> set[str]:
-    path = t.split(" ", 2)[1].partition("/")[2]
-    return set(_WORD.findall(path.lower()))
 
 
 def fold(

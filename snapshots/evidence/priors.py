@@ -71,9 +71,8 @@ OTHER = 0.3
 OWN = 0.8
 POOL = 0.5  # weight of what requests of the same type show
 SIBLINGS = 7
-# What it does to the odds that a type decides an answer if their paths share a word that not most paths have; None: not known
-RELATED = {True: 1.5, False: 0.8, None: 1.0}
-# The same of a write that was never tried before what its own path shows, if it was done and leads nowhere: a path that leads on shows its form
+# What it does to the odds that a write decides which was never tried before what its own path shows, if it was done and leads nowhere: a path
+# that leads on shows its form
 OWN_PATH = 6.0
 # That of a type which decides only events count that share an id with the request, by whether that names a thing and has their path
 SCOPED = {True: 0.8, False: 0.5}

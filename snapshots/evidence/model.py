@@ -468,7 +468,7 @@ class Model:
             return very
         found = self.candidates(key)
         recorded = target.answers
-        free, bound = self._unsearched(target, past, parts)
+        unsearched = self._unsearched(target, past, parts)
         others: dict[str, dict[int, float]] = {}  # by group, that none of its members decides
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
@@ -488,7 +488,6 @@ class Model:
                 telling = min([_TELLING.get(parts.get(name, ""), 1.0) for name in named], default=1.0)
                 silent += weight * (1 - telling)
                 weight *= telling
-                known = bound if events else free
                 state, trust = 0, 1.0
                 if events:
                     places, states, trusts = fold(history, target.event, events, h.reduction)
@@ -508,7 +507,7 @@ class Model:
                                 others[group] = self._none_of(group, target, past, parts)
                             beside.append((others[group], self._kept(name, target, past, parts)))
                     for answer, times in given.items():
-                        sure = weight * trust * known[answer] * times / count
+                        sure = weight * trust * unsearched[answer] * times / count
                         for every, own in beside:
                             sure *= every[answer] / own[answer]
                         chances[answer] += sure
@@ -600,44 +599,23 @@ class Model:
             for h in self.posterior(key)
         )
 
-    def _unsearched(
-        self, target: Target, past: tuple[History, int], parts: Parts
-    ) -> tuple[dict[int, float], dict[int, float]]:
+    def _unsearched(self, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
 
-        The first is of an answer that depends on no event that was searched, the second of one that does. Events are no
-        independent doubts: an answer that depends on none of those that were searched may depend on none at all, and
-        where one of them decides nothing, the next is less likely to.
+        Events are no independent doubts: where one of them decides nothing, the next is less likely to.
         """
         doubts: dict[int, list[float]] = {o.answer: [] for o in target.observations}
-        by_parts = dict.fromkeys(doubts, 1.0)
-        for t, chances in self.untried(target.event.key, past, parts).items():
-            for answer, kept in chances.items():
+        chances = dict.fromkeys(doubts, 1.0)
+        for t, by_answer in self.untried(target.event.key, past, parts).items():
+            for answer, kept in by_answer.items():
                 if t.startswith(PART):
-                    by_parts[answer] *= kept
+                    chances[answer] *= kept
                 elif kept < 1:
                     doubts[answer].append(1 - kept)
-        free, bound = {}, {}
         for answer, found in doubts.items():
-            depends = max([priors.DEPENDS, *found])  # what one event decides depends on events
-            own = self._own_share(target.event.key, depends)
-            apart = together = 1.0
             for number, doubt in enumerate(sorted(found, reverse=True)):
-                left = priors.DOUBT / (priors.DOUBT + number)
-                together *= 1 - doubt * left
-                apart *= 1 - min(priors.SURELY, doubt / depends) * left
-            free[answer] = by_parts[answer] * (1 - own * (1 - apart))
-            bound[answer] = by_parts[answer] * together
-        return free, bound
-
-    def _own_share(self, key: int, depends: float) -> float:
-        """Return the chance that an answer depends on events, though on none of those that were searched.
-
-        `depends` is the chance before the search that it depends on events at all.
-        """
-        searched = (c for t, c in self.candidates(key).chances.items() if not t.startswith(PART))
-        silent = math.prod(1 - min(priors.SURELY, chance / depends) for chance in searched)
-        return depends * silent / (depends * silent + 1 - depends)
+                chances[answer] *= 1 - doubt * priors.DOUBT / (priors.DOUBT + number)
+        return chances
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""

@@ -30,9 +30,6 @@ PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a write that is
 # answered by a redirect or a form that is shown again, or a read that always leads elsewhere, unless by who asks; of others
 ANSWERS = {"file": 0.03, "step": 0.15, "page": 1.0}
-# That the answer to a request depends on events at all, and the most that one event counts where it does
-DEPENDS = 0.6
-SURELY = 0.97
 # Share of that chance which counts where a type happened before every recorded answer, whatever it said, and is lacking now
 NEEDED = 0.3
 DOUBT = 1.2  # how many doubts the first is worth against those that come after it

@@ -83,7 +83,7 @@ def test_the_curve_stands_at_the_lowest_threshold_within_its_limit() -> None:
 
 
 def test_each_server_is_in_one_group_and_a_third_is_kept_back() -> None:
-    grouped = [mini.name for group in GROUPS.values() for mini in group]
+    grouped = [mini.name for name, group in GROUPS.items() for mini in group if name != "unseen"]
     assert sorted(grouped) == sorted(mini.name for mini in (*SITES, *EVERYDAY))
     assert 0.25 < sum(map(held_out, grouped)) / len(grouped) < 0.42
 

@@ -28,8 +28,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 PROGRAM = "from stillweb.harness.cli import run; run()"
-SERVER = "import tests.support.fork_server as server; program = server.serve({}); del server\nexec(program)"
+SERVER = "import tests.support.fork_server as server; program = server.serve({}, server.{}); del server\nexec(program)"
 CONFINED = ["-I", "-S", "-c"]  # the launcher of confined programs
+PDF = "from stillweb.snapshots.text import pdf_text as m; "  # how the program starts that reads one, with little memory
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
 STILLWEB = [sys.executable, "-m", "stillweb"]
 TESTS = ["-mpytest"]  # by pytester
@@ -52,6 +53,7 @@ HEEDED = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")  # by a f
 Variables = tuple[tuple[str, str], ...]
 OURS = dict(os.environ)  # the server's, whichever test comes first
 LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+FOR_PDFS = ("pypdf", "pypdfium2", "stillweb.snapshots.text.pdf_text")
 LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
 forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
@@ -92,7 +94,10 @@ class Forked(subprocess.Popen[str]):
             streams = [named["p2cread"], named["c2pwrite"], named["errwrite"]]
             streams = [number if stream == -1 else stream for number, stream in enumerate(streams)]
             confined = order["argv"][1:4] == CONFINED
-            server = _server(_read_at_start(OURS if confined else environment))
+            reads_pdf = " ".join(order["argv"][2:3]).startswith(PDF)
+            server = _server(
+                _read_at_start(OURS if confined else environment), "FOR_PDFS" if reads_pdf else "LOADED"
+            )
             socket.send_fds(
                 server, [json.dumps(order).encode()], [*streams, theirs.fileno(), *named["pass_fds"]]
             )
@@ -109,11 +114,11 @@ class Forked(subprocess.Popen[str]):
 _start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_start)
 _asked: Counter[Variables] = Counter()
-_servers: dict[Variables, socket.socket] = {}
+_servers: dict[tuple[Variables, str], socket.socket] = {}
 
 
 def fork_programs() -> None:
-    """Let pytester's runs, stillweb's own, the processes of Python agents and the repetitions of `certify` be forks.
+    """Let pytester's runs, stillweb's own, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
     their own for their agents.
@@ -131,6 +136,7 @@ def fork_programs() -> None:
             fork = forks_agents and _starts_agent(words)
         else:
             way = words[1:2] == TESTS or (words[:3] == STILLWEB and _without_more(environment))
+            way = way or (words[1:2] == ["-c"] and str(words[2]).startswith(PDF))
             fork = way and can_fork(environment)
         if fork:
             process.__class__ = Forked
@@ -168,15 +174,15 @@ def _read_at_start(environment: Mapping[str, str]) -> Variables:
     return tuple((name, environment[name]) for name in sorted(found))
 
 
-def _server(variables: Variables) -> socket.socket:
-    """Return where the server of this process for an environment with these variables takes orders. Start it first."""
-    if variables in _servers:
-        return _servers[variables]
+def _server(variables: Variables, loaded: str) -> socket.socket:
+    """Return where a server of this process takes orders. Start it first: in an environment with these variables, with these modules."""
+    if (variables, loaded) in _servers:
+        return _servers[variables, loaded]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {name: value for name, value in OURS.items() if not name.startswith(READ_AT_START)}
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVER.format(theirs.fileno())],
+            [sys.executable, "-c", SERVER.format(theirs.fileno(), loaded)],
             env={**environment, **dict(variables), MARK: BLANK},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -184,17 +190,16 @@ def _server(variables: Variables) -> socket.socket:
         )
     atexit.register(process.wait)
     atexit.register(ours.close)  # called first; ends the server
-    return _servers.setdefault(variables, ours)
+    return _servers.setdefault((variables, loaded), ours)
 
 
-def serve(number: int) -> str:
+def serve(number: int, loaded: tuple[str, ...]) -> str:
     """Fork for each order that arrives, until the orders' socket is closed. Return, in the fork, the program to run."""
-    for name in LOADED:
+    for name in loaded:
         importlib.import_module(name)
     os.fsync = lambda descriptor: None  # as in the tests themselves
-    sys.modules[
-        "anyio"
-    ].__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
+    if anyio := sys.modules.get("anyio"):
+        anyio.__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
     gc.freeze()
     orders = socket.socket(fileno=number)
     while True:
@@ -265,9 +270,9 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
             with open(os.devnull, "r+") as nothing:
                 for number in range(3):
                     os.dup2(nothing.fileno(), number)
-            return serve(theirs.detach())
+            return serve(theirs.detach(), LOADED)
         theirs.close()
-        _servers[_read_at_start(OURS)] = ours
+        _servers[_read_at_start(OURS), "LOADED"] = ours
         fork_programs()
     return _program(order["argv"], order["environment"])
 

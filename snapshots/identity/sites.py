@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"https?://((?:[a-z0-9-]+\.)*[a-z][a-z-]*)(?=[/?#]|\Z)")
 def _suffixes() -> PublicSuffixList:
     from publicsuffixlist import PublicSuffixList  # slow to import: it reads the whole list, about 50 ms
 
-    return PublicSuffixList(accept_unknown=False)
+    return PublicSuffixList()
 
 
 def host_of(url: str) -> str:
@@ -41,7 +41,10 @@ def _parsed_host(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def site_of_host(netloc: str) -> str:
-    """Return the registrable domain of `host[:port]`, or all of it if it has none (an address, localhost)."""
+    """Return the registrable domain of `host[:port]`, or all of it if it has none (an address, localhost).
+
+    A top-level domain that the Public Suffix List does not have counts as a suffix, as its algorithm says and browsers do.
+    """
     host = netloc.partition("]")[0] + "]" if netloc.startswith("[") else netloc.partition(":")[0]
     if not host or host.startswith("[") or "." not in host or host.rpartition(".")[2].isdigit():
         return netloc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stillweb.snapshots.identity.sites import host_of, site_of, site_of_host
-from tests.support.memory_store import Replay, get, html, matcher, post, redirect
+from tests.support.memory_store import Replay, answers, get, html, matcher, post, redirect
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,9 @@ def test_a_site_is_a_registrable_domain_or_a_host_with_its_port() -> None:
         ("a.www.github.io", "www.github.io"),
         ("a.b.xn--85x722f.com.cn", "xn--85x722f.com.cn"),
         ("www.xn--85x722f.xn--55qx5d.cn", "xn--85x722f.xn--55qx5d.cn"),
-        ("a.b.nosuchsuffix", "a.b.nosuchsuffix"),
+        ("a.b.nosuchsuffix", "b.nosuchsuffix"),
+        ("b.nosuchsuffix:80", "b.nosuchsuffix"),
+        ("nosuchsuffix:80", "nosuchsuffix:80"),
         ("www.example.co.uk.", "example.co.uk"),
         ("a..co.uk", "a..co.uk"),
         ("xn--.com", "xn--.com"),
@@ -95,3 +97,18 @@ def test_a_recorded_url_that_none_can_parse_does_no_harm() -> None:
     replay.ask(post("http://[oops/x", "x=1"))
     assert replay.ask(get("http://[oops/x")) == "miss"
     assert "[oops/x" in str(replay.last.explain()[0])
+
+
+def test_a_write_to_one_host_of_a_site_concerns_the_pages_of_another() -> None:
+    """The list does not have `test`, nor `corp` or `lan`."""
+    page = get("http://www.a.test/list")
+    recorded = [
+        (page, html("none")),
+        (post("http://api.a.test/add", "x=1"), redirect("http://www.a.test/list")),
+        (page, html("one")),
+    ]
+    assert answers(matcher(*recorded), *(request for request, _ in recorded)) == ["none", "", "one"]
+    assert answers(matcher(*recorded), page, post("http://api.a.test/add", "x=2"), page)[1:] == [
+        "miss",
+        "miss",
+    ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("stillweb", *PACKAGES):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, ignore=ignored, symlinks=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, copy)
     options = ["-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", copy / "out"]
     subprocess.run([*PIP, "wheel", *options, copy], check=True, capture_output=True)
@@ -50,7 +52,8 @@ def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) 
         files = [p for p in (ROOT / package).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         wanted |= {f"stillweb/{path.relative_to(ROOT)}" for path in files}
     assert {name for name in names if ".dist-info/" not in name} == wanted
-    assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    licenses = {Path(name).name for name in names if ".dist-info/licenses/" in name}
+    assert licenses == {"LICENSE", "NOTICE"}
 
 
 @pytest.mark.slow
@@ -70,6 +73,14 @@ def test_the_package_lives_beside_one_named_proxy(wheel: Path, tmp_path: Path) -
         done = subprocess.run([python, "-I", "-c", DAMAGED, kept], capture_output=True, text=True, check=True)
         assert done.stdout == "", removed
         subprocess.run([*install, files[removed]], check=True, capture_output=True)
+
+
+def test_changelog_and_citation_have_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest is not None
+    assert newest[1] in (version, "Unreleased")
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_module_runs_the_command_line() -> None:

@@ -5,7 +5,7 @@
 FOLDER is a site of HTML files, such as the manual in Debian's python3.11-doc, which nginx serves on loopback and Stillweb
 records once. An attempt opens a context of its own in one browser, goes to its page, and reads the page's accessibility
 tree; Stillweb's is a scripted agent's call of `browser_navigate`, with trace and score. Times are of whole processes, from
-the start of the interpreter to its end. Bars: issue 33.
+the start of the interpreter to its end, with compiled modules, as a user has them. Bars: issue 33.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def measured(root: Path, count: int, rounds: int) -> list[dict[str, float]]:
 
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["STILLWEB_STATE"] = str(work / "state")
         with site(work, root) as base:
             urls = [f"{base}/{path}" for path in chosen(root, count)]

@@ -27,7 +27,7 @@ from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
 VERSION = 40  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
-Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `swift_pairs.SwiftPairs.take`
+Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `fast_path.SwiftPairs.take`
 ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
 KINDS = frozenset({*ANSWERS, *PLAIN, "warcinfo", "continuation"})  # known record kinds other than request

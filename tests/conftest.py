@@ -54,6 +54,9 @@ BROWSER_FIXTURES = frozenset({"browser", "chromium"})
 BROWSER_MODULES = (
     "playwright",
     "stillweb.proxy.browser.browser",
+    "stillweb.proxy.browser.capture_view",
+    "stillweb.proxy.check.check",
+    "stillweb.proxy.explore.explorer",
     "stillweb.harness.tools.browser",
     "tests.proxy.browsing",
 )

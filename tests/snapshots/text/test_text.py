@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import charsets, encodings
 from stillweb.snapshots.text import html_text, pdf_text
-from stillweb.snapshots.text.text import HTML, PDF, READ, FrozenText, extract, extract_html, sniff
+from stillweb.snapshots.text.text import HTML, LARGE, PDF, READ, FrozenText, extract, extract_html, sniff
 
 ARTICLE = """<!doctype html><html><head><title> A  page </title></head><body><nav><a href="/menu">Menu</a></nav>
 <article><h1>Penguins</h1><p>Penguins are birds of the south. See <a href="more?x=1">more about them</a>, as this is a
@@ -317,9 +317,9 @@ def test_records_of_other_tools_are_read_whole() -> None:
     assert (found.markdown, found.pages, found.media) == ("text", None, "text/plain")
 
 
-@pytest.mark.slow
 def test_very_large_pages_are_taken_as_plain_text() -> None:
-    big = "<html><body>" + "<p>word</p>" * 600_000 + "<p>the end</p></body></html>"
+    paragraph = f"<p>{'word ' * 2000}</p>"
+    big = f"<html><body>{paragraph * (1 + LARGE // len(paragraph))}<p>the end</p></body></html>"
     found = extract_html("https://a.test/", big)
     assert found.extractor == html_text.PLAIN
     assert found.markdown.endswith("the end")

@@ -9,28 +9,24 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.cli import COMMANDS
+from tests.support.command_line import stillweb
 from tests.support.waiting import STARTS
-
-
-def stillweb(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
 
 
 def test_help_names_every_command() -> None:
     shown = stillweb("--help")
-    assert shown.returncode == 0
-    assert all(f"  {name}" in shown.stdout for name in COMMANDS)
+    assert shown.code == 0
+    assert all(f"  {name}" in shown.out for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help_with_an_example(name: str) -> None:
     shown = stillweb(name, "--help")
-    assert shown.returncode == 0, shown.stderr
-    inner = shown.stdout.partition("Commands:")[2].splitlines()
+    assert shown.code == 0, shown.err
+    inner = shown.out.partition("Commands:")[2].splitlines()
     for words in ([name], *([name, line.split()[0]] for line in inner if line.startswith("  "))):
         shown = stillweb(*words, "--help")
-        assert f"stillweb {name}" in shown.stdout.split("Options:")[0].split("\n", 1)[1]
+        assert f"stillweb {name}" in shown.out.split("Options:")[0].split("\n", 1)[1]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +39,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
     ],
 )
 def test_help_says_what_words_and_options_take(name: str, says: str) -> None:
-    assert says in stillweb(name, "--help").stdout
+    assert says in stillweb(name, "--help").out
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["recrod"], 2)])
@@ -79,8 +75,8 @@ def test_a_file_that_ends_too_early_for_us_is_no_interruption() -> None:
 
 def test_an_unknown_command_is_wrong_usage() -> None:
     shown = stillweb("recrod")
-    assert shown.returncode == 2
-    assert "No such command" in shown.stderr
+    assert shown.code == 2
+    assert "No such command" in shown.err
 
 
 @pytest.mark.slow
@@ -103,11 +99,10 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     ],
 )
 def test_wrong_usage_is_one_clear_line(tmp_path: Path, words: list[str], code: int, says: str) -> None:
-    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *words]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS, cwd=tmp_path)
-    assert shown.returncode == code, shown.stderr
-    assert says in shown.stderr
-    assert "Traceback" not in shown.stderr
+    shown = stillweb(*words, cwd=tmp_path)
+    assert shown.code == code, shown.err
+    assert says in shown.err
+    assert "Traceback" not in shown.err
 
 
 @pytest.mark.parametrize("command", ["verify", "ls", "lookup", "fetch", "search"])
@@ -118,9 +113,9 @@ def test_a_file_that_is_no_archive_is_damaged_input(tmp_path: Path, command: str
         command, []
     )
     shown = stillweb(command, wrong, *words)
-    assert shown.returncode == 3, (shown.stdout, shown.stderr)
-    assert "wrong.wacz" in shown.stderr + shown.stdout
-    assert "Traceback" not in shown.stderr
+    assert shown.code == 3, (shown.out, shown.err)
+    assert "wrong.wacz" in shown.err + shown.out
+    assert "Traceback" not in shown.err
 
 
 @pytest.mark.slow
@@ -128,12 +123,5 @@ def test_an_mcp_client_that_leaves_ends_the_server_quietly(tmp_path: Path) -> No
     from stillweb.snapshots.writer import Writer
 
     Writer.open(tmp_path / "snap").close()
-    command = [
-        sys.executable,
-        "-c",
-        "from stillweb.harness.cli import main; main()",
-        "mcp",
-        str(tmp_path / "snap"),
-    ]
-    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STARTS)
-    assert (shown.returncode, shown.stderr) == (0, "")
+    shown = stillweb("mcp", tmp_path / "snap", stdin=subprocess.DEVNULL)
+    assert (shown.code, shown.err) == (0, "")

@@ -72,6 +72,8 @@ def _surt(url: str) -> str:
     if "%" in host or ".." in host or host.startswith(".") or host.endswith("."):
         host = _escaped_once(host.replace("..", ".").strip("."))
     key = f"{_reversed_host(host)}{f':{port}' if port and port != _DEFAULT_PORTS.get(scheme) else ''}){_path(path)}"
+    if key.startswith("urn:"):  # a host of this name with a port: such keys are those of other records
+        key = f"urn%3A{key[4:]}"
     query = _query(query) if query else ""
     return f"{key}?{query}" if query else key
 

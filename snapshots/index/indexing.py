@@ -122,7 +122,8 @@ def find(
             )
         if item.kind == "request":
             found.around.asked = True
-            pairing.ask(_question(item))
+            if _is_http(item.uri):  # else its answer has lost it
+                pairing.ask(_question(item))
             continue
         if item.kind not in KINDS:
             found.around.unread.append((item.offset, item.offset + item.length))
@@ -161,6 +162,10 @@ def media_of(content_type: str) -> str:
     return (found[0].lower() if found else "") or "unk"
 
 
+def _is_http(uri: str) -> bool:
+    return uri[:8].lower().startswith(("http://", "https://"))
+
+
 def _question(item: Scanned) -> Question:
     uri = item.uri
     request = messages.parse_request(item.start, uri)
@@ -182,7 +187,7 @@ def _answer(item: Scanned, name: str) -> Answer | None:
     fields = item.fields
     kind = item.kind
     uri = item.uri
-    if kind not in ANSWERS or not uri[:8].lower().startswith(("http://", "https://")):
+    if kind not in ANSWERS or not _is_http(uri):
         return None
     get = fields.get
     seen = None

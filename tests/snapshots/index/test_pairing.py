@@ -8,6 +8,8 @@ import pytest
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer, reindex
+from tests.snapshots.making import exchange
 from tests.snapshots.malformed import http, packed, record, revisit
 
 ASKED = "http://example.test/"
@@ -52,6 +54,28 @@ def test_a_request_that_names_what_a_revisit_took_the_place_of(tmp_path: Path, d
     )
     assert [(c.method, c.request_offset > 0) for c in found] == [("GET", True), ("POST", True)]
     assert not missing(notes)
+
+
+@pytest.mark.parametrize("target", [b"urn:x", b"urn:metadata:http://a.test/", b"data:,x"])
+def test_a_request_of_no_web_address_is_no_capture(tmp_path: Path, target: bytes) -> None:
+    """The line of such a capture was taken for that of a record of another kind: a KeyError of `seal` and `index`."""
+    archive = tmp_path / "open" / "archive"
+    archive.mkdir(parents=True)
+    asked = record(GET, kind=b"request", uri=target, number=2, fields=named(1))
+    (archive / "x.warc.gz").write_bytes(packed(told(1, fields=named(2)), asked))
+    assert reindex(tmp_path / "open") == 0
+    found, notes = captures(tmp_path, told(1, fields=named(2)), asked)
+    assert found == []
+    assert missing(notes)
+
+
+def test_a_host_that_is_called_as_names_of_records_begin(tmp_path: Path) -> None:
+    address = "http://urn:8080/page"
+    with Writer.open(tmp_path / "open") as writer:
+        writer.exchange(exchange(address, b"told"))
+    with Writer.open(tmp_path / "open"), Snapshot.open(tmp_path / "open") as snapshot:
+        assert [c.url for c in snapshot.captures()] == [address]
+        assert snapshot.lookup(address).verdict == "exact"
 
 
 def test_a_request_beside_that_names_another_and_is_of_another_time_is_not_its_own(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import ada_url
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
+LONGEST = 253  # characters of a host that has a domain (RFC 1035, 2.3.4, without the last dot)
 # URLs that no parser changes: a lower-case name, no port, no trailing number that could be part of an
 # address.
 _PLAIN = re.compile(r"https?://((?:[a-z0-9-]+\.)*[a-z][a-z-]*)(?=[/?#]|\Z)")
@@ -46,7 +47,7 @@ def site_of_host(netloc: str) -> str:
     A top-level domain that the Public Suffix List does not have counts as a suffix, as its algorithm says and browsers do.
     """
     host = netloc.partition("]")[0] + "]" if netloc.startswith("[") else netloc.partition(":")[0]
-    if not host or host.startswith("[") or "." not in host or host.rpartition(".")[2].isdigit():
+    if not 0 < len(host) <= LONGEST or host.startswith("[") or "." not in host or host.rpartition(".")[2].isdigit():
         return netloc
     return _suffixes().privatesuffix(host) or netloc
 

@@ -8,6 +8,7 @@ each field.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from stillweb.proxy.net.addresses import (
@@ -23,7 +24,10 @@ from stillweb.snapshots.request import Headers
 PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
 TURN = 0.005  # seconds in which requests of a connection that came at once are answered before others have theirs
 MAX_HEAD = 1 << 17
+# Header fields and cookies of a request. Browsers send up to 180 cookies; 12,500 held all other clients for 0.4 s.
+MAX_FIELDS = 256
 MAX_BODY = 1 << 26  # of a request, which must be in memory to be matched
+TOO_MANY = f"the request has more than {MAX_FIELDS} header fields and cookies"
 MAX_CHUNK_LINE = 1 << 12
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
@@ -78,6 +82,12 @@ def url_inside(message: Message, base: str, authority: str) -> str:
     if not AUTHORITY.fullmatch(host):
         raise BadRequest("malformed Host field")
     return f"{scheme}://{host}{target if target.startswith('/') else '/' + target}"
+
+
+def too_many(fields: Collection[tuple[str, str]]) -> bool:
+    """Return True if a request has more than `MAX_FIELDS` header fields and cookies."""
+    cookies = [value.count(";") for name, value in fields if len(name) == 6 and name.lower() == "cookie"]
+    return len(fields) + sum(cookies) > MAX_FIELDS
 
 
 def has_bare_break(data: bytes | bytearray, at: int = 0) -> bool:
@@ -193,6 +203,8 @@ class Parser:
                 if lower in named and lower == "transfer-encoding":
                     raise BadRequest("two Transfer-Encoding fields")
                 named[lower] = value
+        if too_many(headers):
+            raise BadRequest(TOO_MANY, 431)
         http10 = minor == b"0"
         connection = named.get("connection", "").lower() or named.get("proxy-connection", "").lower()
         keep_alive = ("keep-alive" in connection) if http10 else ("close" not in connection)

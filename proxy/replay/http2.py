@@ -20,7 +20,15 @@ from hyperframe.frame import Frame, GoAwayFrame
 from stillweb.proxy.net.addresses import target_text
 from stillweb.proxy.net.huffman import LinearHuffman
 from stillweb.proxy.replay import refusing
-from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, TURN, BadRequest, field_bytes
+from stillweb.proxy.replay.http1 import (
+    MAX_BODY,
+    MAX_HEAD,
+    TOO_MANY,
+    TURN,
+    BadRequest,
+    field_bytes,
+    too_many,
+)
 from stillweb.proxy.replay.hub import Hub
 from stillweb.proxy.replay.replies import Held, Line, Reply
 from stillweb.snapshots.errors import StillwebError
@@ -205,7 +213,10 @@ class Http2:
                 fields = [
                     (_text(n), target_text(v) if n == b":path" else _text(v)) for n, v in event.headers or []
                 ]
-                self._incoming[_stream(event)] = _Incoming(fields)
+                if too_many(fields):
+                    self._refuse(_stream(event), _Incoming(fields), BadRequest(TOO_MANY, 431))
+                else:
+                    self._incoming[_stream(event)] = _Incoming(fields)
                 if event.stream_ended is None and dict(fields).get("expect", "").lower() == "100-continue":
                     with contextlib.suppress(*_GONE):
                         self._h2.send_headers(_stream(event), [(b":status", b"100")])
@@ -218,8 +229,8 @@ class Http2:
                     # the limit is for all requests that arrive at once
                     if sum(len(one.body) for one in self._incoming.values()) > MAX_BODY:
                         del self._incoming[stream]
-                        self._too_long(request)
-                        self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+                        bad = BadRequest("the body of the request is too long", 413)
+                        self._refuse(stream, request, bad)
             case h2.events.StreamEnded():
                 self._ended(_stream(event))
             case h2.events.StreamReset():
@@ -236,14 +247,14 @@ class Http2:
                 if not self._outgoing and not self._tasks:
                     self._connection.close()
 
-    def _too_long(self, incoming: _Incoming) -> None:
+    def _refuse(self, stream: int, incoming: _Incoming, bad: BadRequest) -> None:
         named = dict(incoming.fields)
         target = f"https://{named.get(':authority') or self._authority}{named.get(':path', '/')}"
-        bad = BadRequest("the body of the request is too long", 413)
         self._hub.malformed += 1
         refusing.note(
             self._hub.answerer, self._line, named.get(":method", ""), target, bad, len(incoming.body), 0
         )
+        self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
 
     def _ended(self, stream: int) -> None:
         incoming = self._incoming.pop(stream, None)

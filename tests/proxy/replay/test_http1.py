@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD, BadRequest, Message, Parser, head
+from stillweb.proxy.replay.http1 import MAX_BODY, MAX_FIELDS, MAX_HEAD, BadRequest, Message, Parser, head
 
 ONE = (
     b"POST /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-A: 1\r\nX-A:  2 \r\nContent-Length: 5\r\n\r\nhello"
@@ -139,6 +139,9 @@ def test_what_can_be_no_head_is_refused_as_early_byte_by_byte(data: bytes, statu
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (MAX_BODY + 1), 413),
         (b"GET / HTTP/1.1\r\nX: " + b"a" * MAX_HEAD + b"\r\n\r\n", 431),
         (b"GET /" + b"a" * (MAX_HEAD + 10), 431),
+        (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * (MAX_FIELDS + 1) + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nCOOKIE: " + b"a=1; " * MAX_FIELDS + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + (b"Cookie: " + b"a=1; " * 130 + b"\r\n") * 2 + b"\r\n", 431),
     ],
 )
 def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:

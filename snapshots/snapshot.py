@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import TIMING, Capture, Response, asked, read_timing, seen
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from stillweb.snapshots.index.on_disk import OnDisk
     from stillweb.snapshots.text.text import FrozenText
 
-REMEMBERED = 1 << 12  # most index keys whose captures are kept parsed
-
 
 MUTATION = "urn:stillweb:mutation:"  # a metadata record that tells of a mutation
 DROPPABLE = ("view", "dom", "aria", "text")  # resources that a layer may drop by an empty record
@@ -67,7 +66,7 @@ class Snapshot:
         self._layers = layers
         files = {layer.prefix + n: p for layer in layers for n, p in layer.container.archives.items()}
         self._archives = Archives(files)
-        self._found: dict[str, tuple[Capture, ...]] = {}
+        self._found = Cache[str, tuple[Capture, ...]](self._look)
         self._matcher: Matcher | None = None
         self.at = ""  # "latest", or the 17 digits of the last moment that is seen; "" for as recorded
 
@@ -174,13 +173,7 @@ class Snapshot:
 
     def candidates(self, urlkey: str) -> tuple[Capture, ...]:
         """Return the captures with this index key, oldest first."""
-        found = self._found.get(urlkey)
-        if found is None:
-            found = self._look(urlkey)
-            if len(self._found) >= REMEMBERED:
-                self._found = {}
-            self._found[urlkey] = found
-        return found
+        return self._found[urlkey]
 
     def _look(self, urlkey: str) -> tuple[Capture, ...]:
         if len(self._layers) == 1:

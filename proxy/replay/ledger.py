@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import masked_key, masked_url_of
+from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.request import Request
 
@@ -311,14 +312,11 @@ def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:
     return digest.hexdigest()
 
 
-TAILS = 1 << 13  # tails cached for captures that are requested again
-
-
 class Tails:
     """A builder of ledger line tails, which caches those of captures."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], str] = {}
+        self._known = Cache[tuple[Any, ...], str]()
 
     def of(
         self,
@@ -369,7 +367,5 @@ class Tails:
         entry |= more or {}
         made = f',{encode(entry)[1:-1]},"ms":'
         if known is not None:
-            if len(self._known) >= TAILS:
-                self._known.clear()
-            self._known[known] = made
+            self._known.keep(known, made, len(made))
         return made

@@ -7,14 +7,13 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 
@@ -58,10 +57,10 @@ def masked_url(url: str) -> str:
 
 def masked_url_of(request: Request) -> str:
     """Return the URL of a request without the secrets in it, for the ledger and messages."""
-    return _masked(request.url) if len(request.url) <= LONGEST_KEPT else mask(request).url
+    return mask(request).url if request.remembers else _masked(request.url)
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _masked(url: str) -> str:
     return mask(Request("GET", url)).url
 

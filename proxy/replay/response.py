@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.dates import not_after, parse_timestamp
 from stillweb.snapshots.http import encodings
@@ -91,7 +91,7 @@ def _reads(request: Request, names: Collection[str]) -> bool:
     return all(_accepts(accepted, name) for name in names)
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _accepts(field: str, coding: str) -> bool:
     """Return True if an Accept-Encoding field allows a coding (RFC 9110, 12.5.3).
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import ada_url
 
+from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import TUNNEL, Failure
 from stillweb.snapshots.identity.keys import Key, request_key, split_url
@@ -17,7 +18,6 @@ from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.words import counted
 
-REMEMBERED = 1 << 11  # addresses
 _PORTS = {"http:": 80, "ws:": 80, "https:": 443, "wss:": 443}
 
 
@@ -52,12 +52,12 @@ class Failing:
     def __init__(self, snapshot: Store, rules: RuleSet, issued: Callable[[Request], Issued]) -> None:
         self._snapshot = snapshot
         self._rules, self._issued = rules, issued
-        self._at: dict[str, tuple[Failure, ...]] = {}
-        self._captured: dict[str, bool] = {}
+        self._at = Cache[str, tuple[Failure, ...]](lambda address: tuple(snapshot.failures(address)))
+        self._captured = Cache[str, bool]()
 
     def find(self, request: Request, key: Key, level: int) -> Failed | None:
         """Return the failure of a request without captures; `level` is that of the lowest verdict accepted."""
-        found = self._of(split_url(request.url)[0])
+        found = self._at[split_url(request.url)[0]]
         failure = self._same(request, key, level, found) if found else None
         return Failed(failure) if failure is not None else self.tunnel(request.url)
 
@@ -68,7 +68,7 @@ class Failing:
             return None
         host, port = place
         authority = host if port == 443 else f"{host}:{port}"
-        found = _plainest(f for f in self._of(f"https://{authority}/") if f.request.method == TUNNEL)
+        found = _plainest(f for f in self._at[f"https://{authority}/"] if f.request.method == TUNNEL)
         if found is None or self._answered(host, port):
             return None
         if found.opened and urlsplit(url).scheme in ("http", "ws"):
@@ -86,14 +86,6 @@ class Failing:
         rules, issued = self._rules.rules, self._issued(request) if kept else NOTHING
         return _plainest(f for f in kept if joining(request, f.request, rules, issued) is not None)
 
-    def _of(self, address: str) -> tuple[Failure, ...]:
-        found = self._at.get(address)
-        if found is None:
-            if len(self._at) >= REMEMBERED:
-                self._at.clear()
-            found = self._at[address] = tuple(self._snapshot.failures(address))
-        return found
-
     def _answered(self, host: str, port: int) -> bool:
         """Return True if anything was captured from a host, or said to it over a web socket."""
         name = f"{host}:{port}"
@@ -103,7 +95,7 @@ class Failing:
             captures = (c.url for start in starts for c in self._snapshot.prefix(start))
             sockets = self._snapshot.metadata_addresses("http")
             known = any(_place(url) == (host, port) for url in chain(captures, sockets))
-            self._captured[name] = known
+            self._captured.keep(name, known)
         return known
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
 from stillweb.snapshots.contents.failing import Failing
 from stillweb.snapshots.evidence import SERVED, SURE
@@ -40,13 +41,13 @@ from stillweb.snapshots.identity.keys import Key, digest, group_prefix, is_plain
 from stillweb.snapshots.identity.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import Issued, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import LONGEST_KEPT, site_prefix
+from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
 LIGHT = 8  # captures, or KB of their requests, from which on a site takes longer to learn than others may wait (1 ms each)
-HOT = 1 << 12  # decisions and keys remembered
+HOT = 1 << 12  # decisions remembered
 GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
@@ -111,11 +112,14 @@ class Matcher:
         self.rules = snapshot.rules
         self._accepts: dict[str, Accept] = {}
         self._hot: dict[str, tuple[str, Lookup]] = {}
-        self._keys: dict[str, Key] = {}
+        self._keys = Cache[str, Key]()
         self.lock = threading.RLock()
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._sites: dict[str, SiteEvidence] = {}
-        self._light: dict[str, bool] = {}  # by site, that its model is learnt in no time
+        self._bare = Cache[
+            str, SiteEvidence
+        ]()  # of sites that were not recorded: clients ask for as many as they like
+        self._light = Cache[str, bool](self._is_light)  # by site, that its model is learnt in no time
         self._reading: dict[str, threading.Lock] = {}  # by site
         self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
         self.failing = Failing(snapshot, self.rules, self.issued)
@@ -130,15 +134,23 @@ class Matcher:
 
     def evidence(self, site: str) -> SiteEvidence:
         """Return the model of a site, learnt when first asked for."""
-        found = self._sites.get(site)
+        found = self._known(site)
         if found is None:
             with self.lock:
                 reading = self._reading.setdefault(site, threading.Lock())
             with reading:  # not under `lock`: other sites are answered meanwhile
-                found = self._sites.get(site)
+                found = self._known(site)
                 if found is None:
-                    found = self._sites[site] = SiteEvidence(self, site)
+                    found = SiteEvidence(self, site)
+                    if found.size:
+                        self._sites[site] = found
+                    else:
+                        self._bare.keep(site, found)
+            self._reading.pop(site, None)
         return found
+
+    def _known(self, site: str) -> SiteEvidence | None:
+        return self._sites.get(site) or self._bare.get(site)
 
     def forget(self, most: int) -> None:
         """Drop the evidence of sites, the first learnt first, until that of the others is of at most `most` captures.
@@ -152,13 +164,14 @@ class Matcher:
     def learnt(self, request: Request) -> bool:
         """Return True if a request need not wait for seconds while its site's model is learnt."""
         site = site_of(request.url)
-        found = self._sites.get(site)
+        found = self._known(site)
         if found is not None and (found.ready or (found.quiet and self._only(request))):
             return True
-        if site not in self._light:
-            own = islice(self.snapshot.prefix(site_prefix(site)), LIGHT)
-            self._light[site] = sum(1 + max(0, c.request_length) // 1024 for c in own) < LIGHT
         return self._light[site]
+
+    def _is_light(self, site: str) -> bool:
+        own = islice(self.snapshot.prefix(site_prefix(site)), LIGHT)
+        return sum(1 + max(0, c.request_length) // 1024 for c in own) < LIGHT
 
     def _only(self, request: Request) -> bool:
         """Return True for a plain request with one capture, for which no model is asked where nothing varies."""
@@ -499,15 +512,8 @@ class Matcher:
     # Candidates
 
     def _key(self, request: Request) -> Key:
-        """Return the key of a plain request; those of short URLs are kept."""
-        key = self._keys.get(request.url)
-        if key is None:
-            if len(self._keys) >= HOT:
-                self._keys.clear()
-            key = request_key(request)
-            if len(request.url) <= LONGEST_KEPT:
-                self._keys[request.url] = key
-        return key
+        """Return the key of a plain request."""
+        return self._keys.get(request.url) or self._keys.keep(request.url, request_key(request))
 
     def group(self, url: str) -> Group:
         """Return all captures of the path of a URL."""

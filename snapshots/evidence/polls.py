@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from stillweb.snapshots.cache import Cache, cached
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.dates import seconds_of
@@ -29,7 +29,6 @@ from stillweb.snapshots.request import SAFE_METHODS, Request
 TRANSPORT = "transport="  # in the address of each request
 POLLING = "polling"
 _SOCKET = "websocket"
-REMEMBERED = 1 << 11  # channels or paths
 
 
 class Turn(NamedTuple):
@@ -45,7 +44,7 @@ def channel_of(url: str) -> tuple[str, str]:
     return _channel(url) if TRANSPORT in url else ("", "")
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _channel(url: str) -> tuple[str, str]:
     address, _, query = url.partition("?")
     named = dict(parse_qsl(query, keep_blank_values=True))
@@ -54,7 +53,7 @@ def _channel(url: str) -> tuple[str, str]:
     return f"{address}?{named['sid']}" if named.get("sid") else "", named["transport"]
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _but_t(url: str) -> tuple[str, ...]:
     address, _, query = url.partition("?")
     return address, *sorted(pair for pair in query.split("&") if not pair.startswith("t="))
@@ -97,7 +96,7 @@ class Polling:
     def __init__(self, group: Callable[[str], Group], spoken: Callable[[str], Iterable[str]]) -> None:
         self._group = group
         self._spoken = spoken
-        self._channels: dict[str, _Channel] = {}
+        self._channels = Cache[str, _Channel]()
 
     def turn(self, request: Request, session: PollProgress) -> Turn | None:
         """Return the capture that is next, of those equal but for `t`; None where the request is on no recorded channel."""
@@ -136,12 +135,10 @@ class Polling:
     def _on(self, channel: str, url: str) -> _Channel:
         found = self._channels.get(channel)
         if found is None:
-            if len(self._channels) >= REMEMBERED:
-                self._channels.clear()
             captures = (c for c in self._group(url).captures if c.method == "POST")
             posts = tuple(capture for capture in captures if channel_of(capture.url)[0] == channel)
             sockets = map(channel_of, self._spoken(url.partition("?")[0]))
-            found = self._channels[channel] = _Channel(posts, (channel, _SOCKET) in sockets)
+            found = self._channels.keep(channel, _Channel(posts, (channel, _SOCKET) in sockets))
         return found
 
     def waits(self, request: Request, session: PollProgress) -> bool:
@@ -189,7 +186,7 @@ class Hanging:
         self._group = group
         self._written = written
         self._failures = failures
-        self._polls: dict[tuple[str, str], Polls] = {}
+        self._polls = Cache[tuple[str, str], Polls]()
 
     def next(
         self, request: Request, session: PollProgress, follows: str, same: Sequence[Capture]
@@ -212,9 +209,7 @@ class Hanging:
         path = method, group_prefix(url)
         found = self._polls.get(path)
         if found is None:
-            if len(self._polls) >= REMEMBERED:
-                self._polls.clear()
-            found = self._polls[path] = self._found(method, url)
+            found = self._polls.keep(path, self._found(method, url))
         return found
 
     def _found(self, method: str, url: str) -> Polls:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from stillweb.snapshots.cache import cached
 
 # That a type of event decides the answer to a request, by its kind; the first kind is the strongest.
 DECIDES = {
@@ -122,7 +123,7 @@ PARTS = {
 _PARTS = [(re.compile(pattern), chance) for pattern, chance in PARTS.items()]
 
 
-@lru_cache(maxsize=4096)
+@cached
 def of_part(name: str) -> float:
     """Return the chance that a part of a request (its name after a mark) decides the answer."""
     return next((chance for pattern, chance in _PARTS if pattern.fullmatch(name[1:])), 0.3)

@@ -6,8 +6,7 @@ for is not surely the one it would have got, unless it was recorded for the same
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http.header_values import items_of
 from stillweb.snapshots.http.static import static_mime
@@ -37,7 +36,7 @@ def _still(capture: Capture) -> bool:
     return static_mime(capture.mime) and (capture.mime not in _NEW or capture.mime[6:] in capture.url)
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _plainly(accept: str | None, mime: str, still: bool) -> bool:
     if still or not mime:
         return not accept or not mime or _within(accept, mime)
@@ -47,7 +46,7 @@ def _plainly(accept: str | None, mime: str, still: bool) -> bool:
     return _within(accept, mime) and (_is_page(kind) or first_kind(accept) == kind)
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _within(accept: str, mime: str) -> bool:
     if not accept.strip():
         return True
@@ -67,7 +66,7 @@ def _within(accept: str, mime: str) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _clash(accept: str, mime: str) -> bool:
     """Return True if a refusal or redirect is of a page and data is asked for, or the reverse."""
     first, kind = first_kind(accept).partition(";")[0], mime.lower()

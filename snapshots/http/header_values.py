@@ -5,8 +5,9 @@ RFC 9110, 12.4.2 and 12.5.4; language tags by RFC 5646.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
+
+from stillweb.snapshots.cache import cached
 
 MOST = 200  # items of a field that are heeded: 100 kB of them took 3 MB, and were remembered
 
@@ -19,7 +20,7 @@ class Item(NamedTuple):
     weight: float
 
 
-@lru_cache(maxsize=512)
+@cached
 def items_of(field: str) -> tuple[Item, ...]:
     """Parse the first `MOST` items of a field, in order."""
     found = []
@@ -75,7 +76,7 @@ class Tag(NamedTuple):
     variants: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=512)
+@cached
 def wanted(field: str) -> tuple[Tag, ...]:
     """Return the tags of a field, the most wanted first; () for an empty field or `*`."""
     told = [item for item in items_of(field) if item.name != "*" and item.weight > 0]

@@ -7,9 +7,9 @@ follows for that one's; where the opposite follows, or nothing of a refusal, it 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.dates import not_after
 from stillweb.snapshots.request import Headers
 
@@ -32,7 +32,7 @@ class Preconditions(NamedTuple):
 NONE = Preconditions()
 
 
-@lru_cache(maxsize=1024)
+@cached
 def preconditions_of(headers: Headers) -> Preconditions:
     """Return the conditions of header fields; a date beside `If-Match` is ignored (RFC 9110, 13.1.4)."""
     found: dict[str, str] = {}

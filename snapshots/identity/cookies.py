@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
 from stillweb.snapshots.request import Headers
 from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
@@ -24,7 +24,7 @@ def is_made_anew(scheme: str) -> bool:
     return _MADE_ANEW.fullmatch(scheme) is not None
 
 
-@lru_cache(maxsize=4096)
+@cached
 def is_session(name: str, value: str) -> bool:
     """Return True if a cookie identifies its client rather than stating a choice."""
     return "stillweb-secret-" in value or secret_cookie(name, value)
@@ -53,7 +53,7 @@ _TELLING = (  # compiled where there are such cookies
 )
 
 
-@lru_cache(maxsize=4096)
+@cached
 def is_telling(name: str) -> bool:
     """Return True if a cookie's name says that it tells a server what to show, or to whom."""
     return re.search(_TELLING, name) is not None
@@ -64,7 +64,7 @@ def telling_of(headers: Headers) -> list[tuple[str, str]]:
     return [(n, v) for n, v in choices_of(headers).items() if is_telling(n)]
 
 
-@lru_cache(maxsize=1024)
+@cached
 def credentials_of(headers: Headers) -> str:
     """Return the scheme of Authorization and a hash of who it names; "" for none."""
     for name, value in headers:
@@ -85,7 +85,7 @@ def cookies_of(headers: Headers) -> list[tuple[str, str]]:
     return found
 
 
-@lru_cache(maxsize=4096)
+@cached
 def is_choice(name: str, value: str) -> bool:
     """Return True if a cookie can be a choice that pages depend on: no tracker, no identity, no clock."""
     if not value or len(value) > 400 or irrelevant_cookie(name) or is_session(name, value):
@@ -98,6 +98,6 @@ def choices_of(headers: Headers) -> dict[str, str]:
     return dict(_choices(headers))
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _choices(headers: Headers) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in cookies_of(headers) if is_choice(name, value))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.http.acceptance import first_kind, special
 from stillweb.snapshots.identity.cookies import logins_of, telling_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
@@ -118,7 +118,7 @@ _NAMING = (  # compiled where there are fields of an application
 _TIME = re.compile(r"\d{9}|\d\d:\d\d")
 
 
-@lru_cache(maxsize=1024)
+@cached
 def fields_of(headers: Headers) -> Mapping[str, str]:
     """Return the values of each field as one, by lower-case name."""
     found: dict[str, str] = {}
@@ -128,7 +128,7 @@ def fields_of(headers: Headers) -> Mapping[str, str]:
     return found
 
 
-@lru_cache(maxsize=1024)
+@cached
 def own_of(headers: Headers) -> Mapping[str, str]:
     """Return an application's own fields, by lower-case name: their values as one, `PRESENT` for a token.
 
@@ -164,7 +164,7 @@ def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]
     return own
 
 
-@lru_cache(maxsize=4096)
+@cached
 def own_name(name: str) -> str:
     """Return a field's name in lower case if an application may have made it up, else ""."""
     low = name.lower()
@@ -196,7 +196,7 @@ def is_secret(name: str, value: str) -> bool:
     return PSEUDONYM_TEXT.search(value) is not None or secret_header(name, value)
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _drawn(name: str, value: str) -> bool:
     if is_token(name) or re.fullmatch(_NAMING, name) or is_secret(name, value):
         return False
@@ -206,7 +206,7 @@ def _drawn(name: str, value: str) -> bool:
 SILENT, SIGNED, TELLING = range(3)
 
 
-@lru_cache(maxsize=1 << 12)
+@cached
 def bearing(headers: Headers) -> int:
     """Return how much the fields of a request say of its client.
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.request import Request
 
@@ -66,11 +67,11 @@ class _Patterns:
         return self._start.match(text) is not None or self._anywhere.search(text) is not None
 
 
-@lru_cache(maxsize=4096)
+@cached
 def irrelevant_url(url: str) -> bool:
     """Return True if `irrelevant.toml` lists a URL, by host, parent domain, path prefix or path."""
     path = _path(url)
-    return _under(path, _starts(host_of(url))) or path in _lists().paths
+    return _under(path, _starts(host_of(url), False)) or path in _lists().paths
 
 
 def errand(url: str) -> bool:
@@ -78,7 +79,7 @@ def errand(url: str) -> bool:
 
     The root path of a listed host counts as well: of a failed tunnel, only the host is known.
     """
-    starts = _starts(host_of(url), errands=True)
+    starts = _starts(host_of(url), True)
     path = _path(url)
     return (bool(starts) and (path == "/" or _under(path, starts))) or path in _lists().errand_paths
 
@@ -92,14 +93,14 @@ def _path(url: str) -> str:
     return "/" + url.partition("//")[2].partition("/")[2].partition("?")[0]
 
 
-@lru_cache(maxsize=4096)
-def _starts(netloc: str, errands: bool = False) -> frozenset[str]:
+@cached
+def _starts(netloc: str, errands: bool) -> frozenset[str]:
     """Return the path prefixes that are listed for a host; "" lists the whole host."""
     listed = _lists().errands if errands else _lists().hosts
     return frozenset(start for host in _parents(netloc) for start in listed.get(host, ()))
 
 
-@lru_cache(maxsize=4096)
+@cached
 def irrelevant_key(url: str) -> bool:
     """Return True if the host of a URL gives all clients the same answers, whatever API key they send."""
     return not _lists().services.isdisjoint(_parents(host_of(url)))

@@ -15,6 +15,7 @@ from re import _parser as syntax  # type: ignore[attr-defined]
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, Body, Pair, Part, typed_body
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
@@ -496,7 +497,7 @@ class RuleSet:
     def _named(self) -> Callable[[str], list[Field]]:
         """The fields of a query that have a name, by the name."""
         fields = [f for rule in self.rules for f in (*rule.drop, *rule.blank) if f.place == "query"]
-        return lru_cache(maxsize=1024)(lambda name: [f for f in fields if f.name.fullmatch(name)])
+        return cached(lambda name: [f for f in fields if f.name.fullmatch(name)])
 
     def on(self, path: str) -> tuple[Rule, ...]:
         """Return the rules in force on a path (`METHOD url-without-query`)."""

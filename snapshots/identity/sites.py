@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import ada_url
 
+from stillweb.snapshots.cache import cached
+
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
@@ -32,7 +34,7 @@ def host_of(url: str) -> str:
     return _parsed_host(url)
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _parsed_host(url: str) -> str:
     try:
         return str(ada_url.URL(url).host)
@@ -40,14 +42,19 @@ def _parsed_host(url: str) -> str:
         return url.partition("//")[2].partition("/")[0].lower()
 
 
-@lru_cache(maxsize=4096)
+@cached
 def site_of_host(netloc: str) -> str:
     """Return the registrable domain of `host[:port]`, or all of it if it has none (an address, localhost).
 
     A top-level domain that the Public Suffix List does not have counts as a suffix, as its algorithm says and browsers do.
     """
     host = netloc.partition("]")[0] + "]" if netloc.startswith("[") else netloc.partition(":")[0]
-    if not 0 < len(host) <= LONGEST or host.startswith("[") or "." not in host or host.rpartition(".")[2].isdigit():
+    if (
+        not 0 < len(host) <= LONGEST
+        or host.startswith("[")
+        or "." not in host
+        or host.rpartition(".")[2].isdigit()
+    ):
         return netloc
     return _suffixes().privatesuffix(host) or netloc
 

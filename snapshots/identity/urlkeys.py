@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import base64
 import re
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
-LONGEST_KEPT = 4096  # longest URL with a cached SURT, in characters: longer ones could fill gigabytes
 
 _ESCAPES = re.compile(rb"%(?:25)+")  # nested escapes in one step: else each level costs a pass
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")
@@ -51,13 +50,14 @@ _PATH_SESSIONS = [
 ]
 
 
+@cached
 def surt(url: str) -> str:
     """Return the SURT of a canonical URL, one line without spaces.
 
     The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`,
     default port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
     """
-    return _kept_surt(url) if len(url) <= LONGEST_KEPT else _last_surt(url)
+    return _surt(url)
 
 
 def _surt(url: str) -> str:
@@ -78,11 +78,7 @@ def _surt(url: str) -> str:
     return f"{key}?{query}" if query else key
 
 
-_kept_surt = lru_cache(maxsize=1 << 12)(_surt)  # a gateway is asked for new URLs for ever
-_last_surt = lru_cache(maxsize=8)(_surt)  # a request's is asked for several times
-
-
-@lru_cache(maxsize=1 << 12)
+@cached
 def _reversed_host(host: str) -> str:
     return ",".join(reversed(re.sub(r"\Awww[0-9]*\.", "", host).split(".")))
 

@@ -12,12 +12,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
 import ahocorasick_rs
+
+from stillweb.snapshots.cache import cached
 
 # A format begins at the start of a word, or right after an escape (`\n`, `\u003d`, `%3D`), whose letters are no part
 # of the word. In Telegram's paths the bot's token follows "/bot".
@@ -141,7 +143,7 @@ _PLACEHOLDER = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
+@cached
 def plain(name: str) -> str:
     """Return a name as lower-case words joined by `_`: `X-RapidAPI-Key`, `clientSecret` and `user[apiKey]` alike."""
     if "%" in name:
@@ -149,7 +151,7 @@ def plain(name: str) -> str:
     return _BETWEEN.sub("_", _HUMP.sub("_", name)).strip("_").lower()
 
 
-@lru_cache(maxsize=4096)
+@cached
 def _strength(name: str) -> int:
     """Return 2 for a name whose values are secrets, 1 for one whose random values are, else 0."""
     words = plain(name)
@@ -174,7 +176,7 @@ def secret_field(name: str, value: str) -> bool:
     return strength == 2 or (looks_drawn(value) and not any(map(str.isspace, unquote(value))))
 
 
-@lru_cache(maxsize=4096)
+@cached
 def given_field(name: str, value: str) -> bool:
     """Return True if a member of this name in an answer holds a secret.
 

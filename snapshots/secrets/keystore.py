@@ -24,9 +24,9 @@ import json
 import os
 import re
 import secrets
-from functools import lru_cache
 from pathlib import Path
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.secrets.detect import looks_random
 
@@ -149,7 +149,7 @@ def split(pseudonym: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
-@lru_cache(maxsize=1024)
+@cached
 def proof_of(secret: str, salt: str) -> str:
     """Return the hash of a secret for its proof; it takes about 30 ms for a secret that somebody may have chosen."""
     text, mixed = secret.encode("utf-8", "surrogatepass"), b"stillweb proof 1\n" + salt.encode()

@@ -8,8 +8,8 @@ never the payload.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.decompression import DEFLATE, GZIP, ZLIB, Brotli, Inflate, Stream
 from stillweb.snapshots.http.encodings import (
@@ -63,7 +63,7 @@ def split(block: bytes) -> tuple[str, Headers, int]:
     return lines[0].rstrip(_SPACE), tuple(headers), start
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _fields(lines: bytes) -> Headers:
     """Parse the fields of a regular head without its start line. Cached: clients repeat their heads."""
     parts = [line.partition(":") for line in lines.decode("latin-1").split("\r\n")]

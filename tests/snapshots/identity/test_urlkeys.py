@@ -67,11 +67,8 @@ def test_addresses_that_never_come_again_leave_memory() -> None:
     """65,536 of them stayed, which took a gateway 237 bytes for each session with an address of its own."""
     tracemalloc.start()
     try:
-        for number in range(10_000):
+        for number in range(15_000):
             surt(f"http://a.test/never?session-{number:06}")
-        full, _ = tracemalloc.get_traced_memory()
-        for number in range(10_000, 15_000):
-            surt(f"http://a.test/never?session-{number:06}")
-        assert tracemalloc.get_traced_memory()[0] - full < 100_000
+        assert tracemalloc.get_traced_memory()[0] < 1_200_000
     finally:
         tracemalloc.stop()

@@ -263,7 +263,7 @@ class Line:
         self.trusting: set[tuple[str, bytes]] = set()  # authorities and browsers of successful handshakes
         self.waiting: set[asyncio.Future[None]] = set()  # polls that wait for news
         self.prefix = f'{{"session":{encode(name)},"seq":'
-        self.memos: list[tuple[Hot, tuple[str, bytes]]] = []  # of requests whose bytes name the session
+        self.memos: dict[tuple[str, bytes], Hot] = {}  # settled requests whose bytes name the session
         self.clients = 0  # open connections
         self.seen, self.since = -1, 0.0  # `seq` when a change was last seen, and the time of that
 
@@ -469,6 +469,7 @@ class Lines:
             file.close()
 
 
+PARSED = 3  # bytes in memory for each byte of a settled request: it is kept as it came, and parsed
 MOST_MEMOS = 64  # variants of a request remembered for one capture
 MOST_TUNNELS = 1024
 
@@ -499,13 +500,15 @@ class Kept:
             self.memos_of(key[0])[key[1]] = memo
             hot.memos.append(key)
             if memo.line is not None:
-                memo.line.memos.append((hot, key))
+                memo.line.memos[key] = hot
+            self.grow(hot, len(key[1]) * PARSED)
 
     def forget_line(self, line: Line) -> None:
         """Forget the settled requests whose bytes name a session."""
-        for hot, key in line.memos:
+        for key, hot in line.memos.items():
             if self.memos_of(key[0]).pop(key[1], None) is not None:
                 hot.memos.remove(key)
+                self.grow(hot, -len(key[1]) * PARSED)
         line.memos.clear()
 
     def tidy(self) -> None:
@@ -516,8 +519,13 @@ class Kept:
     def forget_memos(self) -> None:
         """Forget all settled requests."""
         for known in self.memos.values():  # connections hold on to these dictionaries
+            for memo in known.values():
+                if memo.line is not None:
+                    memo.line.memos.clear()
             known.clear()
         for hot in self._hot.values():
+            for _, raw in hot.memos:
+                self.grow(hot, -len(raw) * PARSED)
             hot.memos.clear()
 
     def load(self, capture: Capture) -> Hot:
@@ -545,5 +553,7 @@ class Kept:
         while self.bytes > self._bound and len(self._hot) > 1:
             _, old = self._hot.popitem(last=False)
             self.bytes -= old.size
-            for base, raw in old.memos:
-                self.memos[base].pop(raw, None)
+            for key in old.memos:
+                memo = self.memos[key[0]].pop(key[1], None)
+                if memo is not None and memo.line is not None:
+                    memo.line.memos.pop(key, None)

@@ -40,7 +40,8 @@ _DOING = _SIGNING | set(
     settings option options switch update save apply reset clear change edit profile register signup
     """.split()  # noqa: SIM905
 )
-MOST = 256  # parameters of an event that are kept by name and value
+MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
+LONG = 1024  # characters of a text that an event keeps
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
 
@@ -115,11 +116,12 @@ def event_of(
         else:
             words = {f"{MOST}+", *(words if len(words) <= MOST else ())}
         names = ",".join(sorted(words))
-    if many := len(parameters) > MOST:  # a session keeps its events; one without ids may be of anything
+    ids = IDS.findall(parts.path)
+    # a session keeps its events; one without ids may be of anything
+    if many := len(ids) + len(parameters) > MOST:
         free(parameters)
-        parameters = [("(many)", key)]
+        ids, parameters = [], [("(many)", key)]
     path = f"{parts.netloc}{parts.path}"
-    ids = tuple(IDS.findall(parts.path))
     redirects = 300 <= status < 400 and status != 304
     query = "?" in request.url
     if irrelevant(request):
@@ -135,14 +137,22 @@ def event_of(
         kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
-    name = f"{request.method} {IDS.sub('0', path)} {names} {operation}"
+    name = " ".join([request.method, *map(shortened, (IDS.sub("0", path), names, operation))])
     shown_again = status == 200 and "html" in media and name in redirected
     if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
         name, kind = name + REFUSED, "refused"
-    values = tuple((f"#{n}", v) for n, v in enumerate(ids)) + tuple(sorted(parameters))
+    values = tuple((f"#{n}", v) for n, v in enumerate(ids))
+    values += tuple(sorted((shortened(n), shortened(v)) for n, v in parameters))
     shown = frozenset(() if many else (v for _, v in values))
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), values, shown, said, status)
+
+
+def shortened(text: str) -> str:
+    """Return the start of a long text with a hash of the whole; any other text as it is."""
+    if len(text) <= LONG:
+        return text
+    return f"{text[:LONG]}~{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def signs_in(event: Event) -> bool:

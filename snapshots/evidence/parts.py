@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
+from stillweb.snapshots.evidence.events import shortened
 from stillweb.snapshots.evidence.model import ANEW, OTHER
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
@@ -135,7 +136,7 @@ def made_up(parts: Mapping[str, str]) -> tuple[str, ...]:
         kind, _, name = part.partition(" ")
         if kind in ("~header", "~vary") and of_part(f"~header {name}") >= TELLING:
             found[name] = value
-    return tuple(f"{name}: {value}" for name, value in sorted(found.items()))
+    return tuple(shortened(f"{name}: {value}") for name, value in sorted(found.items()))
 
 
 def cookie_parts(request: Request, given: Mapping[tuple[str, str], str]) -> dict[str, str]:

@@ -4,6 +4,8 @@ import pickle
 import random
 from unittest.mock import patch
 
+import pytest
+
 from stillweb.snapshots import yielding
 from stillweb.snapshots.evidence.events import event_of
 from stillweb.snapshots.http.bodies import JSON, typed_body
@@ -88,6 +90,16 @@ def test_a_long_form_is_the_same_body_and_the_same_secret_as_a_short_one() -> No
         short = typed_body(body, media), mask(request)
         with patch.multiple(yielding, PIECE=1):
             assert (typed_body(body, media), mask(request)) == short, body
+
+
+@pytest.mark.parametrize(
+    "text", ["/".join(map(str, range(10_000))), "word/" * 12_000, "?a=" + "b" * 60_000, "?" + "b" * 60_000]
+)
+def test_what_a_session_keeps_of_a_long_address_is_small(text: str) -> None:
+    request, other = (Request("GET", f"http://a.test/{text}{end}") for end in "cd")
+    event, another = (event_of(one, request_key(one).canonical) for one in (request, other))
+    assert len(pickle.dumps(event)) < 5000
+    assert (event.type, event.parameters) != (another.type, another.parameters)
 
 
 def test_what_a_session_keeps_of_a_form_with_many_fields_is_small() -> None:

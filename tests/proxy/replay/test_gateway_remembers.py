@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from stillweb.proxy.net import ca
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay import hub
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.replies import Hot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 
@@ -117,6 +119,33 @@ def test_a_capture_asked_for_in_many_forms_is_in_memory_twice_at_most(
         assert len(wires) == 20
         assert len({id(wire) for wire in wires}) == 1
         assert kept.bytes > 100_000  # both are counted
+
+
+def test_no_more_is_kept_for_a_session_that_names_itself_or_sends_long_fields(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Captures that were dropped stayed with the session, and 64 requests of 128 kB with each capture."""
+    site = Site(tmp_path / "snap")
+    pages = {f"http://site.example/{n}": bytes([65 + n % 26]) * 20_000 for n in range(40)}
+    for url, body in pages.items():
+        site.add(url, body)
+    with (
+        site.open() as snapshot,
+        Gateway(snapshot, authority=authority, cache_bytes=100_000) as g,
+        client(g, "named") as c,
+    ):
+        for url, body in pages.items():
+            assert [c.get(url).content for _ in range(2)] == [body] * 2
+        hot = [one for one in gc.get_objects() if isinstance(one, Hot)]
+        assert sum(one.response.body in pages.values() for one in hot) < 10
+        del hot
+        kept = g._hub.answerer.kept
+        for number in range(20):
+            assert c.get(url, headers={"User-Agent": f"{number}" + "x" * 20_000}).content == body
+        assert sum(len(raw) for known in kept.memos.values() for raw in known) < 200_000
+        for url, body in pages.items():
+            assert c.get(url).content == body
+        assert kept.bytes <= 100_000
 
 
 def test_a_file_that_is_not_surely_of_the_kind_asked_for_is_remembered_with_its_doubt(

@@ -103,7 +103,7 @@ class Parser:
         self._gathered = bytearray()  # a head that arrives in small pieces: each piece is scanned once
         self._seen = 0  # bytes of it that were scanned
         self._message: Message | None = None
-        self._parts: list[bytes] = []
+        self._parts = bytearray()  # of the body; a list of its pieces could take twenty times as much
         self._size = 0  # bytes of the body so far
         self._left = 0  # bytes of the body (or of the chunk) still to come
         self._chunked = False
@@ -157,8 +157,8 @@ class Parser:
         message = self._message
         assert message is not None
         if self._parts:
-            message.body = b"".join(self._parts)
-            self._parts = []
+            message.body = bytes(self._parts)
+            self._parts = bytearray()
         self._message = None
         self.expects = False
         return message
@@ -257,11 +257,11 @@ class Parser:
             data = self._buffer
             if len(data) < self._left:
                 if data:
-                    self._parts.append(data)
+                    self._parts += data
                     self._left -= len(data)
                     self._buffer = b""
                 return False
-            self._parts.append(data[: self._left])
+            self._parts += data[: self._left]
             self._buffer = data[self._left :]
             self._left = 0
             return True
@@ -283,7 +283,7 @@ class Parser:
             have = min(len(data) - at, self._left)
             content = min(have, max(0, self._left - 2))
             if content:
-                self._parts.append(data[at : at + content])
+                self._parts += data[at : at + content]
             tail = data[at + content : at + have]
             closing = b"\r\n"[2 - min(2, self._left - content) :][: len(tail)]
             if tail != closing:

@@ -49,7 +49,7 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Fai
             continue
         found.setdefault(one[2].session, []).append(one)
     for shake in handshakes.values():
-        yield f"{name}: is a web socket, of which the file holds no message: {_url(shake['request'])}"
+        yield f"{name}: is a web socket, of which the file holds no message: {shake['url']}"
     for session in sorted(found):
         yield from numbered(found[session])
 
@@ -129,7 +129,7 @@ def _joined(flow: dict[str, Any], handshakes: dict[str, dict[str, Any]]) -> dict
     """
     told = flow.get("metadata") or {}
     if told.get("websocket") and not flow.get("websocket"):
-        handshakes[_text(flow["id"])] = flow
+        handshakes[_text(flow["id"])] = flow | {"url": _url(flow["request"])}
         return None
     first = handshakes.pop(_text(told.get("websocket_handshake") or ""), None)
     if first is None:

@@ -41,6 +41,7 @@ def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> Non
         (402, 742),
         (402, 1471),
         (901, 6504),
+        *((4811, number) for number in (3641, 37772, 53406, 85370)),
     ],
 )
 def test_what_the_fuzzer_found_once_is_told_in_a_line(

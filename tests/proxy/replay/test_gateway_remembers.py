@@ -136,6 +136,7 @@ def test_no_more_is_kept_for_a_session_that_names_itself_or_sends_long_fields(
     ):
         for url, body in pages.items():
             assert [c.get(url).content for _ in range(2)] == [body] * 2
+        gc.collect()
         hot = [one for one in gc.get_objects() if isinstance(one, Hot)]
         assert sum(one.response.body in pages.values() for one in hot) < 10
         del hot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -64,6 +65,24 @@ def test_where_the_bytes_are_cut_does_not_matter(cuts: tuple[int, ...]) -> None:
 def test_byte_by_byte() -> None:
     data = CHUNKED + ONE
     assert all_of(data, tuple(range(len(data)))) == all_of(data)
+
+
+def test_a_body_in_tiny_pieces_takes_no_more_memory() -> None:
+    """Each piece was an object of its own: 22 bytes for each byte of the body, of which 64 MB are taken."""
+    parser = Parser()
+    parser.feed(b"POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            parser.feed(b"2\r\nxy\r\n" * 1000)
+            assert parser.pull() is None
+        assert tracemalloc.get_traced_memory()[0] < 60_000
+    finally:
+        tracemalloc.stop()
+    parser.feed(b"0\r\n\r\n")
+    message = parser.pull()
+    assert message is not None
+    assert message.body == b"xy" * 10_000
 
 
 def test_a_long_head_byte_by_byte_is_taken_or_refused() -> None:

@@ -228,6 +228,17 @@ def test_a_web_socket_of_an_older_mitmproxy_keeps_its_messages(tmp_path: Path) -
         assert said["close"] == [1001, "bye"]
 
 
+@pytest.mark.parametrize("asked", [None, 5, {}, {"scheme": "http"}])
+def test_a_web_socket_without_a_readable_handshake_hides_no_other(tmp_path: Path, asked: object) -> None:
+    shake = tflow.twebsocketflow().get_state()
+    shake |= {"version": 11, "metadata": {"websocket": True}, "websocket": None, "id": "1", "request": asked}
+    path = tmp_path / "x.flows"
+    path.write_bytes(b"".join(map(tnetstring.dumps, (shake, tflow.tflow(resp=True).get_state()))))
+    with Snapshot.open(path) as snapshot:
+        assert len(list(snapshot.captures())) == 1
+    assert any("flow 0: can't be read" in note for note in left_out_of(path))
+
+
 def test_a_tunnel_is_no_answer(tmp_path: Path) -> None:
     tunnel = flow("http://a.test/", b"", 1000.0)
     tunnel.request.method, tunnel.request.authority = "CONNECT", "a.test:443"

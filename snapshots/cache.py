@@ -53,7 +53,7 @@ def _size(key: object) -> int:
         return len(key)
     known, size = _last
     if known is not key:
-        size = len(marshal.dumps(key, 2))
+        size = len(marshal.dumps(cast(Any, key), 2))
         _last = key, size
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, TypeVar
 
@@ -25,6 +26,11 @@ def shaped(value: Any, kind: type[T]) -> T:
 def well_formed(text: str) -> str:
     """Replace lone surrogates, which JSON can hold and UTF-8 can't, by U+FFFD."""
     return text if text.isascii() else _LONE.sub("\ufffd", text)
+
+
+def must_be_unicode(value: Any) -> None:
+    """Raise ValueError if a JSON value holds a lone surrogate."""
+    json.dumps(value, ensure_ascii=False).encode()
 
 
 def must_be_well_formed(*texts: str) -> None:

@@ -28,7 +28,7 @@ from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.kept import Hashes
 from stillweb.snapshots.notes import Damaged, note
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import must_be_well_formed, shaped, well_formed
+from stillweb.snapshots.shapes import must_be_unicode, shaped, well_formed
 from stillweb.snapshots.view import View
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.warc.container import (
@@ -68,7 +68,7 @@ def view_from_json(value: Mapping[str, Any]) -> View:
         raise ValueError(f"a view is no object, but a {type(value).__name__}")
     view = shaped(dict(value), View)
     shaped((view.state or {}).get("fields", []), list[dict[str, Any]])
-    must_be_well_formed(json.dumps(value, ensure_ascii=False))
+    must_be_unicode(value)
     return view
 
 

@@ -19,7 +19,7 @@ from stillweb.snapshots.index.cdxj import entry_line
 from stillweb.snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import must_be_unicode, shaped
 from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
@@ -148,9 +148,11 @@ def _learn(found: Findings, item: Scanned) -> None:
     info = warc.parse_fields(item.start)
     try:
         if text := info.get("stillweb-profile"):
-            found.profile = Profile.from_json(json.loads(text))
+            must_be_unicode(profile := json.loads(text))
+            found.profile = Profile.from_json(profile)
         if text := info.get("stillweb-settings"):
-            found.settings = shaped(json.loads(text), dict[str, Any])
+            must_be_unicode(settings := json.loads(text))
+            found.settings = shaped(settings, dict[str, Any])
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         what = f"the warcinfo record at offset {item.offset} has a profile that can't be read: {error}"
         found.notes.append(Damaged(what))

@@ -20,7 +20,7 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import must_be_unicode, shaped
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.boundaries import PIECE
 
@@ -214,6 +214,7 @@ def read_package(container: Container) -> dict[str, Any]:
     elif isinstance(value, dict) and "stillweb" in value:
         try:
             shaped(value["stillweb"], Own)
+            must_be_unicode(value["stillweb"])
         except ValueError as error:
             container.doubted = f"its member stillweb can't be read ({error})"
     return value if isinstance(value, dict) and not container.doubted else {}

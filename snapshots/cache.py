@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 ENTRIES = 1 << 12  # of a cache
-ROOM = 1 << 19  # characters of its keys; what is made of a key takes up to some forty bytes for each
+ROOM = (
+    1 << 19
+)  # characters of its keys, by default; what is made of a key takes up to some forty bytes for each
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -15,16 +17,17 @@ P = ParamSpec("P")
 
 
 class Cache(dict[K, V]):
-    """A dictionary that is emptied when it is full. The newest entry stays, however large it is.
+    """A dictionary that is emptied when it is full, of `room` characters. The newest entry stays, however large it is.
 
     `cache[key]` computes a value that is not known by `compute`.
     """
 
-    __slots__ = ("_compute", "_held")
+    __slots__ = ("_compute", "_held", "_room")
 
-    def __init__(self, compute: Callable[[K], V] | None = None) -> None:
+    def __init__(self, compute: Callable[[K], V] | None = None, room: int = ROOM) -> None:
         self._compute = compute
         self._held = 0
+        self._room = room
 
     def __missing__(self, key: K) -> V:
         if self._compute is None:
@@ -36,7 +39,7 @@ class Cache(dict[K, V]):
         if size is None:
             size = _size(key)
         self._held += size
-        if self._held > ROOM or len(self) >= ENTRIES:
+        if self._held > self._room or len(self) >= ENTRIES:
             self.clear()
             self._held = size
         self[key] = value

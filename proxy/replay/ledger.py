@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DELAY = 0.03
 WHOLE = -1  # the number of a line that is not put together from parts
+TAILS = 1 << 22  # characters of line tails remembered
 KEPT = 64 << 20  # bytes of lines kept while the disk is full
 MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # a line without these is no ledger line
 UNHASHED = frozenset({"ms"})  # members that depend on the machine, not on the replay
@@ -316,7 +317,7 @@ class Tails:
     """A builder of ledger line tails, which caches those of captures."""
 
     def __init__(self) -> None:
-        self._known = Cache[tuple[Any, ...], str]()
+        self._known = Cache[tuple[Any, ...], str](room=TAILS)
 
     def of(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,7 +47,6 @@ from stillweb.snapshots.warc.messages import set_cookies
 
 LIGHT = 8  # captures, or KB of their requests, from which on a site takes longer to learn than others may wait (1 ms each)
 HOT = 1 << 12  # decisions remembered
-GROUPS = 1 << 11  # paths remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
@@ -114,11 +112,10 @@ class Matcher:
         self._hot: dict[str, tuple[str, Lookup]] = {}
         self._keys = Cache[str, Key]()
         self.lock = threading.RLock()
-        self._groups: OrderedDict[str, Group] = OrderedDict()
+        self._groups = Cache[str, Group](self._group)
         self._sites: dict[str, SiteEvidence] = {}
-        self._bare = Cache[
-            str, SiteEvidence
-        ]()  # of sites that were not recorded: clients ask for as many as they like
+        # of sites that were not recorded: clients ask for as many as they like
+        self._bare = Cache[str, SiteEvidence]()
         self._light = Cache[str, bool](self._is_light)  # by site, that its model is learnt in no time
         self._reading: dict[str, threading.Lock] = {}  # by site
         self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
@@ -216,7 +213,7 @@ class Matcher:
             (found.lasting or site not in session.past)
             and bearing(request.headers) == SILENT
             and accepts(request, found.capture)
-            and (found.lasting or self._in_language(request, found.capture))
+            and self._in_language(request, found.capture)
         )
 
     def _lookup(
@@ -310,9 +307,11 @@ class Matcher:
         )
 
     def _in_language(self, request: Request, capture: Capture) -> bool:
-        """Return True unless a request and that of a capture name other languages, which many servers heed without Vary."""
+        """Return True unless a request and that of a page name other languages, which many servers heed without Vary."""
         wanted = request.header("accept-language")
-        return wanted is None or fields_of(self.peek.fields(capture)).get("accept-language", wanted) == wanted
+        if wanted is None or static(capture.method, capture.mime, capture.status):
+            return True
+        return fields_of(self.peek.fields(capture)).get("accept-language", wanted) == wanted
 
     def _evident(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
         """Return the lookup of a capture that nothing speaks against; it is remembered."""
@@ -517,20 +516,14 @@ class Matcher:
 
     def group(self, url: str) -> Group:
         """Return all captures of the path of a URL."""
-        prefix = group_prefix(url)
         with self.lock:
-            found = self._groups.get(prefix)
-            if found is not None:
-                self._groups.move_to_end(prefix)
-                return found
-            captures = {c.place: c for c in self.snapshot.candidates(prefix)}
-            for mark in "?;":
-                captures.update((c.place, c) for c in self.snapshot.prefix(prefix + mark))
-            found = Group(captures.values(), self.snapshot.read_request)
-            self._groups[prefix] = found
-            if len(self._groups) > GROUPS:
-                self._groups.popitem(last=False)
-            return found
+            return self._groups[group_prefix(url)]
+
+    def _group(self, prefix: str) -> Group:
+        captures = {c.place: c for c in self.snapshot.candidates(prefix)}
+        for mark in "?;":
+            captures.update((c.place, c) for c in self.snapshot.prefix(prefix + mark))
+        return Group(captures.values(), self.snapshot.read_request)
 
     def _same(self, request: Request, key: Key) -> list[Capture]:
         """Return the captures with the same canonical key."""

@@ -88,9 +88,8 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
             own_name(name) and value.strip() and not is_token(name) and not irrelevant_key(request.url)
         ):
             found[f"~drawn {name}"] = value  # it looks drawn for this request, and may be an id all the same
-    for name in FRAGMENT & by_name.keys():
-        if by_name[name]:
-            found[f"~header {name}"] = by_name[name]
+        if value and name in FRAGMENT:
+            found[f"~header {name}"] = value
     who = credentials_of(headers)
     if who:
         found[WHO] = who.partition(" ")[0] if is_made_anew(who.partition(" ")[0]) else who

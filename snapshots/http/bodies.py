@@ -27,6 +27,10 @@ UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet
 
 MAX_NESTED = 4  # multipart bodies within each other
 MAX_DEPTH = 64  # of JSON; deeper values are bytes, so that no recursion over them exhausts the stack
+MAX_VALUES = (
+    1 << 19
+)  # of JSON, a form or multipart, about; a body of more is bytes, as each value takes up to 250 bytes of memory
+MAX_LINES = 256  # of the head of a part
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _NOT_A_FORM = re.compile(rb'[\x00-\x20\x7f"<>{}\\^`]')
@@ -225,7 +229,7 @@ _READER = json.JSONDecoder(
 
 
 def _json(body: bytes, parameters: str) -> Body | None:
-    if charset_of(parameters):
+    if charset_of(parameters) or _too_many(body, b",", b"[", b"{"):
         return None
     try:
         value = read_json(_READER, body.decode("utf-8"))
@@ -235,6 +239,10 @@ def _json(body: bytes, parameters: str) -> Body | None:
         return Body(JSON, value, canonical=canonical, size=len(body))
     except (ValueError, RecursionError, ArithmeticError):
         return None
+
+
+def _too_many(body: bytes, *marks: bytes) -> bool:
+    return sum(map(body.count, marks)) > MAX_VALUES
 
 
 def _depth(value: Any) -> int:
@@ -268,7 +276,7 @@ def form_pairs(text: bytes) -> tuple[Pair, ...]:
 
 def _form(body: bytes, charset: str) -> Body | None:
     # JSON or XML sent with curl's default type is not a form: decoding its "+" would lose information.
-    if any(matches(_NOT_A_FORM, body, 1)):
+    if _too_many(body, b"&") or any(matches(_NOT_A_FORM, body, 1)):
         return None
     if not body.isascii():  # UTF-8 decodes to the bytes that escapes stand for (WHATWG URL, 5.1)
         try:
@@ -302,7 +310,7 @@ def _multipart(body: bytes, subtype: str, parameters: str, depth: int = 0) -> Bo
         return None
     if body in (delimiter + b"--", delimiter + b"--\r\n"):
         return Body(MULTIPART, (), subtype)  # a form without fields, as browsers send it
-    if not body.startswith(delimiter + b"\r\n"):
+    if not body.startswith(delimiter + b"\r\n") or _too_many(body, delimiter):
         return None
     sections = (b"\r\n" + body).split(b"\r\n" + delimiter)
     if sections[0] or sections[-1] not in (b"--", b"--\r\n"):
@@ -312,6 +320,8 @@ def _multipart(body: bytes, subtype: str, parameters: str, depth: int = 0) -> Bo
         if not section.startswith(b"\r\n"):
             return None  # a longer boundary, or padding: no browser writes that
         head, gap, content = section.partition(b"\r\n\r\n")
+        if head.count(b"\r\n") > MAX_LINES:
+            return None
         headers = []
         for line in head[2:].split(b"\r\n"):
             name, colon, value = line.partition(b":")

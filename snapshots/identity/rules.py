@@ -17,7 +17,17 @@ from urllib.parse import quote, unquote_to_bytes
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, Body, Pair, Part, typed_body
+from stillweb.snapshots.http.bodies import (
+    BYTES,
+    FORM,
+    JSON,
+    MAX_VALUES,
+    MULTIPART,
+    Body,
+    Pair,
+    Part,
+    typed_body,
+)
 from stillweb.snapshots.identity.keys import Parsed, digest, parse
 from stillweb.snapshots.identity.model_calls import (
     with_numbered_calls,
@@ -278,11 +288,13 @@ _JSON_LABELS = {
 }
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)  # each rule asks for the body of the same request
 def _read_json(text: bytes, label: str) -> Body | None:
     found = typed_body(text, "application/json")
     if found.kind == JSON:
         return replace(found, label=label)
+    if text.count(b"\n") > MAX_VALUES:
+        return None
     lines = [typed_body(line, "application/json") for line in text.splitlines() if line.strip()]
     if len(lines) < 2 or any(line.kind != JSON for line in lines):
         return None

@@ -57,10 +57,6 @@ def surt(url: str) -> str:
     The rules are those of the `surt` package, which cdxj-indexer and pywb use: host reversed without `www.`,
     default port and user left out, path and query unescaped and escaped once, lower case, query pairs sorted.
     """
-    return _surt(url)
-
-
-def _surt(url: str) -> str:
     found = _PARTS.fullmatch(url)
     if found is None:  # urn:, data: and text that no parser accepts
         return escape(url)
@@ -150,7 +146,7 @@ def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
     told = _body_query(body, raw)[:MAX_BODY]
     if told:
         query += f"&{told}"
-    return _surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
+    return surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
 
 
 def _body_query(body: Body, raw: bytes) -> str:

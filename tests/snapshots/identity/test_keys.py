@@ -14,7 +14,15 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.http.bodies import BYTES, FORM, JSON, MULTIPART, canonical_json, typed_body
+from stillweb.snapshots.http.bodies import (
+    BYTES,
+    FORM,
+    JSON,
+    MAX_VALUES,
+    MULTIPART,
+    canonical_json,
+    typed_body,
+)
 from stillweb.snapshots.http.encodings import encode
 from stillweb.snapshots.identity.keys import canonical_url, group_prefix, parsed_key, plain_key, request_key
 from stillweb.snapshots.request import Request
@@ -87,6 +95,23 @@ def test_the_exact_key_knows_the_text_without_its_fragment() -> None:
 )
 def test_odd_json_is_bytes(body: bytes, why: str) -> None:
     assert typed_body(body, "application/json").kind == BYTES, why
+
+
+@pytest.mark.parametrize(
+    ("media", "item", "ends"),
+    [
+        ("application/json", b"[],", (b"[", b"0]")),
+        ("application/json", b"0,", (b"[", b"0]")),
+        ("application/x-www-form-urlencoded", b"a&", (b"", b"")),
+        ("multipart/form-data; boundary=a", b"\r\n--a\r\nb:\r\n\r\n", (b"--a\r\nb:\r\n\r\n", b"\r\n--a--")),
+        ("multipart/form-data; boundary=a", b"a:\r\n", (b"--a\r\n", b"\r\n\r\n--a--")),
+    ],
+)
+def test_more_values_than_memory_holds_are_bytes(media: str, item: bytes, ends: tuple[bytes, bytes]) -> None:
+    """64 MB of `[],` took 3.5 GB."""
+    few, many = (ends[0] + count * item + ends[1] for count in (100, MAX_VALUES + 1))
+    assert typed_body(few, media).kind != BYTES
+    assert typed_body(many, media).kind == BYTES
 
 
 def test_json_in_another_charset_is_bytes() -> None:

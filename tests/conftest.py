@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from stillweb.proxy.net.huffman import LinearHuffman
 from tests.support import fork_server
+from tests.support.shared_driver import SharedDriver, use_shared_drivers
 
 if TYPE_CHECKING:
     from tests.proxy.browsing import Browsing, SharedBrowser
@@ -63,6 +64,7 @@ BROWSER_MODULES = (
 PROCESS_MODULES = ("subprocess", "tests.support.command_line")
 PEERS = f"{Path(__file__).parent / 'interop'}{os.sep}"
 _shared: list[SharedBrowser] = []  # at most one, made for the first test that is marked `browser`
+_driver = SharedDriver()
 
 
 def _load_authorities_once() -> None:
@@ -83,6 +85,7 @@ def _load_authorities_once() -> None:
 
 _load_authorities_once()
 fork_server.fork_programs()
+use_shared_drivers()
 HuffmanEncoder.encode = LinearHuffman.encode  # clients in tests send long heads, too
 
 
@@ -131,6 +134,10 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let the functions that start a browser share the worker's, and Python agents be forks, where no mark says otherwise."""
     fork_server.forks_agents = not item.get_closest_marker("own_process")
+    if item.get_closest_marker("own_driver"):
+        os.environ.pop(fork_server.DRIVER, None)
+    elif item.get_closest_marker("browser") or item.get_closest_marker("process"):
+        _driver.lend()
     whole = bool(item.get_closest_marker("whole_browser"))
     if SHELL and whole:
         os.environ.pop("STILLWEB_BROWSER", None)
@@ -147,9 +154,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """End the shared browser."""
+    """End the shared browser and the shared driver."""
     while _shared:
         _shared.pop().close()
+    _driver.close()
 
 
 @pytest.fixture(scope="session")

@@ -32,9 +32,11 @@ SERVER = "import tests.support.fork_server as server; program = server.serve({},
 CONFINED = ["-I", "-S", "-c"]  # the launcher of confined programs
 PDF = "from stillweb.snapshots.text import pdf_text as m; "  # how the program starts that reads one, with little memory
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
+DEMO = ["-c", PROGRAM, "demo"]
 STILLWEB = [sys.executable, "-m", "stillweb"]
 TESTS = ["-mpytest"]  # by pytester
 MARK = "STILLWEB_TEST_MARK"
+DRIVER = "STILLWEB_TEST_DRIVER"  # the socket of Playwright's driver; without it Playwright starts one
 BLANK = "-" * 36  # as long as a UUID
 # What Python, SQLite and other libraries read from the environment when they are loaded.
 READ_AT_START = (
@@ -121,7 +123,7 @@ def fork_programs() -> None:
     """Let pytester's runs, stillweb's own, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
-    their own for their agents.
+    their own for their agents, and the demo one for its commands.
     """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
@@ -198,6 +200,8 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
     for name in loaded:
         importlib.import_module(name)
     os.fsync = lambda descriptor: None  # as in the tests themselves
+    if "playwright" in sys.modules:
+        importlib.import_module("tests.support.shared_driver").use_shared_drivers()
     if anyio := sys.modules.get("anyio"):
         anyio.__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
     gc.freeze()
@@ -262,7 +266,7 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
             resource.setrlimit(limit, tuple(values))
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
-    if order["argv"][1:4] == REPETITION:
+    if order["argv"][1:4] == REPETITION or order["argv"][1:4] == DEMO:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             ours.close()
@@ -304,6 +308,7 @@ def _go_on(file: str, argv: list[str], environment: dict[str, str]) -> NoReturn:
         with suppress(OSError):  # the list's own
             if not os.get_inheritable(int(name)):
                 os.close(int(name))
+    environment.pop(DRIVER, None)  # whose browsers nothing confines
     _set_environment(environment)
     tempfile.tempdir = None
     try:

@@ -22,6 +22,7 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.snapshot import Snapshot
 from tests.support.every_tool import WIDGETS, make_every_tool_site
 
+pytestmark = pytest.mark.own_driver  # which is killed, and given very large messages
 LONG = "([1]+)+$"  # takes for ever for a line of ones with another end
 ONES = "() => { document.body.innerHTML = `<p>${'1'.repeat(60)}x</p>`; return fetch('/' + '1'.repeat(60) + 'x').catch(() => 0); }"
 TALL = "() => { document.body.style.height = '9000000px'; }"

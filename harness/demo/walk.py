@@ -128,7 +128,7 @@ def _run(sealed: Path, run: Path, *, isolated: bool) -> dict[str, Any]:
 
 def _stillweb(*words: str, quiet: bool = False) -> str:
     """Run the command line in a new process. Its output is shown unless `quiet`."""
-    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *words]
+    command = [sys.executable, "-m", "stillweb", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE if quiet else None, text=True)
     if done.returncode:
         raise StillwebError(f"'stillweb {words[0]}' ended with exit code {done.returncode}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,23 +193,25 @@ def base_of(spec: ToolSpec) -> dict[str, Any]:
     return dict(known[0]) if known else dict.fromkeys(spec.input_schema.get("required", ()), "x")
 
 
-def replaced(schema: Mapping[str, Any], base: Any, value: str) -> Iterator[Any]:
-    """The arguments with each text that the schema has replaced by `value`, one after the other."""
+def replaced(
+    schema: Mapping[str, Any], base: Any, values: Callable[[str], list[str]], name: str = ""
+) -> Iterator[Any]:
+    """The arguments with each text that the schema has replaced by each of the values for its name, one after the other."""
     kind = schema.get("type")
     if kind == "string" or kind is None:
-        yield value
+        yield from values(name)
     elif kind == "array":
-        for one in replaced(
-            schema.get("items", {}), base[0] if isinstance(base, list) and base else None, value
-        ):
+        first = base[0] if isinstance(base, list) and base else None
+        for one in replaced(schema.get("items", {}), first, values, name):
             yield [one]
     elif kind == "object":
         known = base if isinstance(base, dict) else {}
-        for name, inner in schema.get("properties", {}).items():
-            for one in replaced(inner, known.get(name), value):
-                yield {**known, name: one}
+        for inner, its in schema.get("properties", {}).items():
+            for one in replaced(its, known.get(inner), values, inner):
+                yield {**known, inner: one}
         if not schema.get("properties"):
-            yield {"text/uri-list": value}
+            for value in values(name):
+                yield {"text/uri-list": value}
 
 
 @pytest.mark.slow
@@ -219,18 +221,20 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
     if spec.name.startswith("browser_"):
         world.call(session, "browser_navigate", {"url": WIDGETS})
         world.call(session, "browser_evaluate", {"function": TELLS})
-    names = json.dumps(spec.input_schema)
-    # names of files and addresses are tried where a tool may take one; anywhere else a few of them
-    many = any(word in names for word in ('"paths"', '"url"', '"path"'))
-    for value in [*world.paths(), *world.addresses()] if many else [world.paths()[0], world.addresses()[0]]:
-        for arguments in replaced(spec.input_schema, base_of(spec), value):
+
+    def values(name: str) -> list[str]:  # names of files and addresses where a tool may take one, else a few
+        if name in ("paths", "path", "url", "data"):
+            return [*world.paths(), *world.addresses()]
+        return [world.paths()[0], world.addresses()[0]]
+
+    for arguments in replaced(spec.input_schema, base_of(spec), values):
+        if spec.name == "browser_file_upload":
+            world.call(session, "browser_click", {"target": "#file"})
+        world.call(session, spec.name, arguments)
+        if spec.name in ("browser_file_upload", "browser_drop"):  # what a page was given
             if spec.name == "browser_file_upload":
-                world.call(session, "browser_click", {"target": "#file"})
-            world.call(session, spec.name, arguments)
-            if '"paths"' in names:  # what a page was given
-                if spec.name == "browser_file_upload":
-                    world.call(session, spec.name, {})
-                world.call(session, "browser_evaluate", {"function": "() => document.body.innerText"})
+                world.call(session, spec.name, {})
+            world.call(session, "browser_evaluate", {"function": "() => document.body.innerText"})
     if spec.name.startswith("browser_"):
         world.call(session, "browser_snapshot", {})
     world.runner.run(session.close())

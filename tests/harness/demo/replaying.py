@@ -17,6 +17,7 @@ from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
+from tests.support.shared_driver import use_shared_drivers
 
 DATA, DESK = "https://data.example", "https://desk.example"
 # A word in angle brackets is the reference of the first line of the last snapshot that matches it.
@@ -120,4 +121,5 @@ def summary(runs: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
+    use_shared_drivers()
     sys.stdout.write(json.dumps(asyncio.run(browse(sys.argv[1]))) + "\n")

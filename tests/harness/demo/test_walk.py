@@ -17,6 +17,7 @@ from stillweb.snapshots import Snapshot
 from stillweb.snapshots.operations.verifying import verify
 from tests.harness.demo.replaying import summary
 from tests.interop.readers import disagreements, wacz_validate
+from tests.support.command_line import stillweb
 from tests.support.waiting import STARTS
 
 pytestmark = [
@@ -29,10 +30,9 @@ pytestmark = [
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The demo's directory and what it said."""
     out = tmp_path_factory.mktemp("demo") / "demo"
-    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "demo", "-o", str(out)]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
-    assert shown.returncode == 0, shown.stderr
-    return out, shown.stdout + shown.stderr
+    shown = stillweb("demo", "-o", out)
+    assert shown.code == 0, shown.err
+    return out, shown.out + shown.err
 
 
 def test_the_snapshot_holds_the_views_and_documents_that_were_promised(demo: tuple[Path, str]) -> None:
@@ -88,17 +88,9 @@ def test_outside_readers_agree_on_every_capture(demo: tuple[Path, str], tmp_path
 
 def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
-    command = [
-        sys.executable,
-        "-c",
-        "from stillweb.harness.cli import main; main()",
-        "demo",
-        "-o",
-        str(tmp_path),
-    ]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=STARTS)
-    assert shown.returncode == 2
-    assert "is not empty" in shown.stderr
+    shown = stillweb("demo", "-o", tmp_path)
+    assert shown.code == 2
+    assert "is not empty" in shown.err
     assert (tmp_path / "precious").exists()
     assert not (tmp_path / MARK).exists()
 

@@ -7,16 +7,12 @@ JSON, CSV and other text formats give their content. Images, archives, styles an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.tools.store import first_alike
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http import charsets
-from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.identity.urlkeys import path_prefix
-from stillweb.snapshots.request import Request
 from stillweb.snapshots.text import html_text
 from stillweb.snapshots.text.text import HTML, PDF, READ, kind_of, unpacked
 
@@ -35,7 +31,6 @@ class GivenText:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_path: dict[str, dict[tuple[str, int], Capture]] = {}
 
     def __call__(self, entry: Mapping[str, Any]) -> str:
         """Return the text of the response in a ledger entry, "" if it has none."""
@@ -60,20 +55,8 @@ class GivenText:
         return {**named, "file": first.filename, "offset": first.offset}
 
     def _capture(self, entry: Mapping[str, Any]) -> Capture | None:
-        """Return the capture at the file and offset of an entry.
-
-        Look under its URL first, then under its path.
-        """
         place = entry["capture"]["file"], entry["capture"]["offset"]
-        snapshot = self._store.snapshot
-        near = snapshot.candidates(request_key(Request("GET", entry["url"])).urlkey)
-        if (found := next((one for one in near if one.place == place), None)) is not None:
-            return found
-        path = path_prefix(entry["url"])
-        if path not in self._by_path:
-            of_path = chain(snapshot.candidates(path), snapshot.prefix(f"{path}?"))
-            self._by_path[path] = {one.place: one for one in of_path}
-        return self._by_path[path].get(place)
+        return self._store.snapshot.capture_at(place, entry["url"])
 
 
 def _text(store: Store, capture: Capture) -> str:

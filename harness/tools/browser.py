@@ -27,6 +27,7 @@ from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.browser.browser import profile_of
 from stillweb.proxy.browser.page_snapshot import Sight, look_at, state_of
+from stillweb.proxy.browser.settle import Answer
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.profile import Profile
 
@@ -42,8 +43,6 @@ class BrowserSession(Browsing):
 
     `call` and `close` may be awaited in any event loop. The calls of a session run one after the other.
     """
-
-    _digests: dict[str, str] | None = None
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Run a tool. Every failure is a result with `is_error`; only a missing browser and one that has ended raise."""
@@ -126,7 +125,7 @@ class BrowserSession(Browsing):
         meta: dict[str, Any] = {
             "contract": CONTRACT,
             "verdict": failed or ("miss" if lacks or (missed and is_error) else worst),
-            "captures": [place for one in answers if (place := self._place(one.capture))],
+            "captures": [place for one in answers if (place := self._place(one))],
             "state": await self._state(),
         }
         if reply.address or (self.tabs and self.tab.url != "about:blank"):
@@ -143,17 +142,16 @@ class BrowserSession(Browsing):
             meta["uploads"] = reply.files
         return ToolResult([{"type": "text", "text": reply.sections.text()}, *reply.images], is_error, meta)
 
-    def _place(self, header: str) -> dict[str, Any] | None:
-        """Return the file, offset and payload digest of the capture named in a header, or None."""
-        name, _, offset = header.rpartition(":")
+    def _place(self, answer: Answer) -> dict[str, Any] | None:
+        """Return the file, offset and payload digest of the capture that an answer names, or None."""
+        name, _, offset = answer.capture.rpartition(":")
         if not name or not offset.isdigit():
             return None
         place: dict[str, Any] = {"file": name, "offset": int(offset)}
         if self.snapshot is not None:
-            if self._digests is None:
-                self._digests = {f"{c.filename}:{c.offset}": c.digest for c in self.snapshot.captures()}
-            if header in self._digests:
-                place["digest"] = self._digests[header]
+            capture = self.snapshot.capture_at((name, int(offset)), answer.url)
+            if capture is not None:
+                place["digest"] = capture.digest
         return place
 
     async def _state(self) -> dict[str, Any] | None:

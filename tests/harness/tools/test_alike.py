@@ -34,6 +34,9 @@ def test_the_order_of_questions_changes_no_evidence(tmp_path: Path) -> None:
         assert named_now is not None
         assert (named_now["file"], named_now["offset"]) == first_alike(snapshot, last).place != last.place
         assert given.evidence({**entry, "capture": None}) is None
+        # a rule answers the request with the capture of another address
+        moved = {"url": "https://a.test/other/path", "method": "GET", "capture": told}
+        assert given.evidence(moved) == named_now
 
 
 def test_what_says_something_else_is_not_named(tmp_path: Path) -> None:

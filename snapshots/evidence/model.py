@@ -695,12 +695,15 @@ class Model:
         return {a: 1 - (less if a in unheard else chance) * apart for a, apart in differs.items()}
 
     def _unheard(self, t: str, target: Target) -> set[int]:
-        """Return the answers that repeat nothing of what was sent with a type before them, though it had words to repeat."""
+        """Return the pages that repeat nothing of what was sent with a type before them, though it had words to repeat."""
         unheard: dict[int, bool] = {}
         for o in target.observations:
             sent = _sent(t, o) - self._usual_words()
             unheard[o.answer] = (
-                bool(sent) and unheard.get(o.answer, True) and not sent & self._shown(o.capture)
+                bool(sent)
+                and not o.away
+                and unheard.get(o.answer, True)
+                and not sent & self._shown(o.capture)
             )
         return {answer for answer, silent in unheard.items() if silent}
 

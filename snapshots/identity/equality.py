@@ -59,8 +59,9 @@ class Equality:
         captures: Iterable[Capture],
         names: Mapping[tuple[str, int], str],
     ) -> None:
-        self._read, self._names = read, names
+        self._read, self._head, self._names = read, head, names
         self._labels: dict[tuple[str, int], int] = {}
+        self._files: dict[tuple[str, int], int] = {}
         told: dict[str, set[object]] = defaultdict(set)
         several: dict[str, list[Capture]] = defaultdict(list)
         for capture in captures:
@@ -68,8 +69,8 @@ class Equality:
             told[name].add((capture.status, capture.digest))
             several[name].append(capture)
         for name, own in several.items():
-            if len(own) > 1 and any(by_head(c) or not c.digest for c in own):
-                told[name] = set(map(self.read_label, own))
+            if len(own) > 1 and (len(told[name]) > 1 or any(by_head(c) or not c.digest for c in own)):
+                told[name] = set(map(self._several, own))
             elif len(own) > 1 and len(told[name]) == 1 and not static_mime(own[0].mime):
                 told[name] = {_label(head, c) for c in own}  # bodies are equal, fields perhaps not
         self.varied = {key for key, answers in told.items() if len(answers) > 1}  # keys of several answers
@@ -77,11 +78,24 @@ class Equality:
     def label(self, capture: Capture) -> int:
         """Return a number for what a capture says, to be compared with those of the same request."""
         name = self._names.get(capture.place, capture.key)
-        if name not in self.varied:
-            return mix("only", name)
+        return self._several(capture) if name in self.varied else mix("only", name)
+
+    def _several(self, capture: Capture) -> int:
         if capture.status == 200 and capture.digest and ASSET.search(capture.mime):
-            return mix("file", capture.digest, capture.mime)
+            found = self._files.get(capture.place)
+            if found is None:
+                found = self._files[capture.place] = mix("file", self._unpacked(capture), capture.mime)
+            return found
         return self.read_label(capture)
+
+    def _unpacked(self, capture: Capture) -> str:
+        """Return a digest of a file without its packing: many servers pack it anew each time, and write the moment into it."""
+        try:
+            encoding = self._head(capture).header("content-encoding")
+            body = decode(self._read(capture).body, encoding, limit=LIMIT) if encoding else b""
+        except (DamagedInput, TooLarge, EncodingProblem):
+            body = b""
+        return hashlib.sha256(body).hexdigest() if 0 < len(body) < LIMIT else capture.digest
 
     def read_label(self, capture: Capture) -> int:
         """Return the number for what a capture says, as `label_of` does for any answer."""

@@ -6,6 +6,7 @@ served by default.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator
 
@@ -587,6 +588,47 @@ def test_who_lacks_the_cookie_of_a_login_is_sent_away() -> None:
     assert likely(matcher, *walk)[1] >= SERVED
 
 
+def test_a_write_after_a_login_is_not_sure_without_it() -> None:
+    say = post(f"{A}/wall", "say=hello")
+    matcher = over((HOME, html("home")), (LOGIN, redirect("/account")), (say, redirect("/wall")))
+    assert told(matcher, HOME, LOGIN, say)[-1] == ""
+    assert SERVED <= likely(matcher, HOME, say)[1] < SURE
+
+
+def test_a_session_whose_cookie_a_write_renews_is_the_same_visitor() -> None:
+    """Many sites keep a message for the next page in a signed cookie, which each write makes anew."""
+    signed = [(f"{n}" * 32) for n in (1, 2)]
+    cookie = [("Set-Cookie", f"session={value}; Path=/") for value in signed]
+    about, note = get(f"{A}/about"), post(f"{A}/notes", "text=tea")
+
+    def chance(*renewed: tuple[str, str]) -> float:
+        matcher = over(
+            (LOGIN, redirect("/", cookie[0])),
+            (get(about.url, cookie=f"session={signed[0]}"), html("about")),
+            (post(note.url, "text=tea", cookie=f"session={signed[0]}"), redirect("/notes", *renewed)),
+        )
+        now = get(about.url, cookie=f"session={signed[1 if renewed else 0]}")
+        return likely(matcher, LOGIN, post(note.url, "text=tea", cookie=f"session={signed[0]}"), now)[1]
+
+    assert chance(cookie[1]) == chance()
+
+
+def test_a_file_that_is_packed_anew_each_time_stays_as_it_is() -> None:
+    """Gzip writes the moment of packing, and Django a name drawn at random, into each answer."""
+    style = get(f"{A}/style.css")
+
+    def packed(moment: int) -> Response:
+        headers = (("Content-Type", "text/css"), ("Content-Encoding", "gzip"))
+        return Response(200, "OK", headers, gzip.compress(b"body { margin: 0 }", mtime=moment))
+
+    matcher = over((style, packed(1)), (ADD, data({"count": 1})), (style, packed(2)))
+    session = matcher.session("replay")
+    for request in (style, ADD, ADD, style):
+        lookup = matcher.lookup(request, session, min_confidence=0.0)
+        session.answered(lookup)
+    assert lookup.confidence >= SURE
+
+
 def test_what_a_write_changed_sends_nobody_elsewhere() -> None:
     """The way out leads where it led, though less was written before it; a list is doubted."""
     leave, notes = get(f"{A}/leave"), get(f"{A}/notes/all")
@@ -683,7 +725,7 @@ def test_a_form_that_says_everything_replaces_what_it_said_before() -> None:
         (second, redirect("/list")),
         (LIST, html("june")),
     )
-    assert told(over(*recorded), LIST, second, LIST) == ["all", "", "june?"]
+    assert told(over(*recorded), LIST, second, LIST) == ["all", "?", "june?"]
 
 
 def test_only_a_large_sites_model_is_learnt_beside_the_requests() -> None:

@@ -233,6 +233,52 @@ def _echoing(said: Said, found: list[Echo]) -> Said:
     return prefix + with_echoes(text.encode(), "application/json", found[::-1]).decode() + suffix
 
 
+COUNTED = 3  # messages of different content, numbered one after the other, that show how a client counts
+
+
+def _members(said: Said) -> dict[str, Any]:
+    """Return the members of a message that is one JSON object; none of another message."""
+    text = _text(said)
+    if text[:1] != "{":
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_count(value: object) -> bool:
+    return type(value) in (int, str) and re.fullmatch(r"\d{1,15}", str(value)) is not None
+
+
+def _counted(one: Conversation) -> set[str]:
+    """Return the members by which a recorded client counts its messages, and which the answers repeat.
+
+    Each new number is the next, under whatever name: Home Assistant, the DevTools protocol, subscriptions of GraphQL.
+    Numbers of things that are asked for differ in that their messages say the same of each.
+    """
+    rests: dict[str, dict[int, str]] = {}
+    told = set[tuple[str, int]]()
+    for mine, said in one.messages:
+        members = _members(said)
+        for name, value in members.items():
+            if not _is_count(value):
+                continue
+            if mine:
+                rest = json.dumps({**members, name: None}, sort_keys=True)
+                rests.setdefault(name, {}).setdefault(int(value), rest)
+            else:
+                told.add((name, int(value)))
+    return {
+        name
+        for name, found in rests.items()
+        if len(set(found.values())) >= COUNTED
+        and [*found] == [*range(min(found), min(found) + len(found))]
+        and any((name, number) in told for number in found)
+    }
+
+
 def _is_beat(said: Said) -> bool | None:
     """Return True for a sign of life, None for a receipt, which may be more than that."""
     return isinstance(said, str) and is_sign_of_life(said)
@@ -342,6 +388,9 @@ class Player:
         # for each conversation: what the server repeats of messages that rules joined, and these rules
         self._echoes: dict[int, list[Echo]] = {id(one): [] for one in known}
         self._joined: dict[int, dict[str, None]] = {id(one): {} for one in known}
+        self._counted: dict[
+            int, set[str]
+        ] = {}  # for each conversation: the members by which its client counts
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
@@ -479,11 +528,34 @@ class Player:
         )
         names = joining(asked, was, builtin().rules, tries=TRIES)
         if not names:
-            return False
+            return None if self._but_for_count(one, stored, said) else False
         rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
         self._joined[id(one)].update(dict.fromkeys(rule.id for rule in rules))
         self._echoes[id(one)] += echoes(*(repeated(each, builtin().rules) for each in (asked, was)))
         return True if all(rule.certain for rule in rules) else None
+
+    def _but_for_count(self, one: Conversation, stored: Said, said: Said) -> bool:
+        """Return True if a message differs from the recorded one only in numbers by which its client counts."""
+        was, own = _members(stored), _members(said)
+        apart = [name for name in was if was[name] != own.get(name)]
+        if (
+            not apart
+            or was.keys() != own.keys()
+            or not all(_is_count(was[n]) and type(was[n]) is type(own[n]) for n in apart)
+        ):
+            return False
+        if id(one) not in self._counted:
+            self._counted[id(one)] = _counted(one)
+        counting = self._counted[id(one)]
+        known = {str(echo.recorded): echo.own for echo in self._echoes[id(one)] if echo.name in counting}
+        new = [Echo(name, was[name], own[name]) for name in apart if str(was[name]) not in known]
+        if any(echo.name not in counting or not _is_count(echo.own) for echo in new):
+            return False
+        if any(str(known.get(str(was[name]), own[name])) != str(own[name]) for name in apart):
+            return False  # it names another call than the recorded message does
+        self._joined[id(one)]["counted"] = None
+        self._echoes[id(one)] += new
+        return True
 
     def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:
         """Return a conversation in which the client's message comes next; None if it was not recorded there.

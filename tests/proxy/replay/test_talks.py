@@ -184,6 +184,38 @@ def test_what_a_client_draws_or_counts_is_its_own(
     assert answering((True, stored), (False, answer), by_rule=False).client("http://h/", said) is None
 
 
+def _call(number: int | str, type: str, **more: object) -> str:
+    return json.dumps({"type": type, "id": number, **more})
+
+
+def test_a_client_counts_its_calls_from_another_number() -> None:
+    """Home Assistant, the DevTools protocol, GraphQL: a sign of life more, and all later numbers are others."""
+    calls = ["get_states", "get_config", "subscribe"]
+    said = [(n, what) for n, what in enumerate(calls, 1)]
+    recorded = [
+        pair
+        for n, what in said
+        for pair in ((True, _call(n, what)), (False, _call(n, "result", of={"id": n})))
+    ]
+    one = answering(*recorded, (True, _call(4, "unsubscribe", subscription=3)), (False, _call(4, "result")))
+    for n, what in said:
+        assert one.client("http://h/", _call(n + 6, what)) == [_call(n + 6, "result", of={"id": n})]
+    assert one.client("http://h/", _call(10, "unsubscribe", subscription=8)) is None  # another subscription
+    assert one.client("http://h/", _call(10, "unsubscribe", subscription=9)) == [_call(10, "result")]
+    assert (one.ambiguous, one.rules) == (True, "counted")
+
+
+def test_numbers_of_things_are_not_counted() -> None:
+    shelf = [
+        pair
+        for n in (1, 2, 3, 4)
+        for pair in ((True, _call(n, "get")), (False, _call(n, "thing", name=f"kettle {n}")))
+    ]
+    assert answering(*shelf).client("http://h/", _call(5, "get")) is None
+    apart = [pair for n in (1, 3, 7) for pair in ((True, _call(n, f"get {n}")), (False, _call(n, "thing")))]
+    assert answering(*apart).client("http://h/", _call(2, "get 1")) is None
+
+
 def test_what_was_written_twice_is_waited_for_twice() -> None:
     one = player(("1", 4), ("2", 8), written=[(3, "x"), (7, "x")])
     assert [one.opened(), one.made("x"), one.made("x")] == [[], ["1"], ["2"]]

@@ -180,7 +180,6 @@ class Model:
         self._usual: Set[str] | None = None
         # by request, of the parts that were recorded
         self._part_chances: dict[int, dict[str, float | None]] = {}
-        self._kind_decides: dict[str, float] = {}
         self._decides: dict[str, float] = {}
         self._learn_priors()
 
@@ -202,11 +201,10 @@ class Model:
     # Priors
 
     def _learn_priors(self) -> None:
-        """Empirical Bayes: how often types, and kinds of types, decide on this site, from the posteriors of its requests."""
-        tested_keys = [k for k, t in self.targets.items() if len(t.observations) > 1]
+        """Empirical Bayes: how often types decide on this site, from the posteriors of its requests."""
         decided: dict[str, float] = defaultdict(float)
         tested: dict[str, float] = defaultdict(float)
-        for key in tested_keys:
+        for key in (k for k, t in self.targets.items() if len(t.observations) > 1):
             inclusion: dict[str, float] = defaultdict(float)
             for h in self.posterior(key):
                 for t, _ in h.types:
@@ -215,31 +213,15 @@ class Model:
                 for t, share in members:
                     tested[t] += share if len(members) > 1 else 1
                     decided[t] += inclusion[first] * share
-        of_kind: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for t, count in sorted(tested.items()):
-            if not t.startswith(PART):  # each type counts once at most
-                sums = of_kind[self.kinds[t]]
-                sums[0] += decided[t] / max(1.0, count)
-                sums[1] += min(1.0, count)
-        for kind, (n, d) in of_kind.items():
-            prior = priors.DECIDES[kind]
-            self._kind_decides[kind] = (priors.KIND_STRENGTH * prior + n) / (priors.KIND_STRENGTH + d)
         for t, count in tested.items():
-            prior = self._of_kind(self.kinds[t])
+            prior = _of_kind(self.kinds[t])
             self._decides[t] = _bounded((strength(t) * prior + decided[t]) / (strength(t) + count))
         self._posteriors.clear()
         self._candidates.clear()
 
-    def _of_kind(self, kind: str) -> float:
-        """Return the chance that a type of a kind, or a part, decides."""
-        if kind.startswith(PART):
-            return priors.of_part(kind)
-        return self._kind_decides.get(kind, priors.DECIDES[kind])
-
     def chance(self, t: str, kind: str, target: Event) -> float:
         """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
-        unseen = priors.UNSEEN.get(kind) if t not in self.kinds else None
-        chance = self._decides.get(t, self._of_kind(kind) if unseen is None else unseen)
+        chance = self._decides.get(t, _of_kind(kind))
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
         answer = "file" if target.kind == "asset" else "step" if target.confirmed or again or led else "page"
@@ -872,6 +854,11 @@ def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:
 
 def _with_parts(state: int, named: list[str], parts: Parts) -> int:
     return mix(state, *[parts.get(name, "") for name in named]) if named else state
+
+
+def _of_kind(kind: str) -> float:
+    """Return the chance that a type of a kind, or a part, decides."""
+    return priors.of_part(kind) if kind.startswith(PART) else priors.DECIDES[kind]
 
 
 def strength(t: str) -> float:

@@ -18,15 +18,7 @@ DECIDES = {
     "asset": 0.0003,
 }
 KINDS = list(DECIDES)
-UNSEEN = {
-    "write": 0.42,
-    "weak write": 0.3,
-    "refused": 0.1,
-    "choosing GET": 0.02,
-    "plain GET": 0.02,
-}  # of types that were never recorded
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
-KIND_STRENGTH = 6.0  # the same of the table against what the site shows of a kind, in types
 PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a write that is
 # answered by a redirect or a form that is shown again, or a read that always leads elsewhere, unless by who asks; of others

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillweb.harness._parsing import problem
@@ -200,7 +200,7 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(json_values)
 def test_canonical_json_reads_back_and_forgets_the_order_of_members(value):
     assert json.loads(canonical(value)) == value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillweb.harness.curation.audit import TextIndex, audit, cookie_dates, gold_rows, spellings
@@ -107,6 +107,7 @@ def test_numbers_are_found_whole(text: str, there: bool) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(st.dates(date(1000, 1, 1)))
 def test_all_spellings_of_a_day_are_found(day: date) -> None:
     for spelling in spellings(day.isoformat()):

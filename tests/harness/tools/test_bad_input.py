@@ -67,7 +67,7 @@ ASKED = st.sampled_from(sorted(PATHS)).flatmap(
 BODIES = st.binary(max_size=20) | st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5).map(
     lambda value: json.dumps(value).encode()
 )
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 
 
 @pytest.mark.slow

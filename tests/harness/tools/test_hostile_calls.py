@@ -204,19 +204,19 @@ FLOODS: dict[str, tuple[str, list[str]]] = {
         "() => { for (let n = 0; n < 2000; n++) setTimeout(() => { throw new Error('x'); }, 1); }",
         ["Total messages: 2000 (Errors: 2000, Warnings: 0)", "Left out: 1000 older messages"],
     ),
-    "windows": ("() => { for (let n = 0; n < 60; n++) open('about:blank'); }", []),
+    "windows": ("() => { for (let n = 0; n < 30; n++) open('about:blank'); }", []),
     "windows without an opener": (
-        "() => { for (let n = 0; n < 60; n++) open('about:blank', '', 'noopener'); }",
+        "() => { for (let n = 0; n < 30; n++) open('about:blank', '', 'noopener'); }",
         [],
     ),
     "links": (
         "() => { const a = Object.assign(document.createElement('a'), { href: 'about:blank', target: '_blank' });"
-        " document.body.append(a); for (let n = 0; n < 60; n++) a.click(); }",
+        " document.body.append(a); for (let n = 0; n < 30; n++) a.click(); }",
         [],
     ),
     "forms": (  # which the context's bound stops, and no script of the document's
         "() => { const f = Object.assign(document.createElement('form'), { action: 'about:blank', target: '_blank' });"
-        " document.body.append(f); let n = 0; const i = setInterval(() => { f.submit(); if (++n > 35) clearInterval(i); }, 20); }",
+        " document.body.append(f); let n = 0; const i = setInterval(() => { f.submit(); if (++n > 18) clearInterval(i); }, 20); }",
         [],
     ),
 }
@@ -227,7 +227,8 @@ FLOODS: dict[str, tuple[str, list[str]]] = {
 def test_a_flood_of_messages_or_windows_is_bounded_and_told(
     tools: tuple[Toolset, asyncio.Runner, Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(settle, "MOST_PAGES", 25)  # each takes a fifth of a second
+    most = 10 if name == "forms" else 25  # each takes a fifth of a second; a document's scripts may open 20
+    monkeypatch.setattr(settle, "MOST_PAGES", most)
     toolset, runner, folder = tools
     function, told = FLOODS[name]
 
@@ -249,7 +250,7 @@ def test_a_flood_of_messages_or_windows_is_bounded_and_told(
     assert all(line in console for line in told)
     if not told:
         assert "Left out: windows" in evaluated
-        assert 5 < tabs.count("](about:blank") < 26
+        assert most / 5 < tabs.count("](about:blank") <= most
 
 
 REQUESTS = "() => Promise.all([...Array(90).keys()].map((n) => fetch('/?' + n).catch(() => 0)))"

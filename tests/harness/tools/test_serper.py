@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillweb.harness.tools import Toolset, http_hosts
@@ -136,7 +136,7 @@ def test_links_of_other_answers_are_their_urls() -> None:
     assert link_of("https://a.test/x#view=0123456789abcdef") == "https://a.test/x#view=0123456789abcdef"
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

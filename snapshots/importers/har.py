@@ -27,6 +27,7 @@ from urllib.parse import urlencode
 from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
+from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
 from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, codings, decode_pieces
@@ -58,6 +59,7 @@ NOT_SENT = "the body of its request is not in the HAR"
 NO_BODY = "its body is not in the HAR"
 TUNNEL = "is a tunnel, of which nothing more is in the file"
 _MOMENT = timedelta(microseconds=1)
+_ZONE = re.compile(r"(?:GMT|UTC)(?=[+-]\d{4})")  # as JavaScript writes a date: GMT+0200
 # returns the bytes of a file next to the HAR, or the reason why it can't be read
 Read = Callable[[str], bytes | str]
 
@@ -87,9 +89,18 @@ def exchanges(
             )
     read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)
     found: list[tuple[datetime, datetime, Exchange | Conversation]] = []
-    for number, entry in enumerate(entries):
+    moments = [_time(entry.get("startedDateTime")) if isinstance(entry, dict) else None for entry in entries]
+    if undated := moments.count(None):
+        yield f"{name}: {counted(undated, 'entry')} without a date that can be read: each counts as asked after the entry before it"
+    last = next(filter(None, moments), EPOCH)
+    for number, (entry, moment) in enumerate(zip(entries, moments, strict=True)):
+        started = moment or last
         try:
-            one = _conversation(entry) or _failure(entry, read) or _exchange(entry, read)
+            one = (
+                _conversation(entry, started)
+                or _failure(entry, read, started)
+                or _exchange(entry, read, started)
+            )
             ended = None if isinstance(one, (str, Failure)) else _ended(one.started, entry.get("time"))
         except KeyError as error:
             yield f"{name}: entry {number}: can't be read: it has no member {error}"
@@ -107,6 +118,7 @@ def exchanges(
             lost = counted(one.left_out, "message")
             yield f"{name}: entry {number}: is a web socket that is not replayed: {lost} left out, of unknown type or opcode: {one.url}"
         found.append((one.started, ended, one))
+        last = ended
     yield from numbered(found)
 
 
@@ -179,7 +191,7 @@ def numbered(
     return sorted((one for _, _, one in found), key=lambda one: one.begin)
 
 
-def _conversation(entry: dict[str, Any]) -> Conversation | None:
+def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | None:
     """Return the web socket of an entry with its messages, or None for other entries.
 
     Chromium, Playwright, mitmproxy and Proxyman write the messages as `_webSocketMessages`.
@@ -191,7 +203,6 @@ def _conversation(entry: dict[str, Any]) -> Conversation | None:
     left_out = 0
     said: list[tuple[bool, str | bytes]] = []
     times: list[float] = []
-    started = _time(entry.get("startedDateTime"))
     for one in messages:
         opcode = int(one.get("opcode", _TEXT_FRAME))
         if opcode in _NO_MESSAGES:
@@ -217,7 +228,7 @@ def _address(asked: dict[str, Any]) -> str:
     return _SOCKETS.get(scheme, scheme) + url[len(scheme) :]
 
 
-def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
+def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | None:
     """Return a request that failed in the network, as Chromium and Playwright record it, or None.
 
     Blocked and aborted requests have status 0, too.
@@ -231,10 +242,10 @@ def _failure(entry: dict[str, Any], read: Read) -> Failure | None:
     if isinstance(sent, str):
         return None
     request = Request(str(asked["method"]).upper(), url, _sent_headers(asked), sent)
-    return Failure(request, reason_of(told), told, _time(entry.get("startedDateTime")))
+    return Failure(request, reason_of(told), told, started)
 
 
-def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
+def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange | str:
     asked, answer = entry["request"], entry["response"]
     status = int(answer["status"])
     url, method = _address(asked), str(asked["method"]).upper()
@@ -270,7 +281,7 @@ def _exchange(entry: dict[str, Any], read: Read) -> Exchange | str:
         str(answer.get("statusText") or ""),
         headers,
         body,
-        _time(entry.get("startedDateTime")),
+        started,
         protocol="h2" if version in ("h2", "http/2", "http/2.0") else "http/1.1",
         ip=str(entry.get("serverIPAddress") or "").strip("[]") or None,
         extra=extra,
@@ -585,6 +596,25 @@ def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | s
     )
 
 
-def _time(text: Any) -> datetime:
-    moment = datetime.fromisoformat(str(text))
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _time(told: Any) -> datetime | None:
+    """Return a moment in ISO 8601, in seconds or milliseconds since 1970, or as HTTP and JavaScript write it; else None."""
+    text = str(told).strip()
+    for read in (datetime.fromisoformat, parse_timestamp, _numeric, _in_words):
+        try:
+            moment = read(text)
+            if moment is not None:
+                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError, OSError):
+            continue
+    return None
+
+
+def _numeric(text: str) -> datetime:
+    at = float(text)
+    return datetime.fromtimestamp(at / 1000 if at > _IN_SECONDS else at, UTC)
+
+
+def _in_words(text: str) -> datetime:
+    from email.utils import parsedate_to_datetime  # imported late: it loads socket and random
+
+    return parsedate_to_datetime(_ZONE.sub("", text))

@@ -56,6 +56,37 @@ def write(path: Path, *entries: dict[str, Any], bom: bool = False) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        1735783445678,
+        1735783445.678,
+        "1735783445678",
+        "2025-01-02t02:04:05.678z",
+        "Thu, 02 Jan 2025 02:04:05 GMT",
+        "Thu Jan 02 2025 03:04:05 GMT+0100 (CET)",
+    ],
+)
+def test_dates_are_read_as_programs_write_them(tmp_path: Path, told: object) -> None:
+    with Snapshot.open(write(tmp_path / "x.har", entry("http://example.test/", at=told))) as snapshot:
+        assert [c.timestamp[:14] for c in snapshot.captures()] == ["20250102020405"]
+
+
+@pytest.mark.parametrize(
+    "told", [None, "", "1/2/2025, 3:04:05 AM", "Invalid Date", "0001-01-01T00:00:00+09:00", {}]
+)
+def test_an_entry_without_a_date_comes_after_the_one_before_it(tmp_path: Path, told: object) -> None:
+    urls = [f"http://example.test/{n}" for n in range(4)]
+    first, *others = (entry(url, at=told) for url in urls[:3])
+    last = entry(urls[3])
+    report = import_files([write(tmp_path / "x.har", first, last, *others)], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        captures = sorted(snapshot.captures(), key=lambda one: one.begin)
+        assert [one.url for one in captures] == [urls[0], urls[3], urls[1], urls[2]]
+        assert {one.timestamp[:14] for one in captures} == {"20250102020405"}
+    assert "3 entries without a date that can be read" in report.notes[0]
+
+
 @pytest.mark.parametrize("bom", [False, True])
 def test_a_har_is_opened_like_any_archive(tmp_path: Path, bom: bool) -> None:
     path = write(tmp_path / "x.har", entry("http://example.test/#top"), bom=bom)

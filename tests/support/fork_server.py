@@ -27,13 +27,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from stillweb.snapshots._os.processes import _START as START_WORKER
+
 PROGRAM = "from stillweb.harness.cli import run; run()"
 SERVER = "import tests.support.fork_server as server; program = server.serve({}, server.{}); del server\nexec(program)"
 CONFINED = ["-I", "-S", "-c"]  # the launcher of confined programs
 PDF = "from stillweb.snapshots.text import pdf_text as m; "  # how the program starts that reads one, with little memory
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
+WORKER = ["-P", "-c", START_WORKER]  # of `seal`, which extracts texts
 DEMO = ["-c", PROGRAM, "demo"]
-STILLWEB = [sys.executable, "-m", "stillweb"]
+STILLWEB = (
+    [sys.executable, "-m", "stillweb"],
+    [sys.executable, "-c", "from stillweb.harness.cli import main; main()"],
+)
 TESTS = ["-mpytest"]  # by pytester
 MARK = "STILLWEB_TEST_MARK"
 DRIVER = "STILLWEB_TEST_DRIVER"  # the socket of Playwright's driver; without it Playwright starts one
@@ -120,7 +126,7 @@ _servers: dict[tuple[Variables, str], socket.socket] = {}
 
 
 def fork_programs() -> None:
-    """Let pytester's runs, stillweb's own, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
+    """Let pytester's runs, stillweb's own, workers of `seal`, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
     their own for their agents, and the demo one for its commands.
@@ -137,9 +143,9 @@ def fork_programs() -> None:
         elif words[1:4] == CONFINED:
             fork = forks_agents and _starts_agent(words)
         else:
-            way = words[1:2] == TESTS or (words[:3] == STILLWEB and _without_more(environment))
-            way = way or (words[1:2] == ["-c"] and str(words[2]).startswith(PDF))
-            fork = way and can_fork(environment)
+            way = words[1:2] == TESTS or (words[:3] in STILLWEB and _without_more(environment))
+            way = way or (words[1:2] == ["-c"] and str(words[2]).startswith(PDF)) or words[1:4] == WORKER
+            fork = way and named["preexec_fn"] is None and can_fork(environment)
         if fork:
             process.__class__ = Forked
             return Forked._execute_child(process, *given)  # type: ignore[arg-type]

@@ -584,15 +584,13 @@ class Model:
     def _unsearched(self, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
 
-        Events are no independent doubts: where one of them decides nothing, the next is less likely to.
+        Doubts are not independent: where one type or part decides nothing, the next is less likely to.
         """
         doubts: dict[int, list[float]] = {o.answer: [] for o in target.observations}
         chances = dict.fromkeys(doubts, 1.0)
-        for t, by_answer in self.untried(target.event.key, past, parts).items():
+        for by_answer in self.untried(target.event.key, past, parts).values():
             for answer, kept in by_answer.items():
-                if t.startswith(PART):
-                    chances[answer] *= kept
-                elif kept < 1:
+                if kept < 1:
                     doubts[answer].append(1 - kept)
         for answer, found in doubts.items():
             for number, doubt in enumerate(sorted(found, reverse=True)):

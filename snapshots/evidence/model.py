@@ -807,7 +807,10 @@ def _either(t: str) -> tuple[str, str]:
 def fold(
     history: History, target: Event, chosen: Chosen, reduction: str
 ) -> tuple[list[int], list[int], list[float]]:
-    """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each."""
+    """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each.
+
+    A state is what the reduction makes of the events, and who asks: a sign-in replaces the one before it, and no other event.
+    """
     own = dict(chosen)
     places = history.places(own)
     if any(own.values()):
@@ -821,10 +824,13 @@ def fold(
     if reduction == "shown":
         places = sorted({*places, *history.asked(target.key)})
     reducer: Reducer = REDUCERS[reduction]()
-    states, trusts = [reducer.state], [reducer.trust]
+    states, trusts, who = [reducer.state], [reducer.trust], 0
     for p in places:
-        reducer.add(history.events[p])
-        states.append(reducer.state)
+        if history.events[p].kind == "sign-in":
+            who = history.events[p].done
+        else:
+            reducer.add(history.events[p])
+        states.append(mix(reducer.state, who) if who else reducer.state)
         trusts.append(reducer.trust)
     return places, states, trusts
 

@@ -629,6 +629,18 @@ def test_a_file_that_is_packed_anew_each_time_stays_as_it_is() -> None:
     assert lookup.confidence >= SURE
 
 
+def test_who_signs_in_again_finds_what_was_changed_before() -> None:
+    leave, mine = post(f"{A}/logout"), get(f"{A}/notes")
+    tea, pot = (post(f"{A}/notes", f"text={text}") for text in ("tea", "pot"))
+    into, back = redirect("/notes"), redirect("/login")
+    matcher = over(
+        *((mine, back), (LOGIN, into), (mine, html("none"))),
+        *((tea, into), (mine, html("tea")), (pot, into), (mine, html("tea, pot"))),
+        *((leave, back), (mine, back)),
+    )
+    assert told(matcher, LOGIN, tea, leave, LOGIN, mine)[-1] == "tea?"
+
+
 def test_what_a_write_changed_sends_nobody_elsewhere() -> None:
     """The way out leads where it led, though less was written before it; a list is doubted."""
     leave, notes = get(f"{A}/leave"), get(f"{A}/notes/all")

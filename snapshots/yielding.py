@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from heapq import merge
+from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any, AnyStr, TypeVar
 
@@ -48,7 +49,8 @@ def write_json(value: Any, size: int, encoder: json.JSONEncoder = _PLAIN) -> str
     if encoder.sort_keys:
         encoder = copy(encoder)
         encoder.sort_keys, value = False, _with_sorted_names(value)
-    return "".join(encoder.iterencode(value))
+    pieces = iter(encoder.iterencode(value))
+    return "".join(iter(lambda: "".join(islice(pieces, RUN)), ""))
 
 
 def _with_sorted_names(value: Any) -> Any:
@@ -87,3 +89,14 @@ def free(values: list[Any]) -> None:
     while values:
         del values[-FREED:]
         time.sleep(0)  # gives the interpreter up
+
+
+def as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return `dict(pairs)`. A long list is empty afterwards: its 55,000 pairs hold the interpreter for 10 ms, and 2 ms when freed."""
+    if len(pairs) <= RUN:
+        return dict(pairs)
+    made: dict[str, Any] = {}
+    for at in range(0, len(pairs), RUN):
+        made.update(pairs[at : at + RUN])
+    free(pairs)
+    return made

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 import rfc8785
 
 from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
-from stillweb.snapshots.yielding import RUN, cut_at, in_order, matches, read_json, write_json
+from stillweb.snapshots.yielding import RUN, as_dict, cut_at, in_order, matches, read_json, write_json
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
 
@@ -200,8 +200,9 @@ class _OddJSONError(ValueError):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
+    count = len(pairs)
+    value = as_dict(pairs)
+    if len(value) != count:
         raise _OddJSONError("duplicate member")
     return value
 

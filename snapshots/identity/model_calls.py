@@ -31,7 +31,7 @@ _BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:).+")
 def asks_a_model(parsed: Parsed) -> bool:
     """Return True if a request has a prompt, and names a model in its body or URL."""
     value = parsed.body.value
-    if not isinstance(value, dict) or _PROMPTS.isdisjoint(value):
+    if not isinstance(value, dict) or value.keys().isdisjoint(_PROMPTS):
         return False
     return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
 

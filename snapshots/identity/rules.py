@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, islice
+from operator import is_not
 from pathlib import Path
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as syntax  # type: ignore[attr-defined]
@@ -257,7 +258,7 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
     place = {FORM: "form", JSON: "json", MULTIPART: "part"}.get(body.kind)
     if place in by_place:
         value = _EDITORS[body.kind](body.value, *by_place[place])
-        if value != body.value:
+        if value is not body.value and value != body.value:
             changes["body"] = body.with_value(value)
     return replace(parsed, **changes) if changes else parsed
 
@@ -410,21 +411,31 @@ def _edit_parts(parts: tuple[Part, ...], drop: list[Field], blank: list[Field]) 
     return tuple(out)
 
 
+_DROPPED = object()
+
+
 def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
+    """Return a value without what the fields name; the same object where they name nothing."""
     if isinstance(value, list):
-        return [_edit_json(item, drop, blank) for item in value]
+        items = [_edit_json(item, drop, blank) for item in value]
+        return items if any(map(is_not, items, value)) else value
     if not isinstance(value, dict):
         return value
-    out = {}
     ours, theirs = _found(drop, value), _found(blank, value)
+    named = _concerns((*ours, *theirs), value)
+    edited: dict[str, Any] = {}
     for name, item in value.items():
+        new = item
         if isinstance(item, (dict, list)):
-            out[name] = _edit_json(item, drop, blank)
-            continue
-        told = _judge(name, item if isinstance(item, str) else str(item), ours, theirs)
-        if told != "drop":
-            out[name] = item if told == "keep" else BLANK
-    return out
+            new = _edit_json(item, drop, blank)
+        elif named:
+            told = _judge(name, item if isinstance(item, str) else str(item), ours, theirs)
+            new = {"drop": _DROPPED, "blank": BLANK}.get(told, item)
+        if new is not item:
+            edited[name] = new
+    if not edited:
+        return value
+    return {n: edited.get(n, item) for n, item in value.items() if edited.get(n) is not _DROPPED}
 
 
 _EDITORS: dict[str, Callable[[Any, list[Field], list[Field]], Any]] = {

@@ -37,7 +37,9 @@ def without_message_ids(parsed: Parsed) -> Parsed:
     if body.kind == MULTIPART:  # the envelope and its attachments (MTOM)
         parts = tuple(Part(part.headers, _without_ids(part.content)) for part in body.value)
         return parsed if parts == body.value else replace(parsed, body=Body(MULTIPART, parts, body.label))
-    value = _without_ids(body.value) if body.kind == BYTES else body.value
+    if body.kind != BYTES:
+        return parsed
+    value = _without_ids(body.value)
     return parsed if value == body.value else replace(parsed, body=body.with_value(value))
 
 

@@ -1,5 +1,6 @@
 """Long values are sorted, read, written and searched as short ones are."""
 
+import json
 import pickle
 import random
 from unittest.mock import patch
@@ -8,7 +9,7 @@ import pytest
 
 from stillweb.snapshots import yielding
 from stillweb.snapshots.evidence.events import event_of
-from stillweb.snapshots.http.bodies import JSON, typed_body
+from stillweb.snapshots.http.bodies import BYTES, JSON, typed_body
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
@@ -68,6 +69,17 @@ def test_long_json_is_the_same_body_as_short_json() -> None:
         assert repr(long.value) == repr(short.value), body  # also the order of names, and 1 apart from 1.0
         read += short.kind == JSON
     assert 200 <= read < 210
+
+
+def test_an_object_of_many_members_is_read_whole_and_none_of_them_twice() -> None:
+    members = {str(number): number for number in range(3 * RUN)}
+    text = json.dumps(members)
+    for step in (0, 1 << 20):  # read by Python's scanner, and by C's
+        with patch.object(yielding, "STEP", step):
+            body = typed_body(text.encode(), "application/json")
+            assert (body.kind, body.value) == (JSON, members)
+            assert body.canonical == json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+            assert typed_body((text[:-1] + ', "7": 7}').encode(), "application/json").kind == BYTES
 
 
 def test_a_long_form_is_the_same_body_and_the_same_secret_as_a_short_one() -> None:

@@ -339,14 +339,15 @@ class Answerer:
     def _derive(self, request: Request) -> None:
         """Compute what matching and the ledger derive from a request alone."""
         new = not self.matcher.learnt(request)
-        request_key(request)
-        if (masked := mask(request)) is not request:
-            request_key(masked)
-        evidence = self.matcher.evidence(site_of(request.url))
-        if large(request) or not self.matcher.learnt(request):  # else nothing varies on its site
-            drawn_ids(request)
-            evidence.foresee(evidence.asked(request, request_key(request).canonical, {}))
-            self.matcher.twins(request)
+        for one in filter(None, (request, as_get(request), asked_again(request))):
+            request_key(one)
+            if (masked := mask(one)) is not one:
+                request_key(masked)
+            evidence = self.matcher.evidence(site_of(one.url))
+            if large(one) or not self.matcher.learnt(one):  # else nothing varies on its site
+                drawn_ids(one)
+                evidence.foresee(evidence.asked(one, request_key(one).canonical, {}))
+                self.matcher.twins(one)
         if new:
             self.learnt_more()
 
@@ -430,8 +431,9 @@ class Answerer:
         memo_key: tuple[str, bytes] | None,
         met: Met | None = None,
     ) -> Reply:
-        if (found := AGAIN.search(request.url)) is not None:
-            return self._reconnection(request, line, int(found[1]), unquote(found[2]))
+        if (again := asked_again(request)) is not None:
+            times = int(AGAIN.findall(request.url)[0][0])
+            return self._reconnection(again, line, times)
         moment, wanted = "", request.header("accept-datetime")
         if wanted is not None and request.method == "GET" and is_timegate(self.snapshot, request):
             if not (moment := moment_of(wanted)):
@@ -491,14 +493,12 @@ class Answerer:
                 self.kept.remember(memo_key, made, hot)
         return reply
 
-    def _reconnection(self, request: Request, line: Line, count: int, last: str) -> Reply:
-        """Answer an event stream that a frozen page asks for again, for the `count`-th time after the event `last`.
+    def _reconnection(self, again: Request, line: Line, count: int) -> Reply:
+        """Answer an event stream that a frozen page asks for again, for the `count`-th time after the same event.
 
         Where no recorded page did, the generated answer keeps the stream silent.
         """
-        named = (*request.headers, ("Last-Event-ID", last))
-        again = replace(request, url=MARKED.sub("", request.url), headers=named)
-        key = request_key(again)
+        key, last = request_key(again), again.headers[-1][1]
         recorded = sum(
             self.snapshot.read_request(capture).header("last-event-id") == last
             for capture in self.snapshot.candidates(key.urlkey)
@@ -521,8 +521,7 @@ class Answerer:
     def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
         """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
         # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
-        if request.method == "HEAD" and request.header("range") is None:
-            get = Request("GET", request.url, request.headers)
+        if (get := as_get(request)) is not None and request.header("range") is None:
             lookup = self.lookup(get, line)
             if lookup.capture is not None:
                 try:
@@ -913,6 +912,21 @@ def large(request: Request) -> bool:
     """Return True if a request should be prepared before it is answered."""
     size = len(request.url) + len(request.body)
     return size > LARGE or size + sum([len(value) for _, value in request.headers]) > LARGE
+
+
+def as_get(request: Request) -> Request | None:
+    """Return the GET whose answer tells that to a HEAD; None for another request."""
+    if request.method != "HEAD":
+        return None
+    return request.derived("as GET", lambda one: Request("GET", one.url, one.headers))
+
+
+def asked_again(request: Request) -> Request | None:
+    """Return the request that a frozen page marks as one for an event stream again; None for another request."""
+    if request.method != "GET" or request.body or (found := AGAIN.search(request.url)) is None:
+        return None
+    named = (*request.headers, ("Last-Event-ID", unquote(found[2])))
+    return request.derived("again", lambda one: replace(one, url=MARKED.sub("", one.url), headers=named))
 
 
 def _joined(derived: str, aged: bool, own: bool = False) -> str:

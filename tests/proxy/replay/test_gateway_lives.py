@@ -16,6 +16,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import h2.config
 import h2.connection
@@ -27,6 +28,7 @@ from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.identity import rules
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, client, drained, head, tunnel
@@ -256,6 +258,33 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
         assert miss.result().status_code == 504
         # ten times as many as where the event loop explains it (2 to 8, as the body comes in pieces)
         assert answered > 10
+
+
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [("POST", ""), ("POST", "stillweb-stream=1.x"), ("HEAD", ""), ("GET", "stillweb-stream=1.x")],
+)
+def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, query: str
+) -> None:
+    """A HEAD is looked up as a GET, which held all others for 0.4 s; an event stream as one asked again, for 10 s."""
+    where, applied = set[str](), rules.applied
+
+    def watched(*told: Any) -> Any:
+        where.add(threading.current_thread().name)
+        return applied(*told)
+
+    monkeypatch.setattr(rules, "applied", watched)
+    names = "&".join(f"n{number}={number}" for number in range(500))
+    site = Site(tmp_path / "s")
+    site.add("http://a.test/", b"page")
+    site.add("http://a.test/?a=1", b"page")
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway) as one:
+        body = b"" if method in ("GET", "HEAD") else f"[{'1,' * 5000}1]".encode()
+        headers = {"Content-Type": "application/json"} if body else {}
+        one.request(method, f"http://a.test/?{names}&{query}", content=body, headers=headers)
+    assert where
+    assert all("prepare" in name for name in where)
 
 
 def crowd_of(

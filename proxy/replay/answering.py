@@ -111,6 +111,7 @@ LAST_FAILURES = 100
 # how a frozen page asks for an event stream again: how often, and the id of its last event
 AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
 LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
+MANY = 40  # header fields from which it is prepared; browsers send 10 to 25
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 MOST_LEFT = 2 * MAX_BODY  # bytes being prepared up to which a request goes on whose client has left
 SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
@@ -911,7 +912,9 @@ def explain(lookup: Lookup) -> None:
 def large(request: Request) -> bool:
     """Return True if a request should be prepared before it is answered."""
     size = len(request.url) + len(request.body)
-    return size > LARGE or size + sum([len(value) for _, value in request.headers]) > LARGE
+    if size > LARGE or len(request.headers) > MANY:
+        return True
+    return size + sum([len(value) for _, value in request.headers]) > LARGE
 
 
 def as_get(request: Request) -> Request | None:

@@ -538,8 +538,10 @@ class Model:
             if alike_heard := [o for o in same if [e.said for e in o.history.events[:place]] == heard]:
                 same, trust = alike_heard, min((e.trust for e in history.events[:place]), default=1.0)
         alike: dict[float, Counter[int]] = defaultdict(Counter)
+        strange = self._strange(self.targets[key], parts)
+        kept, own = math.prod(strange.values()), {p: v for p, v in parts.items() if p not in strange}
         for o in same:
-            alike[self._alike(key, o.parts, parts)][o.answer] += 1
+            alike[kept * self._alike(key, o.parts, own)][o.answer] += 1
         if not alike:
             return 0.0, {}
         best = max(alike)
@@ -587,15 +589,19 @@ class Model:
         Doubts are not independent: where one type or part decides nothing, the next is less likely to.
         """
         doubts: dict[int, list[float]] = {o.answer: [] for o in target.observations}
-        chances = dict.fromkeys(doubts, 1.0)
-        for by_answer in self.untried(target.event.key, past, parts).values():
-            for answer, kept in by_answer.items():
+        strange = self._strange(target, parts)
+        for t, by_answer in self.untried(target.event.key, past, parts).items():
+            for answer, kept in by_answer.items() if t not in strange else ():
                 if kept < 1:
                     doubts[answer].append(1 - kept)
-        for answer, found in doubts.items():
-            for number, doubt in enumerate(sorted(found, reverse=True)):
-                chances[answer] *= 1 - doubt * priors.DOUBT / (priors.DOUBT + number)
-        return chances
+        kept_by: dict[tuple[float, ...], float] = {}  # most answers share their doubts
+        for found in map(tuple, doubts.values()):
+            if found not in kept_by:
+                every = sorted([*found, *(1 - kept for kept in strange.values())], reverse=True)
+                kept_by[found] = math.prod(
+                    1 - doubt * priors.DOUBT / (priors.DOUBT + number) for number, doubt in enumerate(every)
+                )
+        return {answer: kept_by[tuple(found)] for answer, found in doubts.items()}
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was not searched the chances that answers do not change by it."""
@@ -603,11 +609,11 @@ class Model:
         if known is not None and known[0] == key and known[1] is past and known[2] is parts:
             return known[3]
         target, found = self.targets[key], self.candidates(key)
-        mine = set(past[0].types(past[1]))
-        untried = {
-            t: self._kept(t, target, past, parts)
-            for t in sorted((mine | found.untested | parts.keys()) - found.shares.keys())
-        }
+        mine, strange = set(past[0].types(past[1])), self._strange(target, parts)
+        every = {kept: dict.fromkeys(target.answers, kept) for kept in set(strange.values())}
+        untried = {p: every[kept] for p, kept in strange.items()}
+        for t in sorted((mine | found.untested | parts.keys()) - found.shares.keys() - strange.keys()):
+            untried[t] = self._kept(t, target, past, parts)
         for t in sorted((found.always & found.shares.keys()) - mine):
             kept = self._kept(t, target, past, parts)
             untried[t] = {answer: 1 - priors.NEEDED * (1 - chance) for answer, chance in kept.items()}
@@ -651,8 +657,6 @@ class Model:
         self, t: str, target: Target, past: tuple[History, int], here: int | str
     ) -> dict[int, float]:
         part, history = t.startswith(PART), past[0]
-        if part and t not in self._recorded_parts(target):  # clients may send any number of them
-            return dict.fromkeys([o.answer for o in target.observations], 1 - self.chance(t, t, target.event))
         differs: dict[int, float] = {}
         known: dict[int | str, float] = {here: 0.0}  # by what it was, the share in which that is another
         for o in target.observations:
@@ -690,8 +694,6 @@ class Model:
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
         chances = self._recorded_parts(target)
-        if part not in chances:  # no answer can repeat it
-            return self.chance(part, part, target.event)
         found = chances[part]
         if found is None:
             found = self.chance(part, part, target.event)
@@ -700,6 +702,11 @@ class Model:
                 found = _moved(found, priors.HEARD)
             chances[part] = found
         return found
+
+    def _strange(self, target: Target, parts: Parts) -> dict[str, float]:
+        """Return the parts with which a request was never recorded, any number of them, and the chance that each decides nothing."""
+        strange = sorted(parts.keys() - self._recorded_parts(target).keys())
+        return {part: 1 - self.chance(part, part, target.event) for part in strange}
 
     def _recorded_parts(self, target: Target) -> dict[str, float | None]:
         """Return the parts with which a request was recorded, and the chance that each decides where that is known."""

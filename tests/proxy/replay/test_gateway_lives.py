@@ -260,12 +260,22 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
         assert answered > 10
 
 
+MANY = "&".join(f"n{number}={number}" for number in range(500))
+
+
 @pytest.mark.parametrize(
-    ("method", "query"),
-    [("POST", ""), ("POST", "stillweb-stream=1.x"), ("HEAD", ""), ("GET", "stillweb-stream=1.x")],
+    ("method", "query", "fields"),
+    [
+        ("POST", MANY, 0),
+        ("POST", f"{MANY}&stillweb-stream=1.x", 0),
+        ("HEAD", MANY, 0),
+        ("GET", f"{MANY}&stillweb-stream=1.x", 0),
+        ("GET", "", 60),
+    ],
+    ids=["post", "marked post", "head", "event stream", "fields"],
 )
 def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, query: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, query: str, fields: int
 ) -> None:
     """A HEAD is looked up as a GET, which held all others for 0.4 s; an event stream as one asked again, for 10 s."""
     where, applied = set[str](), rules.applied
@@ -275,14 +285,13 @@ def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
         return applied(*told)
 
     monkeypatch.setattr(rules, "applied", watched)
-    names = "&".join(f"n{number}={number}" for number in range(500))
     site = Site(tmp_path / "s")
     site.add("http://a.test/", b"page")
-    site.add("http://a.test/?a=1", b"page")
+    site.add("http://a.test/none?a=1", b"page")
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway) as one:
         body = b"" if method in ("GET", "HEAD") else f"[{'1,' * 5000}1]".encode()
-        headers = {"Content-Type": "application/json"} if body else {}
-        one.request(method, f"http://a.test/?{names}&{query}", content=body, headers=headers)
+        headers = {"Content-Type": "application/json"} if body else {f"X-{n}": "1" for n in range(fields)}
+        one.request(method, f"http://a.test/none?{query}", content=body, headers=headers)
     assert where
     assert all("prepare" in name for name in where)
 

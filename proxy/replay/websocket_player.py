@@ -376,6 +376,7 @@ class Player:
         self._at = 0  # messages of the leading conversation so far
         self._told = 0  # of these, sent since the client's last message
         self.lives = False  # the client's last message was no more than a sign of life
+        self.silent = False  # the real server would have said more after the last write than is said here
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
         self._steps = 0  # steps that the client has done
@@ -615,8 +616,8 @@ class Player:
             if at not in told
         )
         # the real server would now say something that was recorded later, or was never recorded
-        if leading and (key is None or due):
-            self.ambiguous = True
+        self.silent = bool(leading) and (key is None or due)
+        self.ambiguous = self.ambiguous or self.silent
         return new
 
     def word(self) -> str:
@@ -968,8 +969,12 @@ class Socket:
 
     def made(self, key: str | None) -> None:
         """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
-        if not self.closed:
-            self._say(self._player.made(key))
+        if self.closed:
+            return
+        answer = self._player.made(key)
+        if answer or self._player.silent:
+            self._noted = False  # doubt is told again, as with the answer to a message
+        self._say(answer)
 
     def _frame(self, frame: Any) -> None:
         if self.closed:

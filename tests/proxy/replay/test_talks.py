@@ -16,7 +16,7 @@ import wsproto
 from wsproto.events import CloseConnection, Message, Request, TextMessage
 
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.websocket_player import Conversation, Player, found_at, unordered
+from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.snapshot import Snapshot
@@ -234,6 +234,21 @@ def test_a_word_before_what_was_written_is_unsure() -> None:
     assert one.opened() == []
     assert one.client("http://h/", "go") == ["a", "b"]
     assert one.ambiguous
+
+
+def test_each_write_in_another_order_is_unsure_not_the_first_alone() -> None:
+    doubts: list[str] = []
+
+    def doubted() -> bool:
+        doubts.append(write)
+        return True
+
+    one = player(("0", 1), ("1", 4), ("2", 8), ("3", 12), written=[(3, "a"), (7, "b"), (11, "c")])
+    talk = Socket("http://h/", one, lambda data: None, lambda: None, lambda expected, said: None, doubted)
+    talk.start()
+    for write in ("b", "c", "elsewhere", "a"):
+        talk.made(write)
+    assert doubts == ["b", "c", "a"]
 
 
 def test_another_request_than_the_recorded_one_is_unsure() -> None:

@@ -206,7 +206,7 @@ def test_where_the_recording_does_not_decide_the_result_says_so(tmp_path: Path) 
         site.add(f"{SITE}/home", "", status=302, headers=(("Location", REPORT),))
         site.add(REPORT, make_pdf("One"), "application/pdf")
     with Snapshot.open(tmp_path / "snap") as snapshot:
-        toolset = Toolset(snapshot, ["pdf-reader"])
+        toolset = Toolset(snapshot, ["pdf-reader"], min_confidence=0.5)
         result = asyncio.run(toolset.session("a").call("read_pdf", {"sources": [{"url": f"{SITE}/home"}]}))
     assert result.meta["ambiguous"] is True
 

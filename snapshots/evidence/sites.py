@@ -453,11 +453,11 @@ def _readable(store: Store, capture: Capture) -> Request | None:
 
 
 def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
-    """Note which request made a site give its client a cookie; but for a sign-in, one that was sent with the cookie renews it."""
+    """Note which request made a site give its client a cookie; one that only reads renews what the client had."""
     for line in set_cookies(head.headers):
         name, equals, value = line.partition(";")[0].partition("=")
         if equals:
             giver = f"{asked.event.key:x}"
-            if asked.event.kind != "sign-in":
+            if asked.event.safe:
                 giver = asked.parts.get(f"~cookie giver {name.strip()}", giver)
             given[name.strip(), value.strip().strip('"')] = giver

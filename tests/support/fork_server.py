@@ -340,5 +340,5 @@ def _mark(mark: str) -> None:
     """Write the mark of a command over the server's, into the memory that /proc shows as its environment."""
     with open("/proc/self/stat") as file:
         start, end = map(int, file.read().rpartition(")")[2].split()[47:49])
-    place = ctypes.string_at(start, end - start).index(f"{MARK}={BLANK}".encode()) + len(MARK) + 1
+    place = ctypes.string_at(start, end - start).index(f"{MARK}=".encode()) + len(MARK) + 1
     ctypes.memmove(start + place, mark.encode(), len(mark))

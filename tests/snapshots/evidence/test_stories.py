@@ -595,24 +595,6 @@ def test_a_write_after_a_login_is_not_sure_without_it() -> None:
     assert SERVED <= likely(matcher, HOME, say)[1] < SURE
 
 
-def test_a_session_whose_cookie_a_write_renews_is_the_same_visitor() -> None:
-    """Many sites keep a message for the next page in a signed cookie, which each write makes anew."""
-    signed = [(f"{n}" * 32) for n in (1, 2)]
-    cookie = [("Set-Cookie", f"session={value}; Path=/") for value in signed]
-    about, note = get(f"{A}/about"), post(f"{A}/notes", "text=tea")
-
-    def chance(*renewed: tuple[str, str]) -> float:
-        matcher = over(
-            (LOGIN, redirect("/", cookie[0])),
-            (get(about.url, cookie=f"session={signed[0]}"), html("about")),
-            (post(note.url, "text=tea", cookie=f"session={signed[0]}"), redirect("/notes", *renewed)),
-        )
-        now = get(about.url, cookie=f"session={signed[1 if renewed else 0]}")
-        return likely(matcher, LOGIN, post(note.url, "text=tea", cookie=f"session={signed[0]}"), now)[1]
-
-    assert chance(cookie[1]) == chance()
-
-
 def test_a_file_that_is_packed_anew_each_time_stays_as_it_is() -> None:
     """Gzip writes the moment of packing, and Django a name drawn at random, into each answer."""
     style = get(f"{A}/style.css")

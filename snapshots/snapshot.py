@@ -180,13 +180,13 @@ class Snapshot:
             return tuple(self._layers[0].index.candidates(urlkey))
         return overlaid([[layer.named(c) for c in layer.index.candidates(urlkey)] for layer in self._layers])
 
-    def capture_at(self, place: tuple[str, int], url: str) -> Capture | None:
+    def capture_at(self, place: tuple[str, int], url: str | None = None) -> Capture | None:
         """Return the capture at a file and offset, None if there is none.
 
         Captures of `url` are tried first, as nearly every answer is one of them. Only another one walks the whole
         index, once.
         """
-        near = self.candidates(request_key(Request("GET", url)).urlkey)
+        near = () if url is None else self.candidates(request_key(Request("GET", url)).urlkey)
         found = next((one for one in near if one.place == place), None)
         if found is None and (urlkey := self._urlkeys.get(place)) is not None:
             found = next((one for one in self.candidates(urlkey) if one.place == place), None)

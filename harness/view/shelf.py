@@ -31,7 +31,6 @@ LEARNT = 20_000  # captures of a snapshot whose evidence lookups keep: 2 KB each
 class Listed:
     """Members of a capture that lists show."""
 
-    urlkey: str
     url: str
     method: str
     status: int
@@ -153,10 +152,8 @@ class Shelf:
 
     def capture(self, name: str, file: str, offset: int) -> Capture | None:
         """Return the capture at a place of the archives, or None."""
-        one = next((c for c in self.captures(name) if (c.file, c.offset) == (file, offset)), None)
         snapshot = self.get(name)
-        found = snapshot.candidates(one.urlkey) if snapshot and one else ()
-        return next((c for c in found if c.place == (file, offset)), None)
+        return snapshot.capture_at((file, offset)) if snapshot else None
 
     def lookup(self, name: str, request: Request) -> Hit:
         """Look a request up for a new session. The first of a large site takes seconds, in which the site is learnt.
@@ -208,9 +205,7 @@ class Shelf:
 
 
 def _listed(c: Capture) -> Listed:
-    return Listed(
-        c.urlkey, c.url, c.method, c.status, c.mime, c.timestamp, c.filename, c.offset, c.digest, c.session
-    )
+    return Listed(c.url, c.method, c.status, c.mime, c.timestamp, c.filename, c.offset, c.digest, c.session)
 
 
 def _state_of(path: Path) -> list[tuple[str, int, int]]:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 ENTRIES = 1 << 12  # of a cache
-ROOM = (
-    1 << 19
-)  # characters of its keys, by default; what is made of a key takes up to some forty bytes for each
+# characters of its keys, by default; what is made of a key takes up to some forty bytes for each
+ROOM = 1 << 19
 
 K = TypeVar("K")
 V = TypeVar("V")

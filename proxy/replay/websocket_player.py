@@ -389,9 +389,8 @@ class Player:
         # for each conversation: what the server repeats of messages that rules joined, and these rules
         self._echoes: dict[int, list[Echo]] = {id(one): [] for one in known}
         self._joined: dict[int, dict[str, None]] = {id(one): {} for one in known}
-        self._counted: dict[
-            int, set[str]
-        ] = {}  # for each conversation: the members by which its client counts
+        # for each conversation: the members by which its client counts
+        self._counted: dict[int, set[str]] = {}
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use

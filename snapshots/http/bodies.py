@@ -27,9 +27,8 @@ UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet
 
 MAX_NESTED = 4  # multipart bodies within each other
 MAX_DEPTH = 64  # of JSON; deeper values are bytes, so that no recursion over them exhausts the stack
-MAX_VALUES = (
-    1 << 19
-)  # of JSON, a form or multipart, about; a body of more is bytes, as each value takes up to 250 bytes of memory
+# about the values of JSON, a form or multipart; a body of more is bytes, as each takes up to 250 bytes of memory
+MAX_VALUES = 1 << 19
 MAX_LINES = 256  # of the head of a part
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")

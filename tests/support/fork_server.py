@@ -35,7 +35,6 @@ CONFINED = ["-I", "-S", "-c"]  # the launcher of confined programs
 PDF = "from stillweb.snapshots.text import pdf_text as m; "  # how the program starts that reads one, with little memory
 REPETITION = ["-P", "-m", "stillweb.harness.results.certificate"]
 WORKER = ["-P", "-c", START_WORKER]  # of `seal`, which extracts texts
-DEMO = ["-c", PROGRAM, "demo"]
 STILLWEB = (
     [sys.executable, "-m", "stillweb"],
     [sys.executable, "-c", "from stillweb.harness.cli import main; main()"],
@@ -129,7 +128,7 @@ def fork_programs() -> None:
     """Let pytester's runs, stillweb's own, workers of `seal`, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
-    their own for their agents, and the demo one for its commands.
+    their own for their agents.
     """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
@@ -272,7 +271,7 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
             resource.setrlimit(limit, tuple(values))
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
-    if order["argv"][1:4] == REPETITION or order["argv"][1:4] == DEMO:
+    if order["argv"][1:4] == REPETITION:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             ours.close()

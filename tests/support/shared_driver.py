@@ -1,4 +1,4 @@
-"""One Playwright driver for all tests of a worker, and for the commands that they fork: its start takes .4 s of processor time."""
+"""A Playwright driver that the tests of a worker share with the commands that they fork. To start a driver takes .4 s of processor time."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ import operator
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
@@ -28,7 +28,7 @@ from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
-from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, plain, renumbered
+from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, plain, renumbered, words_in
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import applied, builtin, joining
 from stillweb.snapshots.identity.spelling import BLANK
@@ -234,49 +234,115 @@ def _echoing(said: Said, found: list[Echo]) -> Said:
 
 
 COUNTED = 3  # messages of different content, numbered one after the other, that show how a client counts
+AHEAD = 16  # messages in another order that are compared but for what their client draws or counts
+LONGEST = 1 << 16  # characters of a message in which numbers are looked for
+_NUMBER = re.compile(r"([^\d]{0,16})(\d{1,15})")  # "7", "sub-7"
+# https://stomp.github.io/stomp-specification-1.2.html#Augmented_BNF
+_STOMP = re.compile(r"([A-Z]{3,12})\r?\n((?:[^\n:]+:[^\n]*\n)*)\r?\n(.*)", re.S)
+Spot = tuple[str | int, ...]  # where something stands in a message: names and indexes
+_FRAME: Spot = ("", "")  # of what stands around the JSON, or of STOMP's command
 
 
-def _members(said: Said) -> dict[str, Any]:
-    """Return the members of a message that is one JSON object; none of another message."""
-    text = _text(said)
-    if text[:1] != "{":
+def _spots(said: Said) -> dict[Spot, Any]:
+    """Return what stands where in JSON, also behind Socket.IO's prefix, or in a frame of STOMP; nothing of another message."""
+    prefix, suffix, text = _framed(said)
+    if text and len(text) <= LONGEST:
+        try:
+            return {_FRAME: prefix + suffix, **dict(_within(json.loads(text), (), 0))}
+        except (ValueError, RecursionError):
+            return {}
+    frame = _STOMP.fullmatch(said) if isinstance(said, str) and len(said) <= LONGEST else None
+    if frame is None:
         return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    lines = (line.rstrip("\r").partition(":") for line in frame[2].splitlines())
+    return {_FRAME: frame[1], **{(name,): value for name, _, value in lines}, (0,): frame[3]}
 
 
-def _is_count(value: object) -> bool:
-    return type(value) in (int, str) and re.fullmatch(r"\d{1,15}", str(value)) is not None
+def _within(value: Any, spot: Spot, depth: int) -> Iterator[tuple[Spot, Any]]:
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    if not isinstance(value, (dict, list)):
+        yield spot, value
+        return
+    yield spot, type(value)
+    for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _within(item, (*spot, name), depth + 1)
 
 
-def _counted(one: Conversation) -> set[str]:
-    """Return the members by which a recorded client counts its messages, and which the answers repeat.
+def _with_spots(said: Said, values: Mapping[Spot, Any]) -> Said:
+    """Return a message with other values in some spots."""
+    if not values:
+        return said
+    prefix, suffix, text = _framed(said)
+    if not text:
+        lines = _text(said).split("\n")
+        names = {str(spot[0]): value for spot, value in values.items()}
+        for at, (name, colon, _) in enumerate(line.partition(":") for line in lines):
+            if colon and name in names:
+                lines[at] = f"{name}:{names.pop(name)}"
+        return "\n".join(lines)
+    whole = json.loads(text)
+    form = (",", ":") if json.dumps(whole, separators=(",", ":"), ensure_ascii=False) == text else None
+    for spot, value in values.items():
+        item = whole
+        for step in spot[:-1]:
+            item = item[step]
+        item[spot[-1]] = value
+    return prefix + json.dumps(whole, separators=form, ensure_ascii=not form) + suffix
 
-    Each new number is the next, under whatever name: Home Assistant, the DevTools protocol, subscriptions of GraphQL.
+
+def _number(value: object) -> tuple[str, int] | None:
+    """Return the word before a number, and the number; None for another value."""
+    found = _NUMBER.fullmatch(str(value)) if type(value) in (int, str) else None
+    return (found[1], int(found[2])) if found else None
+
+
+class Count(NamedTuple):
+    """A spot in which a client counts its messages: those of the server that repeat it, and its number in each of the client's turns."""
+
+    repeated: frozenset[Spot]
+    turns: Mapping[int, object]
+    contents: int  # different messages that it numbers
+
+
+def _counted(one: Conversation) -> dict[Spot, Count]:
+    """Return the spots in which a recorded client counts its messages, and which the answers repeat.
+
+    Each new number is the next, under whatever name: Home Assistant, the DevTools protocol, subscriptions of GraphQL, WAMP, STOMP.
     Numbers of things that are asked for differ in that their messages say the same of each.
     """
-    rests: dict[str, dict[int, str]] = {}
-    told = set[tuple[str, int]]()
+    rests: dict[tuple[Spot, str], dict[int, int]] = {}
+    turns: dict[tuple[Spot, str], dict[int, object]] = {}
+    told: dict[Spot, set[object]] = {}
+    turn = -1
     for mine, said in one.messages:
-        members = _members(said)
-        for name, value in members.items():
-            if not _is_count(value):
-                continue
-            if mine:
-                rest = json.dumps({**members, name: None}, sort_keys=True)
-                rests.setdefault(name, {}).setdefault(int(value), rest)
-            else:
-                told.add((name, int(value)))
-    return {
-        name
-        for name, found in rests.items()
-        if len(set(found.values())) >= COUNTED
-        and [*found] == [*range(min(found), min(found) + len(found))]
-        and any((name, number) in told for number in found)
-    }
+        turn += mine
+        spots = _spots(said)
+        whole = sum(map(hash, spots.items()))
+        spots.pop(_FRAME, None)
+        for spot, value in spots.items():
+            if not mine:
+                told.setdefault(spot, set()).add(value)
+            elif found := _number(value):
+                rest = whole - hash((spot, value))
+                rests.setdefault((spot, found[0]), {}).setdefault(found[1], rest)
+                turns.setdefault((spot, found[0]), {})[turn] = value
+    counts: dict[Spot, Count] = {}
+    for (spot, before), found_rests in rests.items():
+        first, contents = min(found_rests), len(set(found_rests.values()))
+        if contents < COUNTED - 1 or [*found_rests] != [*range(first, first + len(found_rests))]:
+            continue
+        own = set(turns[spot, before].values())
+        repeated = {
+            other
+            for other, values in told.items()
+            if (other == spot and values & own) or (len(values) > 1 and values <= own)
+        }
+        if repeated:
+            counts[spot] = Count(
+                frozenset({spot} if spot in repeated else repeated), turns[spot, before], contents
+            )
+    return counts
 
 
 def _is_beat(said: Said) -> bool | None:
@@ -292,14 +358,18 @@ def _form(said: Said) -> str:
 def unordered(said: Said) -> object:
     """Return a message as a value that the order of repeated members does not change; None if it has no such form.
 
-    JSON, also behind Socket.IO's prefix, and protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
+    JSON, also behind Socket.IO's prefix, frames of STOMP, and protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
     """
     if isinstance(said, bytes):
         fields = _protobuf(said, 0)
         return None if fields is None else ("protobuf", fields)
     found = _FRAMED.fullmatch(said)
     try:
-        return None if found is None else (found[1], _sorted(json.loads(found[2]), 0))
+        return (
+            (found[1], _sorted(json.loads(found[2]), 0))
+            if found
+            else sorted(_spots(said).items(), key=repr) or None
+        )
     except (ValueError, RecursionError):
         return None
 
@@ -389,8 +459,9 @@ class Player:
         # for each conversation: what the server repeats of messages that rules joined, and these rules
         self._echoes: dict[int, list[Echo]] = {id(one): [] for one in known}
         self._joined: dict[int, dict[str, None]] = {id(one): {} for one in known}
-        # for each conversation: the members by which its client counts
-        self._counted: dict[int, set[str]] = {}
+        # for each conversation: where its client counts, and the recorded numbers with the client's own
+        self._counted: dict[int, dict[Spot, Count]] = {}
+        self._numbers: dict[int, dict[object, object]] = {id(one): {} for one in known}
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
@@ -443,17 +514,20 @@ class Player:
             heard = one.heard()
             if self._count < len(heard):
                 at = heard[self._count]
-                stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
-                found = same(one.url, stored, told)
-                if found is False and self._but_for_drawn(one, at, stored, told):
-                    found = None
-                if found is False:
-                    found = self._by_rule(one, stored, told)
+                found = self._compared(one, at, said)
                 if found is not False:
                     (fits if found else doubtful).append(one)
                 elif (moved := self._in_order(one, at, said)) is not None:
                     reordered.append(moved)
         return fits, doubtful, reordered
+
+    def _compared(self, one: Conversation, at: int, said: Said) -> bool | None:
+        """Return True if a client's message is the recorded one, None if that is unsure; else False."""
+        stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
+        found = same(one.url, stored, told)
+        if found is False and self._but_for_drawn(one, at, stored, told):
+            return None
+        return self._by_rule(one, stored, told) if found is False else found
 
     def _skip_beats(self) -> bool:
         """Leave out the recorded signs of life that would come next, with their answers; return False if there are none."""
@@ -509,6 +583,8 @@ class Player:
         self._ids[id(other)] = self._ids[id(one)]
         self._echoes[id(other)] = self._echoes[id(one)]
         self._joined[id(other)] = self._joined[id(one)]
+        self._numbers[id(other)] = self._numbers[id(one)]
+        self._counted[id(other)] = self._counts(one)
         if id(one) in self._timed:
             self._timed.add(id(other))
 
@@ -521,12 +597,12 @@ class Player:
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
             return True
         (*around, recorded), (*own_around, own) = _framed(stored), _framed(said)
-        if around != own_around or not recorded or not own:
-            return False
-        was, asked = (
-            Request("POST", one.url, _JSON, text.encode("utf-8", "replace")) for text in (recorded, own)
-        )
-        names = joining(asked, was, builtin().rules, tries=TRIES)
+        names = None
+        if around == own_around and recorded and own:
+            was, asked = (
+                Request("POST", one.url, _JSON, text.encode("utf-8", "replace")) for text in (recorded, own)
+            )
+            names = joining(asked, was, builtin().rules, tries=TRIES)
         if not names:
             return None if self._but_for_count(one, stored, said) else False
         rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
@@ -534,27 +610,35 @@ class Player:
         self._echoes[id(one)] += echoes(*(repeated(each, builtin().rules) for each in (asked, was)))
         return True if all(rule.certain for rule in rules) else None
 
-    def _but_for_count(self, one: Conversation, stored: Said, said: Said) -> bool:
-        """Return True if a message differs from the recorded one only in numbers by which its client counts."""
-        was, own = _members(stored), _members(said)
-        apart = [name for name in was if was[name] != own.get(name)]
-        if (
-            not apart
-            or was.keys() != own.keys()
-            or not all(_is_count(was[n]) and type(was[n]) is type(own[n]) for n in apart)
-        ):
-            return False
+    def _counts(self, one: Conversation) -> dict[Spot, Count]:
         if id(one) not in self._counted:
             self._counted[id(one)] = _counted(one)
-        counting = self._counted[id(one)]
-        known = {str(echo.recorded): echo.own for echo in self._echoes[id(one)] if echo.name in counting}
-        new = [Echo(name, was[name], own[name]) for name in apart if str(was[name]) not in known]
-        if any(echo.name not in counting or not _is_count(echo.own) for echo in new):
+        return self._counted[id(one)]
+
+    def _but_for_count(self, one: Conversation, stored: Said, said: Said) -> bool:
+        """Return True if a message differs from the recorded one only in numbers by which its client counts.
+
+        Two numbers show that it counts if the client has now given one in the very turn in which the recorded one did.
+        """
+        was, own = _spots(stored), _spots(said)
+        apart = [spot for spot in was if was[spot] != own.get(spot)]
+        if not apart or was.keys() != own.keys():
             return False
-        if any(str(known.get(str(was[name]), own[name])) != str(own[name]) for name in apart):
-            return False  # it names another call than the recorded message does
+        known, new = self._numbers[id(one)], dict[object, object]()
+        for spot in apart:
+            then, now = _number(was[spot]), _number(own[spot])
+            if type(was[spot]) is not type(own[spot]) or then is None or now is None or then[0] != now[0]:
+                return False
+            if was[spot] in known:
+                if known[was[spot]] != own[spot]:
+                    return False  # it names another call than the recorded message does
+                continue
+            count = self._counts(one).get(spot)
+            if count is None or (count.contents < COUNTED and count.turns.get(self._count) != own[spot]):
+                return False
+            new[was[spot]] = own[spot]
         self._joined[id(one)]["counted"] = None
-        self._echoes[id(one)] += new
+        known.update(new)
         return True
 
     def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:
@@ -566,13 +650,15 @@ class Player:
             return None
         told = renumbered(said, _turned(self._ids[id(one)]))
         value = unordered(told)
-        for place in range(at, len(one.messages)):
-            mine, stored = one.messages[place]
-            if not mine:
-                return None
+        end = next((n for n in range(at, len(one.messages)) if not one.messages[n][0]), len(one.messages))
+        for place in range(at, end):
+            stored = one.messages[place][1]
             if (place > at and same(one.url, stored, told)) or (
                 value is not None and unordered(stored) == value
             ):
+                return self._moved(one, at, place)
+        for place in range(at + 1, min(end, at + AHEAD)):
+            if self._compared(one, place, said) is not False:
                 return self._moved(one, at, place)
         return None
 
@@ -666,9 +752,19 @@ class Player:
     def _own(self, messages: list[Said]) -> list[Said]:
         """Replace recorded ids by the client's own in messages to send."""
         ids, found = self._ids[id(self._alive[0])], self._echoes[id(self._alive[0])]
-        told = [_echoing(renumbered(one, ids), found) for one in messages]
+        told = [self._counting(_echoing(renumbered(one, ids), found)) for one in messages]
         self._named.update(plain(value) for one in told for value in ids_in(one))
         return told
+
+    def _counting(self, said: Said) -> Said:
+        """Return a server's message with the numbers that its client gave to what it answers."""
+        one = self._alive[0]
+        numbers = self._numbers[id(one)]
+        if not numbers:
+            return said
+        spots = {spot for count in self._counts(one).values() for spot in count.repeated}
+        values = _spots(said)
+        return _with_spots(said, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
     def _but_for_drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
         """Return True if a message differs from the recorded one only in drawn ids and timestamps.
@@ -679,17 +775,26 @@ class Player:
         if given is None:
             return False
         timed = with_moments(stored, said, one.times[at], self._now()) if at < len(one.times) else said
-        if timed is not said:
+        if timed is not said and same(one.url, stored, timed):
             self._timed.add(id(one))
-            if same(one.url, stored, timed):
-                return True
-        if not ids_in(stored):
+            return True
+        if not words_in(stored):
             return False
         ids = self._ids[id(one)]
-        told = [value for mine, what in one.messages[:at] if not mine for value in ids_in(what)]
-        known = self._named | {plain(value) for value in (*told, *ids, *ids.values())}
-        apart = drawn_apart(stored, timed, lambda value: plain(value) in known or given(value))
+        before, after = (
+            "\n".join(_text(what) for mine, what in part if not mine)
+            for part in (one.messages[:at], one.messages[at:])
+        )
+        known = self._named | named(before) | {plain(value) for value in (*ids, *ids.values())}
+
+        def chosen(value: str) -> bool:
+            unanswered = value in _text(stored) and value not in after and not ids_in(value)
+            return unanswered or value in before or plain(value) in known or given(value)
+
+        apart = drawn_apart(stored, timed, chosen, words_in)
         ids.update(apart or {})
+        if apart and timed is not said:
+            self._timed.add(id(one))
         return bool(apart)
 
     def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:

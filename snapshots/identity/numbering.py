@@ -3,7 +3,7 @@
 They are drawn anew in each replay, and the server names them in what it answers. So a message that differs from a recorded one
 in such ids alone is that one, though not for sure, and what follows is said with the client's own. Only UUIDs that hold chance
 or a time count (versions 1, 4 and 7): one that is a digest (3, 5) tells what is asked for, as any other hash does. In the address
-of what a client made, other words of chance count, too.
+of what a client made, other words of chance count, too, and in a message those that its answers repeat.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ REACH = 37  # characters of an id, and the one after it
 _ANY = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
 # Any id of an address: a UUID, or another word of chance (a ULID, an ObjectId of MongoDB, a nanoid).
 _UUID = re.compile(rf"(?<![0-9A-Za-z]){_ANY.pattern}(?![0-9A-Za-z])", re.IGNORECASE)
-WORD = re.compile(r"(?<![\w-])[0-9A-Za-z_-]{16,64}(?![\w-])")
+WORD = re.compile(r"(?<![\w-])[0-9A-Za-z_-]{16,64}(?![\w-])", re.ASCII)
+LONGEST = 65  # characters of a word, and the one after it
 # What may be a digest: UUIDs of versions 3 and 5, and hex of the length of one.
 _DIGEST = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[35][0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}|(?:[0-9a-f]{8}){4,}",
@@ -41,10 +42,18 @@ def ids_in(said: Said) -> list[str]:
 
 def ids_of(address: str) -> list[str]:
     """Return what a client may have drawn for the path of an address, in order."""
-    words = (match[0] for match in WORD.finditer(urlsplit(address).path))
-    return [
-        one for one in words if DRAWN.fullmatch(one) or (surely_drawn(one) and not _DIGEST.fullmatch(one))
-    ]
+    return words_in(urlsplit(address).path)
+
+
+def words_in(said: Said) -> list[str]:
+    """Return the ids in a text, and its other words of chance, in order."""
+    text = _text(said)
+    found = {match.start(): match[0] for match in matches(DRAWN, text, REACH)}
+    for match in matches(WORD, text, LONGEST):
+        word = match[0]
+        if surely_drawn(word) and not _DIGEST.fullmatch(word) and DRAWN.search(word) is None:
+            found[match.start()] = word
+    return [one for _, one in sorted(found.items())]
 
 
 def named(text: str) -> set[str]:
@@ -71,14 +80,16 @@ def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
     return text if isinstance(said, str) else text.encode("latin-1")
 
 
-def drawn_apart(stored: Said, said: Said, given: Callable[[str], bool]) -> dict[str, str] | None:
+def drawn_apart(
+    stored: Said, said: Said, given: Callable[[str], bool], ids_of: Callable[[Said], list[str]] = ids_in
+) -> dict[str, str] | None:
     """Return the ids of a recorded message by those of a client's; None if the two differ in more.
 
     `given` says whether an id may come from the site: that one was chosen, and names something else.
     """
     if isinstance(stored, str) is not isinstance(said, str):
         return None
-    theirs, mine = ids_in(stored), ids_in(said)
+    theirs, mine = ids_of(stored), ids_of(said)
     if len(theirs) != len(mine):
         return None
     ids: dict[str, str] = {}

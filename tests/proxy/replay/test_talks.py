@@ -205,6 +205,69 @@ def test_a_client_counts_its_calls_from_another_number() -> None:
     assert (one.ambiguous, one.rules) == (True, "counted")
 
 
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        ('[48,{},{{}},"proc.{}"]', "[50,{},{{}},[7]]"),  # WAMP
+        ("SUBSCRIBE\nid:sub-{}\ndestination:/{}\n\n\0", "MESSAGE\nsubscription:sub-{}\n\nA\0"),  # STOMP
+        ('["REQ","sub:{}",{{"of":"{}"}}]', '["EOSE","sub:{}"]'),  # Nostr
+        ('{{"methodCalls":[["{1}",{{}},"c{0}"]]}}', '{{"methodResponses":[["x",{{}},"c{}"]]}}'),  # JMAP
+    ],
+)
+def test_a_client_counts_wherever_its_protocol_has_the_number(call: str, answer: str) -> None:
+    words = ["a", "b", "c"]
+    recorded = [
+        pair
+        for n, what in enumerate(words)
+        for pair in ((True, call.format(n, what)), (False, answer.format(n)))
+    ]
+    one = answering(*recorded)
+    for n, what in enumerate(words):
+        assert one.client("http://h/", call.format(n + 5, what)) == [answer.format(n + 5)]
+    assert (one.ambiguous, one.rules) == (True, "counted")
+
+
+UUIDS = (GIVEN, "5102262d-961e-4115-90e4-0ebc268630e1")
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "ids", "own"),
+    [
+        ('{{"jsonrpc":"2.0","id":{},"method":"{}"}}', '{{"id":{},"result":"{}"}}', (1, 2), (1, 2)),
+        ('42{}["set","{}"]', '43{}["{}"]', (0, 1), (0, 1)),
+        ('{{"type":1,"invocationId":"{}","target":"{}","arguments":[]}}\x1e', '{{"type":3,"invocationId":"{}","result":"{}"}}\x1e', (0, 1), (0, 1)),
+        ('["{0}","{0}","{1}","phx_join",{{}}]', '["{0}","{0}","{1}","phx_reply",{{}}]', (1, 2), (1, 2)),
+        ('{{"id":{},"method":"{}"}}', '{{"id":{},"result":"{}"}}', (1, 2), (1, 2)),
+        ("SUBSCRIBE\nid:sub-{}\ndestination:/{}\n\n\0", "MESSAGE\nsubscription:sub-{}\n\n{}\0", (0, 1), (0, 1)),
+        ('{{"id":"{}","type":"subscribe","payload":{{"query":"{{{}}}"}}}}', '{{"id":"{}","type":"next","payload":"{}"}}', OWN, UUIDS),
+        ('{{"ts":{},"set":"{}"}}', '{{"ok":"{1}"}}', (1714557600001, 1714557600009), (1714557661001, 1714557661002)),
+    ],
+)  # fmt: skip
+def test_calls_in_another_order_are_answered_by_the_numbers_of_their_client(
+    call: str, answer: str, ids: tuple[object, object], own: tuple[object, object]
+) -> None:
+    recorded = [(True, call.format(n, what)) for n, what in zip(ids, "ab", strict=True)]
+    recorded += [(False, answer.format(n, what)) for n, what in zip(ids, "ab", strict=True)]
+    one = answering(*recorded)
+    assert one.client("http://h/", call.format(own[0], "b")) == []
+    told = one.client("http://h/", call.format(own[1], "a"))
+    assert told == [answer.format(own[1], "a"), answer.format(own[0], "b")]
+    assert one.ambiguous
+
+
+def test_a_word_that_a_client_draws_and_is_told_again_is_its_own() -> None:
+    drawn, mine = "k3v9q0t7m2x8b4n6a", "a8d2f6h1j5l9q3w7b"
+    talk = (True, f'["REQ","{drawn}",{{}}]'), (False, f'["EOSE","{drawn}"]')
+    one = answering(*talk)
+    assert one.client("http://h/", f'["REQ","{mine}",{{}}]') == [f'["EOSE","{mine}"]']
+    assert (one.ambiguous, one.rules) == (True, "visit-id")
+    named = answering((False, f'["LIST","{drawn}"]'), *talk)  # the site gave it: it was chosen
+    named.opened()
+    assert named.client("http://h/", f'["REQ","{mine}",{{}}]') is None
+    unanswered = answering(talk[0], (False, '["EOSE"]'))
+    assert unanswered.client("http://h/", f'["REQ","{mine}",{{}}]') is None
+
+
 def test_numbers_of_things_are_not_counted() -> None:
     shelf = [
         pair
@@ -214,6 +277,8 @@ def test_numbers_of_things_are_not_counted() -> None:
     assert answering(*shelf).client("http://h/", _call(5, "get")) is None
     apart = [pair for n in (1, 3, 7) for pair in ((True, _call(n, f"get {n}")), (False, _call(n, "thing")))]
     assert answering(*apart).client("http://h/", _call(2, "get 1")) is None
+    two = [pair for n in (1, 2) for pair in ((True, _call(n, f"get {n}")), (False, _call(n, "thing")))]
+    assert answering(*two).client("http://h/", _call(2, "get 1")) is None
 
 
 def test_what_was_written_twice_is_waited_for_twice() -> None:

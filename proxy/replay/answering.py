@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
@@ -73,7 +74,6 @@ from stillweb.snapshots.evidence.lookup import doubted as doubt_of
 from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
-from stillweb.snapshots.identity.drawing import drawn_ids
 from stillweb.snapshots.identity.echoes import (
     Echo,
     Unrepeatable,
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.faults import Faults, FaultSession, Met
     from stillweb.proxy.replay.replies import Line
     from stillweb.snapshots.contents.failing import Failed
-    from stillweb.snapshots.evidence.lookup import Lookup
+    from stillweb.snapshots.evidence.lookup import Lookup, Session
     from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
@@ -294,7 +294,9 @@ class Answerer:
         self._preparing += size
         with line.working():
             try:
-                await self.to_its_end(self._aside(self._derive, request.remembering()))
+                session = line.session.copied(site_of(request.url))
+                derive = partial(self._derive, session=session)
+                await self.to_its_end(self._aside(derive, request.remembering()))
             except asyncio.CancelledError:
                 self.count(request, line, None)
                 self.note(line, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
@@ -337,18 +339,17 @@ class Answerer:
         except Exception as error:  # noqa: BLE001 -- a bug
             self.fail(f"preparing: {type(error).__name__}: {error}")
 
-    def _derive(self, request: Request) -> None:
-        """Compute what matching and the ledger derive from a request alone."""
+    def _derive(self, request: Request, session: Session) -> None:
+        """Compute what matching and the ledger derive from a request, for a copy of its session."""
         new = not self.matcher.learnt(request)
-        for one in filter(None, (request, as_get(request), asked_again(request))):
+        dated = request.method == "GET" and request.header("accept-datetime") is not None
+        others = as_get(request), asked_again(request), undated(request) if dated else None
+        for one in filter(None, (request, *others)):
             request_key(one)
-            if (masked := mask(one)) is not one:
-                request_key(masked)
-            evidence = self.matcher.evidence(site_of(one.url))
             if large(one) or not self.matcher.learnt(one):  # else nothing varies on its site
-                drawn_ids(one)
-                evidence.foresee(evidence.asked(one, request_key(one).canonical, {}))
-                self.matcher.twins(one)
+                stored = self.matcher.foresee(one, session, self.accept)
+                for told in (one, stored):
+                    request_key(mask(told))
         if new:
             self.learnt_more()
 

@@ -40,9 +40,11 @@ def is_timegate(snapshot: Snapshot, request: Request) -> bool:
 
 def undated(request: Request) -> Request:
     """Return a request without Accept-Datetime."""
-    return replace(
-        request, headers=tuple((n, v) for n, v in request.headers if n.lower() != "accept-datetime")
-    )
+
+    def made(one: Request) -> Request:
+        return replace(one, headers=tuple((n, v) for n, v in one.headers if n.lower() != "accept-datetime"))
+
+    return request.derived("undated", made)
 
 
 def memento_fields(capture: Capture, url: str) -> Headers:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -791,11 +791,13 @@ class Player:
             unanswered = value in _text(stored) and value not in after and not ids_in(value)
             return unanswered or value in before or plain(value) in known or given(value)
 
-        apart = drawn_apart(stored, timed, chosen, words_in)
-        ids.update(apart or {})
-        if apart and timed is not said:
+        apart = drawn_apart(stored, timed, words_in)
+        if not apart or any(map(chosen, chain(*apart.items()))):
+            return False
+        ids.update(apart)
+        if timed is not said:
             self._timed.add(id(one))
-        return bool(apart)
+        return True
 
     def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
         """Return the server's messages since the client's last one, up to the view after the steps done.

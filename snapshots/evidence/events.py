@@ -8,6 +8,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
 from stillweb.snapshots.capture import Response
@@ -98,6 +100,42 @@ def event_of(
     `own`: its conditions make it a question of its own, as those of a write always do. `redirected`: types of
     writes that the site answers by a redirect when it has done them; a page instead is the form again, with what is wrong in it.
     """
+    asked = request.derived(("asked", key), partial(_asked, key=key))
+    redirects = 300 <= status < 400 and status != 304
+    query = "?" in request.url
+    if irrelevant(request):
+        kind = "beacon"
+    elif request.method in ("GET", "HEAD") and ASSET.search(media):
+        kind = "asset"
+    elif request.method in SAFE_METHODS:
+        kind = "weak write" if redirects and query else "choosing GET" if redirects or query else "plain GET"
+    elif asked.operation and asked.changes is not True:
+        kind = "weak write" if asked.changes is None else "choosing GET"
+    elif request.method == "POST" and status == 200 and "json" in media:
+        asks = size >= ACKNOWLEDGEMENT and _DOING.isdisjoint(_WORDS.findall(asked.path.lower()))
+        kind = "choosing GET" if asks else "weak write"
+    else:
+        kind = "write"
+    name = " ".join([request.method, *asked.words])
+    shown_again = status == 200 and "html" in media and name in redirected
+    if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
+        name, kind = name + REFUSED, "refused"
+    conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
+    return Event(name, kind, mix(key, conditions), asked.values, asked.shown, said, status)
+
+
+class _Asked(NamedTuple):
+    """What a request says of its event, whatever comes of it."""
+
+    path: str
+    words: tuple[str, ...]  # path, names and operation
+    operation: str
+    changes: bool | None
+    values: tuple[tuple[str, str], ...]
+    shown: frozenset[str]
+
+
+def _asked(request: Request, key: str) -> _Asked:
     if is_plain(request):
         parts = _split(request.url)
         parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
@@ -110,42 +148,23 @@ def event_of(
         operation = " ".join(o.text or " ".join(o.names) for o in found)
         told = {o.changes for o in found}
         changes = True if True in told else None if None in told else False if found else None
-        words = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
+        said = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
         if len(parameters) <= MOST:
-            words |= {n for n, _ in parameters}
+            said |= {n for n, _ in parameters}
         else:
-            words = {f"{MOST}+", *(words if len(words) <= MOST else ())}
-        names = ",".join(sorted(words))
+            said = {f"{MOST}+", *(said if len(said) <= MOST else ())}
+        names = ",".join(sorted(said))
     ids = IDS.findall(parts.path)
     # a session keeps its events; one without ids may be of anything
     if many := len(ids) + len(parameters) > MOST:
         free(parameters)
         ids, parameters = [], [("(many)", key)]
     path = f"{parts.netloc}{parts.path}"
-    redirects = 300 <= status < 400 and status != 304
-    query = "?" in request.url
-    if irrelevant(request):
-        kind = "beacon"
-    elif request.method in ("GET", "HEAD") and ASSET.search(media):
-        kind = "asset"
-    elif request.method in SAFE_METHODS:
-        kind = "weak write" if redirects and query else "choosing GET" if redirects or query else "plain GET"
-    elif operation and changes is not True:
-        kind = "weak write" if changes is None else "choosing GET"
-    elif request.method == "POST" and status == 200 and "json" in media:
-        asks = size >= ACKNOWLEDGEMENT and _DOING.isdisjoint(_WORDS.findall(path.lower()))
-        kind = "choosing GET" if asks else "weak write"
-    else:
-        kind = "write"
-    name = " ".join([request.method, *map(shortened, (IDS.sub("0", path), names, operation))])
-    shown_again = status == 200 and "html" in media and name in redirected
-    if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
-        name, kind = name + REFUSED, "refused"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids))
     values += tuple(sorted((shortened(n), shortened(v)) for n, v in parameters))
     shown = frozenset(() if many else (v for _, v in values))
-    conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
-    return Event(name, kind, mix(key, conditions), values, shown, said, status)
+    words = tuple(map(shortened, (IDS.sub("0", path), names, operation)))
+    return _Asked(path, words, operation, changes, values, shown)
 
 
 def shortened(text: str) -> str:

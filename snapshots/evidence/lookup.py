@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Protocol
@@ -151,6 +152,12 @@ class Session:
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
         return None, {one.name: getattr(self, one.name) for one in fields(self)} | {"matcher": None}
+
+    def copied(self, site: str) -> Session:
+        """Return a session that moves by itself, with what a request to `site` is read by."""
+        past = {site: Past(given=dict(self.past[site].given))} if site in self.past else {}
+        own = deepcopy(self.secrets)
+        return Session(self.name, past, served=self.served.copy(), drawn=dict(self.drawn), secrets=own)
 
     def answered(self, lookup: Lookup) -> None:
         """Note that the answer of `lookup` was given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -192,7 +192,7 @@ class Matcher:
         With `patient`, a long poll whose answer is not due gets `HANGS`. `at`, 17 digits, is the moment that
         the client names: the newest answer that is no later counts, else the first (RFC 7089, 4.5.3).
         """
-        request = request.signed_in()
+        request = request.derived("signed in", Request.signed_in)
         plain = is_plain(request)
         own = session if session is not None else self.session("none")
         own.matcher, own.noted = self, None
@@ -244,24 +244,15 @@ class Matcher:
         )
         if alone and accepts(request, candidates[0]) and self._in_language(request, candidates[0]):
             return self._evident(request, key, candidates[0], site)
-        if by_rule and not candidates:
-            request, ids = self.drawing.recorded(request, session)
-            if request is not asked:
-                key = request_key(request)
-                candidates = self._same(request, key)
-        drawn = request is not asked
+        past = session.past.get(site) or Past()
+        request, ids, drawn = self._as_recorded(request, candidates, session, past, by_rule)
+        if request is not asked:
+            key = request_key(request)
+            candidates = self._same(request, key)
         follows = session.following(site).session
         poll = None if at else self.hanging.next(request, session.progress, follows, candidates)
         if poll is not None and patient and hangs(poll, session.progress):
             return Lookup(HANGS, None, None, key, request)
-        past = session.past.get(site) or Past()
-        minded = bool(candidates) and minds(request, given=bool(past.given))
-        if not candidates or minded or any(guarded(c) for c in candidates):
-            known = self._recognised(request, candidates, session, minded)
-            if known is not request:
-                request = known
-                key = request_key(request)
-                candidates = self._same(request, key)
         evidence = self.evidence(site)
         turn, rule = self._polled(request, key, session) if polled else (None, None)
         if turn is not None:
@@ -546,7 +537,7 @@ class Matcher:
         return [
             c
             for c in group.alike(request.method)
-            if group.remainder(c, known, lambda one: left(one, True)) == wanted
+            if group.derived(c, ("left", known), lambda one: left(one, True)) == wanted
         ]
 
     def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
@@ -559,8 +550,43 @@ class Matcher:
                 return True
         return False
 
+    def foresee(self, request: Request, session: Session, accept: str) -> Request:
+        """Compute what a lookup derives of a request that remembers; return it as the recorder would have stored it.
+
+        `session` is a copy of the client's (`Session.copied`): this may take long, in a thread beside lookups.
+        """
+        request = request.derived("signed in", Request.signed_in)
+        found = self._same(request, request_key(request))
+        site = site_of(request.url)
+        by_rule = Accept.read(accept).level >= LEVELS.index("rule")
+        stored, *_ = self._as_recorded(request, found, session, session.past.get(site) or Past(), by_rule)
+        evidence = self.evidence(site)
+        for one in (request, stored):
+            drawing.drawn_ids(one)
+            evidence.foresee(evidence.asked(one, request_key(one).canonical, {}))
+            self.twins(one)
+        return stored
+
+    def _as_recorded(
+        self, request: Request, found: list[Capture], session: Session, past: Past, by_rule: bool
+    ) -> tuple[Request, Mapping[str, str], bool]:
+        """Return a request as the recorder would have stored it, the ids that are new in it, and whether any was drawn.
+
+        `found` are the captures with its key.
+        """
+        asked, ids = request, drawing.NONE
+        if by_rule and not found:
+            request, ids = self.drawing.recorded(request, session)
+        drawn = request is not asked
+        if drawn:
+            found = self._same(request, request_key(request))
+        minded = bool(found) and minds(request, given=bool(past.given))
+        if not found or minded or any(guarded(c) for c in found):
+            request = self._recognised(request, found, session, minded)
+        return request, ids, drawn
+
     def _recognised(self, request: Request, found: list[Capture], session: Session, minded: bool) -> Request:
-        """Return the request with its secrets as the recorder would have stored them; itself where it has none.
+        """Return the request with its secrets by their pseudonyms; itself where it has none.
 
         Those in header fields of others count where they are `minded`.
         """
@@ -572,15 +598,20 @@ class Matcher:
         names: dict[str, int] = {}
         for capture in found or self.twins(request) or (group.alike(request.method) if fields else ()):
             counts = minded or guarded(capture)
-            stored = self.snapshot.read_request(capture) if counts else group.request(capture)
-            for name in pseudonyms_in(stored, headers=counts):
+
+            def said(stored: Request, capture: Capture = capture, counts: bool = counts) -> set[str]:
+                return pseudonyms_in(
+                    self.snapshot.read_request(capture) if counts else stored, headers=counts
+                )
+
+            for name in group.derived(capture, ("pseudonyms", counts), said):
                 names[name] = max(names.get(name, 0), layer_of(capture.filename))
         if known is None:
             if not names:
                 return request
             known = session.secrets = Recogniser()
         known.know(names, fields)
-        return known.request(request)
+        return known.recognised(request)
 
     def around(self, start: str) -> Iterator[Capture]:
         """Return the captures whose index key begins with `start`."""

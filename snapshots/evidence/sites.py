@@ -378,8 +378,7 @@ class SiteEvidence:
         own_parts, fields = said_beside(request, self.vary.get(key, ()), given)
         parts |= own_parts
         if response is None:
-            made = partial(event_of, key=normal, own=own)
-            event = request.derived(("event", normal, own), made)
+            event = event_of(request, normal, own=own)
         else:
             media, location = response.header("content-type") or "", response.header("location") or ""
             told = whole_number(response.header("content-length") or "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
@@ -84,10 +85,15 @@ class Drawing:
                 given(one) for pair in address.items() if pair[0] != pair[1] for one in pair
             ):
                 continue
-            stored = self._group(capture.url).request(capture)
-            own = renumbered(_told(stored, placed), address)
-            found = drawn_apart(own, _told(request, placed), given)
-            if found is not None and (address or found):
+
+            def apart(
+                one: Request, capture: Capture = capture, address: Mapping[str, str] = address
+            ) -> dict[str, str] | None:
+                stored = self._group(capture.url).request(capture)
+                return drawn_apart(renumbered(_told(stored, placed), address), _told(one, placed))
+
+            found = request.derived(("apart", capture.place), apart)
+            if found is not None and (address or found) and not any(map(given, chain(*found.items()))):
                 return {**address, **found}
         return NONE
 
@@ -122,11 +128,13 @@ def drawn_ids(request: Request) -> list[str]:
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
     """Return a request with recorded ids in place of a client's own."""
     own = {mine: recorded for recorded, mine in ids.items()}
-    url = renumbered(request.url, own)
-    body = renumbered(request.body, own) if request.body else request.body
-    if url == request.url and body == request.body:
-        return request
-    return replace(request, url=url, body=body)
+
+    def told(one: Request) -> Request:
+        url = renumbered(one.url, own)
+        body = renumbered(one.body, own) if one.body else one.body
+        return one if url == one.url and body == one.body else replace(one, url=url, body=body)
+
+    return request.derived(("as recorded", *own.items()), told)
 
 
 def _made(capture: Capture, placed: bool) -> bool:

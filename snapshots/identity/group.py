@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.dates import seconds_of
@@ -12,6 +13,7 @@ from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.recognising import secret_fields
 from stillweb.snapshots.request import Request
 
+T = TypeVar("T")
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 _MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
 _FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
@@ -37,7 +39,7 @@ class Group:
         for capture in self.captures:
             self.by_key[capture.key].append(capture)
         self._requests: dict[tuple[str, int], Request] = {}
-        self._remainders: dict[Hashable, str] = {}
+        self._derived: dict[tuple[tuple[str, int], Hashable], Any] = {}
         self._secret_fields: dict[str, set[str]] = {}
 
     def request(self, capture: Capture) -> Request:
@@ -62,9 +64,9 @@ class Group:
             self._secret_fields[method] = found
         return found
 
-    def remainder(self, capture: Capture, known: Hashable, compute: Callable[[Request], str]) -> str:
-        """Return what `compute`, which depends on `known` alone, makes of a capture's request, computed once."""
-        found = self._remainders.get((capture.place, known))
+    def derived(self, capture: Capture, name: Hashable, compute: Callable[[Request], T]) -> T:
+        """Return what `compute` makes of a capture's request, computed once for a name."""
+        found: T | None = self._derived.get((capture.place, name))
         if found is None:
-            found = self._remainders[capture.place, known] = compute(self.request(capture))
+            found = self._derived[capture.place, name] = compute(self.request(capture))
         return found

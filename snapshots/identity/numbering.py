@@ -81,12 +81,9 @@ def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
 
 
 def drawn_apart(
-    stored: Said, said: Said, given: Callable[[str], bool], ids_of: Callable[[Said], list[str]] = ids_in
+    stored: Said, said: Said, ids_of: Callable[[Said], list[str]] = ids_in
 ) -> dict[str, str] | None:
-    """Return the ids of a recorded message by those of a client's; None if the two differ in more.
-
-    `given` says whether an id may come from the site: that one was chosen, and names something else.
-    """
+    """Return the ids of a recorded message by those of a client's that differ; None if the two differ in more."""
     if isinstance(stored, str) is not isinstance(said, str):
         return None
     theirs, mine = ids_of(stored), ids_of(said)
@@ -98,8 +95,7 @@ def drawn_apart(
             return None
     if len(set(ids.values())) != len(ids) or renumbered(stored, ids) != said:
         return None
-    apart = {one: other for one, other in ids.items() if one != other}
-    return None if any(given(one) or given(other) for one, other in apart.items()) else apart
+    return {one: other for one, other in ids.items() if one != other}
 
 
 def _text(said: Said) -> str:

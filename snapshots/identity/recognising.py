@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
@@ -55,6 +56,23 @@ class Recogniser(Redactor):
         for name in pseudonyms:
             if (found := keystore.split(name)) is not None:
                 self._known.setdefault(found[0], {}).setdefault(found[1], set()).add(name)
+
+    def recognised(self, request: Request) -> Request:
+        """Return `request(request)`. One that remembers keeps it: a copy of this object may have made it in a thread."""
+        if not request.remembers:
+            return self.request(request)
+        proofs = (names for by_proof in self._known.values() for names in by_proof.values())
+        told = frozenset(self._names.items()), frozenset(self._near.items()), frozenset(self._fields)
+
+        def made(one: Request) -> tuple[Request, dict[str, str]]:
+            known = self.request(one)
+            return known.remembering(), dict(self._names)
+
+        known, learnt = request.derived(("recognised", *told, frozenset(chain(*proofs))), made)
+        for secret, name in learnt.items():
+            if self._names.get(secret) != name:
+                self.remember(secret, name)
+        return known
 
     def stand_in(self, secret: str, name: str) -> None:
         """Let a secret that a client drew anew stand for a recorded one, unless another one does."""

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import gc
 import gzip
+import json
 import os
 import signal
 import socket
@@ -28,8 +29,10 @@ from stillweb.proxy.replay import gateway as gateway_module
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.snapshots.errors import MissingCapability
-from stillweb.snapshots.identity import rules
+from stillweb.snapshots.evidence.lookup import Session
+from stillweb.snapshots.identity import keys
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import Redactor
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import BIG, client, drained, head, tunnel
 from tests.support.waiting import HANG, STARTS, until
@@ -261,6 +264,9 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
 
 
 MANY = "&".join(f"n{number}={number}" for number in range(500))
+PASSWORD = "correct-horse-9"
+PASSWORD_ALONE = json.dumps({"password": PASSWORD}).encode()
+IDS = "123e4567-e89b-42d3-a456-426614174000", "9b2c1d3e-5f60-4a7b-8c9d-0e1f2a3b4c5d"
 
 
 @pytest.mark.parametrize(
@@ -271,26 +277,48 @@ MANY = "&".join(f"n{number}={number}" for number in range(500))
         ("HEAD", MANY, 0),
         ("GET", f"{MANY}&stillweb-stream=1.x", 0),
         ("GET", "", 60),
+        ("GET", MANY, -1),
+        ("PUT", "", 0),
     ],
-    ids=["post", "marked post", "head", "event stream", "fields"],
+    ids=["post", "marked post", "head", "event stream", "fields", "dated", "drawn and secret"],
 )
 def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, query: str, fields: int
 ) -> None:
-    """A HEAD is looked up as a GET, which held all others for 0.4 s; an event stream as one asked again, for 10 s."""
-    where, applied = set[str](), rules.applied
+    """A HEAD is looked up as a GET, which held all others for 0.4 s; an event stream as one asked again, for 10 s.
 
-    def watched(*told: Any) -> Any:
+    What a session sent before, and what it drew, are put in as they were recorded, for 1.6 s.
+    """
+    where, parse = set[str](), keys._parse
+
+    def watched(asked: Request) -> Any:
         where.add(threading.current_thread().name)
-        return applied(*told)
+        return parse(asked)
 
-    monkeypatch.setattr(rules, "applied", watched)
-    site = Site(tmp_path / "s")
+    def said(**more: str) -> bytes:
+        return json.dumps({**more, **dict.fromkeys(MANY.split("&"), 1)}).encode()
+
+    site, form = Site(tmp_path / "s"), {"Content-Type": "application/json"}
     site.add("http://a.test/", b"page")
     site.add("http://a.test/none?a=1", b"page")
+    site.add(f"http://a.test/none?{MANY}", b"page")
+    sent = {"in": PASSWORD_ALONE, "note": said(password=PASSWORD), "cell": said(id=IDS[0])}
+    for url, body in ((f"http://a.test/{name}", body) for name, body in sent.items()):
+        stored = Redactor(b"k" * 32).request(Request("PUT", url, tuple(form.items()), body))
+        site.add(url, b"", status=201, method="PUT", request_headers=stored.headers, request_body=stored.body)
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway) as one:
+        if method == "PUT":
+            assert one.put("http://a.test/in", content=PASSWORD_ALONE, headers=form).status_code == 201
+            monkeypatch.setattr(keys, "_parse", watched)
+            answer = one.put("http://a.test/note", content=sent["note"], headers=form)
+            assert answer.headers["stillweb-verdict"] == "exact"
+            answer = one.put("http://a.test/cell", content=said(id=IDS[1]), headers=form)
+            assert answer.headers["stillweb-verdict"] == "rule:visit-id"
+        monkeypatch.setattr(keys, "_parse", watched)
         body = b"" if method in ("GET", "HEAD") else f"[{'1,' * 5000}1]".encode()
-        headers = {"Content-Type": "application/json"} if body else {f"X-{n}": "1" for n in range(fields)}
+        headers = form if body else {f"X-{n}": "1" for n in range(fields)}
+        if fields < 0:
+            headers = {"Accept-Datetime": "Thu, 01 Jan 2026 00:00:00 GMT"}
         one.request(method, f"http://a.test/none?{query}", content=body, headers=headers)
     assert where
     assert all("prepare" in name for name in where)
@@ -387,10 +415,10 @@ def test_what_a_client_asked_before_it_left_is_in_the_ledger(
     begun, left = threading.Event(), threading.Event()
     derive = answering.Answerer._derive
 
-    def derived(self: answering.Answerer, request: Request) -> None:
+    def derived(self: answering.Answerer, request: Request, session: Session) -> None:
         begun.set()
         left.wait(HANG)
-        derive(self, request)
+        derive(self, request, session)
 
     monkeypatch.setattr(answering.Answerer, "_derive", derived)
     before, crowd = gateway.stats.connections, f"left-{version}"

@@ -81,7 +81,7 @@ def test_an_id_is_not_taken_for_two() -> None:
     assert (
         one.client("http://h/", ask(ONE)) is None
     )  # which was said for nothing yet, but stands for the first
-    assert drawn_apart(ask(THREE), ask(FOUR), lambda one: False) == {THREE: FOUR}
+    assert drawn_apart(ask(THREE), ask(FOUR)) == {THREE: FOUR}
 
 
 def test_without_a_rule_ids_count() -> None:

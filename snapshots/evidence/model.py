@@ -572,14 +572,17 @@ class Model:
             return 1.0
         target, found = self.targets[key], self.candidates(key)
         shares = found.shares
-        weighed: dict[str, float] = defaultdict(float)  # by group, the shares of the parts that differ
-        for part in differ & shares.keys():
-            weighed[shares[part][0]] += shares[part][1] * _TELLING.get(asked.get(part, ""), 1.0)
+        # by group, the shares of the parts that differ, and the chance that none of them decides beside another
+        weighed: dict[str, float] = defaultdict(float)
+        beside: dict[str, float] = defaultdict(lambda: 1.0)
+        for part in sorted(differ & shares.keys()):
+            group, share = shares[part]
+            told = _TELLING.get(asked.get(part, ""), 1.0)
+            weighed[group] += share * told
+            beside[group] *= 1 - (1 - share) * told * self._part_chance(part, target)
         kept = math.prod(1 - self._part_chance(p, target) for p in sorted(differ - shares.keys()))
-        if not weighed:
-            return kept
         return kept * sum(
-            h.probability * math.prod(1 - weighed[t] for t, _ in h.types if t in weighed)
+            h.probability * math.prod((1 - weighed[t]) * beside[t] for t, _ in h.types if t in weighed)
             for h in self.posterior(key)
         )
 

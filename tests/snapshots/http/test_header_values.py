@@ -73,6 +73,7 @@ def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
         ({"en-US": "A", "fr": "F"}, "fr;q=0.9", "F?"),
         ({"fr": "D", "en": "E"}, "fr,en;q=0.5", "D?"),
         ({"fr,en;q=0.5": "E", "de": "D"}, "fr", "E?"),
+        ({"en": "D", "fr,en;q=0.5": "F"}, "fr;q=0.5,en", "D?"),
         ({"ja": "J", "en": "E"}, "ja-Latn", "miss"),
         ({"zh-CN": "C", "en": "E"}, "zh-yue", "miss"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,7 @@ HOT = 1 << 12  # decisions remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
+TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
 STILL = 0.9999  # that a file stays as it is
 
 
@@ -246,6 +248,7 @@ class Matcher:
             return self._evident(request, key, candidates[0], site)
         past = session.past.get(site) or Past()
         request, ids, drawn = self._as_recorded(request, candidates, session, past, by_rule)
+        drawn_by = [drawing.RULE] if drawn else []
         if request is not asked:
             key = request_key(request)
             candidates = self._same(request, key)
@@ -262,10 +265,18 @@ class Matcher:
             lookup.polled = True
         else:
             lookup = self._chosen(request, key, evidence, past, session, accepted, at)
+            if lookup.capture is None and by_rule and not (candidates or at):
+                timed = self.drawing.timed(
+                    request, session, time.time(), lambda one, c: self._rule(one, c) is not None
+                )
+                if timed is not None:
+                    request, key = timed, request_key(timed)
+                    drawn_by.append(TIMED)
+                    lookup = self._chosen(request, key, evidence, past, session, accepted, at)
             lookup.inert = alone and request is asked and lookup.capture is not None
         lookup.ids, lookup.matcher, lookup.state = ids, self, past.label
-        if drawn and lookup.capture is not None:
-            lookup.rule = "+".join(filter(None, (lookup.rule, drawing.RULE)))
+        if drawn_by and lookup.capture is not None:
+            lookup.rule = "+".join(filter(None, (lookup.rule, *drawn_by)))
             lookup.verdict, lookup.confidence = f"rule:{lookup.rule}", min(lookup.confidence, DRAWN)
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted

@@ -4,6 +4,8 @@ A request that differs from a recorded one in such ids alone is that one, though
 client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT or MKCOL that was answered so may hold
 such an id, there in any form that looks drawn and is no digest. One that any answer named before, or that a request asked for, was chosen, and names
 something else. From then on the session says its own ids where the recorded one said others, and is told them.
+
+So is a request that differs from a recorded one in the moment alone at which each was made.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from itertools import chain
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.issued import text_of
+from stillweb.snapshots.identity.moments import tells_moment, with_moments
 from stillweb.snapshots.identity.numbering import WORD, drawn_apart, ids_in, ids_of, named, plain, renumbered
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.spelling import BLANK
@@ -28,6 +32,8 @@ CREATED = 201
 # they make the thing that their address names (RFC 9110, 9.3.4; RFC 4918, 9.3; RFC 4791, 5.3.1)
 _PLACING = ("PUT", "MKCOL", "MKCALENDAR")
 NONE: Mapping[str, str] = {}
+LONGEST = 1 << 14  # characters of a request in which moments are looked for
+FRACTIONS = 64  # characters by which two requests may differ in their moments
 
 
 class Drawer(Protocol):
@@ -96,6 +102,35 @@ class Drawing:
             if found is not None and (address or found) and not any(map(given, chain(*found.items()))):
                 return {**address, **found}
         return NONE
+
+    def timed(
+        self, request: Request, session: Drawer, now: float, joined: Callable[[Request, Capture], bool]
+    ) -> Request | None:
+        """Return a request with the moment at which a recorded one was made in place of its own; None if none is `joined` with it then.
+
+        The first of several that the session was not answered by is taken, else the last.
+        """
+        asked = f"{request.url}\n{request.body.decode('latin-1')}"
+        if len(asked) > LONGEST or not tells_moment(asked):
+            return None
+        group, places = self._group(request.url), {capture.place for capture in session.served}
+        found = sorted(group.alike(request.method), key=lambda c: (c.begin, c.timestamp, c.place))
+        left = [capture for capture in found if capture.place not in places]
+        for capture in (*left, *(capture for capture in reversed(found) if capture.place in places)):
+            passed = seconds_of(capture.timestamp)
+            if passed is None or not (request.body or tells_moment(capture.url)):
+                continue
+            stored = group.request(capture)
+            recorded = f"{stored.url}\n{stored.body.decode('latin-1')}"
+            if abs(len(recorded) - len(asked)) > FRACTIONS:
+                continue
+            told = with_moments(recorded, asked, passed, now)
+            url, _, body = told.partition("\n")
+            if told is not asked and joined(
+                known := replace(request, url=url, body=body.encode("latin-1")), capture
+            ):
+                return known
+        return None
 
     def _like(self, request: Request, placed: bool) -> Iterable[Capture]:
         """Return the captures of a request's path; where its address names what it makes, those of addresses that differ in ids alone."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.replay.websocket_player import Conversation, Player, Said, with_moments
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
+from stillweb.snapshots.identity.moments import with_moments
+from tests.proxy.frozen import START, Site
+from tests.proxy.gateways import client
 
+HOST = "http://h.example"
 THEN, NOW = 1_764_000_000.0, 1_795_000_000.0  # 2025-11-24T16:00:00 and 2026-11-18T11:06:40
 STORED, SAID = "2025-11-24T15:59:59.125Z", "2026-11-18T11:06:39.731Z"
 
@@ -22,6 +29,11 @@ def at(moment: str, what: str = "run") -> str:
         (STORED, SAID),
         (STORED, "2025-11-24T16:20:00.001Z"),  # a client that has the clock of the recording
         (STORED.replace("Z", "000+00:00"), SAID.replace("Z", "000+00:00")),
+        ("2025-11-24T15:59:59Z", "2026-11-18T11:06:39Z"),
+        ("1763999999", "1794999999"),
+        ("1763999999.125", "1794999999.7"),
+        ("1763999999125", "1794999999731"),
+        ("1763999999125000", "1794999999731000"),
     ],
 )
 def test_a_message_names_another_moment(stored: str, said: str) -> None:
@@ -40,9 +52,10 @@ def test_a_message_names_another_moment(stored: str, said: str) -> None:
         (STORED, "2026-11-18T09:06:39.731Z"),  # neither the present nor the time of the recording
         (STORED, "2026-02-31T11:06:39.731Z"),
         (STORED, SAID.replace("Z", "000Z")),
-        ("2025-11-24T15:59:59Z", "2026-11-18T11:06:39Z"),
         (STORED, "now"),
         (f"{STORED} {STORED}", SAID),
+        ("1763999899", "1794999999"),
+        ("1763999999", "1794999999731"),
     ],
 )
 def test_a_time_that_was_chosen_counts(stored: str, said: str) -> None:
@@ -75,3 +88,28 @@ def test_ids_are_drawn_beside_moments() -> None:
 def test_other_words_at_another_moment_are_not_answered(times: tuple[float, ...]) -> None:
     told = player((True, at(STORED)), (False, "done"), times=times)
     assert told.client("http://h/", at(SAID, "stop" if times else "run")) is None
+
+
+def test_a_request_that_names_its_moment_is_answered_whatever_the_name(tmp_path: Path) -> None:
+    site, now = Site(tmp_path / "s"), int(time.time())
+    then = int(START.timestamp()) + 1
+    site.add(f"{HOST}/list?id=7&zz={then}", b"the list")
+    site.add(f"{HOST}/old?zz={then - 86400}", b"the list of yesterday")
+    site.add(f"{HOST}/ask", b"told", method="POST", request_body=b"at %d" % then)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert c.get(f"{HOST}/list?id=7&zz={now}").content == b"the list"
+        assert c.post(f"{HOST}/ask", content=b"at %d" % now).content == b"told"
+        assert [(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries()] == [
+            ("rule:timestamp", True)
+        ] * 2
+        for path in (f"list?id=8&zz={now}", f"list?id=7&zz={now - 86400}", f"old?zz={now}"):
+            assert c.get(f"{HOST}/{path}").status_code == 504
+
+
+def test_polls_that_name_their_moments_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    site, now = Site(tmp_path / "s"), int(time.time())
+    for n in (1, 2, 3):
+        site.add(f"{HOST}/poll?zz={int(START.timestamp()) + 2 * n}", b"%d" % n)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        told = [c.get(f"{HOST}/poll?zz={now + n}").content for n in range(4)]
+        assert told == [b"1", b"2", b"3", b"3"]

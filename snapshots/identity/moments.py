@@ -1,0 +1,85 @@
+"""The moments at which a client says that it asks: other ones in each replay.
+
+A recorded value is such a moment only if it named the time at which its request passed the recorder, whatever its name, in
+whatever form: ISO 8601, or seconds, milliseconds, microseconds or nanoseconds since 1970. A chosen time, such as the end of a
+range, did not. A client's value is one if it names the present, or a time near the recorded one, for a client whose clock is
+set to the recording.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice, zip_longest
+from typing import overload
+
+from stillweb.snapshots.dates import seconds_of
+from stillweb.snapshots.yielding import matches
+
+Said = str | bytes
+EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
+AROUND = 3600.0  # seconds by which a client's clock may be off
+MOST = 64  # stamps of a message that are looked at
+REACH = 48  # characters of a stamp, and the one after it
+_STAMP = re.compile(
+    r"(?<![\w.])\d{4}-\d\d-\d\dT\d\d(?P<colon>:|%3A)\d\d(?P=colon)\d\d(?:[.,]\d{1,9})?(?:Z|(?:[+-]|%2B)\d\d(?:(?P=colon)?\d\d))?(?!\w)"
+    r"|(?<![\w.])(?P<since>[12](?:\d{9}|\d{12}|\d{15}|\d{18}))(?:\.\d{1,9})?(?![\w.])",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@overload
+def with_moments(stored: Said, said: str, passed: float, now: float) -> str: ...
+@overload
+def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said: ...
+def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
+    """Replace the timestamps in a client's message by those of the recorded one.
+
+    `passed` is when the recorded message passed the recorder, `now` the present; both in seconds since 1970.
+    The message is returned unchanged if there is nothing to replace.
+    """
+    if isinstance(stored, str) is not isinstance(said, str):
+        return said
+    text = _text(said)
+    parts: list[str] = []
+    end = 0
+    for one, other in islice(zip_longest(_stamps(_text(stored)), _stamps(text)), MOST):
+        if one is None or other is None:
+            return said
+        if one[0] != other[0] and _moment(one, other, passed, now):
+            parts += text[end : other.start()], one[0]
+            end = other.end()
+    if not parts:
+        return said
+    told = "".join((*parts, text[end:]))
+    return told if isinstance(said, str) else told.encode("latin-1")
+
+
+def tells_moment(text: str) -> bool:
+    """Return True if a text names a moment."""
+    return next(_stamps(text), None) is not None
+
+
+def _stamps(text: str) -> Iterator[re.Match[str]]:
+    return matches(_STAMP, text, REACH)
+
+
+def _moment(stored: re.Match[str], said: re.Match[str], passed: float, now: float) -> bool:
+    """Return True if both stamps name the time at which they were sent, in one form."""
+    if len(stored["since"] or stored[0]) != len(said["since"] or said[0]):
+        return False
+    then, own = map(_seconds, (stored, said))
+    if then is None or own is None:
+        return False
+    return -LATE <= passed - then <= EARLY and min(abs(now - own), abs(passed - own)) <= AROUND
+
+
+def _seconds(stamp: re.Match[str]) -> float | None:
+    """Return a stamp in seconds since 1970; None for an impossible date, such as the 31st of June."""
+    if since := stamp["since"]:
+        return float(stamp[0]) / 10.0 ** (len(since) - 10)
+    return seconds_of(re.sub("%3A", ":", stamp[0], flags=re.I).replace("%2B", "+").replace("%2b", "+"))
+
+
+def _text(said: Said) -> str:
+    return said if isinstance(said, str) else said.decode("latin-1")

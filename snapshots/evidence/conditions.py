@@ -65,18 +65,18 @@ def _gives(head: Response) -> Headers:
 
 
 class Followed(NamedTuple):
-    """The recorded session that a replayed one follows on a site, and how far it is. `page`: as a browser's page."""
+    """The recorded session that a replayed one follows on a site, and how far it is. `page`: the address of a browser's page."""
 
     session: str
     end: int
     timestamp: str
-    page: bool = False
+    page: str = ""
 
 
 def followed_by(capture: Capture, request: Request) -> Followed:
     """Return what a session follows that was answered by `capture`."""
-    page = "html" in capture.mime and _asks_for_page(request)
-    return Followed(capture.session, capture.end, capture.timestamp, page)
+    page = "html" in capture.mime and not 300 <= capture.status < 400 and _asks_for_page(request)
+    return Followed(capture.session, capture.end, capture.timestamp, capture.url if page else "")
 
 
 def _asks_for_page(request: Request) -> bool:

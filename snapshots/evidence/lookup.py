@@ -144,6 +144,7 @@ class Session:
     followed: dict[str, Followed] = field(default_factory=dict)
     # the same as of the last page: what it brings in comes in any order
     pages: dict[str, Followed] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)  # by site, the address of the page before that
     served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
     told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
     progress: PollProgress = field(default_factory=PollProgress)
@@ -178,6 +179,8 @@ class Session:
         self.served.append(capture)
         self.followed[site] = followed
         if followed.page:
+            if site in self.pages and self.pages[site].page != followed.page:
+                self.left[site] = self.pages[site].page
             self.pages[site] = followed
 
     def happened(self, request: Request, response: Response) -> None:

@@ -680,7 +680,11 @@ class Matcher:
         if key in evidence.files or (static_name(request.url) and request.method in ("GET", "HEAD")):
             return
         past = session.past.get(site) or Past()
-        if self._note(evidence, past, evidence.asked(request, key, past.given, served=session.served)):
+        asked = evidence.asked(request, key, past.given, served=session.served)
+        if asked.event.kind == "write" and request.header("referer") in session.left.values():
+            # what a page sends as it is left (a draft, a beacon) comes or not by chance, in the recording as well
+            asked.event = replace(asked.event, kind="weak write")
+        if self._note(evidence, past, asked):
             session.past[site] = past
             session.noted = site
 

@@ -679,6 +679,18 @@ def test_a_live_answer_counts_as_what_happened() -> None:
     assert matcher.snapshot.read(lookup.capture).body == b"of 2020"
 
 
+def test_what_a_page_sends_as_it_is_left_comes_or_not_by_chance() -> None:
+    edit, shown = f"{A}/tea?do=edit", get(f"{A}/tea", accept="text/html")
+    opened, saved = (get(edit, accept="text/html"), html("form")), (post(edit, "milk=1"), redirect("/tea"))
+    milk = (shown, html("milk"))
+    recorded = over((shown, html("plain")), opened, saved, milk, milk)
+    asked = (shown, opened[0], saved[0], shown)
+    draft = post(f"{A}/draft", "drop=tea", referer=edit)
+    assert told(recorded, *asked, draft, shown)[-2:] == ["miss", "milk?"]
+    draft = post(f"{A}/draft", "drop=tea", referer=shown.url)
+    assert told(recorded, *asked, draft, shown)[-2:] == ["miss", "miss"]
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_requests_under_way_at_once_may_come_in_any_order(order: tuple[int, ...]) -> None:
     parts = [get(f"{A}/part/{name}") for name in "abc"]

@@ -32,13 +32,15 @@ NAMED = 4  # things that are named at most
 LONG = 60  # characters of the values of an event
 FEW = 3  # captures that are named
 LOOKED_AT = 400  # captures of a path, or of a host when the path has none
-# Units of about 2 µs that an explanation may take to rank captures, and again to compare them.
-WORK = 2000
+# Units of about 2 µs that an explanation may take to rank captures, and again to compare them: on the event loop,
+# and of a request that a thread prepares.
+WORK, PREPARED = 1000, 2000
 EACH = 8  # units to look at a capture
 READ = 30  # to read its request
 STATE = 50  # to tell what had been done before it
 RULES = 80  # to look for the rules that join it
 TRIES = 24  # combinations of rules that are tried
+TOO_MANY = "too many names to compare them"
 MANY = 5  # differences that are named of a capture
 # Fields of Vary that tell nothing that the past of the session does not tell better.
 NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-authorization", "*"})
@@ -127,7 +129,7 @@ def _part(t: str, parts: Parts) -> str:
 def nearest(lookup: Lookup) -> list[Near]:
     """Return the few captures that come nearest to what was asked, nearest first.
 
-    Time is linear in the request and bounded by `WORK`: the captures that look most like the request are compared
+    Time is linear in the request and bounded (`_Work`): the captures that look most like the request are compared
     with it name by name, the rest only if there is work left.
     """
     matcher = lookup.matcher
@@ -143,7 +145,7 @@ def nearest(lookup: Lookup) -> list[Near]:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
 
     captures = _likest(request, group.captures or _neighbours(matcher, request.url), stored)
-    work = _Work(WORK)
+    work = _Work(request)
     mine = _size(request)
     asked = parse(request) if work.takes(mine) else None
     found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str | Values]]] = []
@@ -210,8 +212,8 @@ def nearest(lookup: Lookup) -> list[Near]:
 class _Work:
     """The work that an explanation may still do, in units of about 2 µs: no other request waits longer for it."""
 
-    def __init__(self, units: int) -> None:
-        self._left = units
+    def __init__(self, request: Request) -> None:
+        self._left = PREPARED if request.remembers else WORK
 
     def takes(self, units: int) -> bool:
         """Spend `units` and return True, or return False where fewer are left."""
@@ -241,7 +243,7 @@ def _likest(
 ) -> list[Capture]:
     """Return the captures in the order in which they are worth comparing, by what they begin with."""
     ranked: list[tuple[tuple[bool, int, int], str, Place, Capture]] = []
-    work = _Work(WORK)
+    work = _Work(request)
     for capture in islice(captures, LOOKED_AT):
         body = request.body if capture.method == request.method else b""
         least = READ + len(body) // 1024 if body else 2
@@ -267,7 +269,7 @@ def _roughly(same: bool, request: Request, recorded: Request) -> list[str]:
         if one != other:
             unit = "character" if part == "query" else "byte"
             asked = counted(len(one), unit)
-            found.append(f"{part}: {asked} asked, {len(other)} recorded, too many names to compare them")
+            found.append(f"{part}: {asked} asked, {len(other)} recorded, {TOO_MANY}")
     return found
 
 
@@ -285,7 +287,7 @@ def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
 def _weight(difference: str | Values) -> int:
     if isinstance(difference, Values):
         return 1
-    if difference.startswith(("path", "host", "method")):
+    if difference.startswith(("path", "host", "method")) or difference.endswith(TOO_MANY):
         return 20
     return 5 if difference.startswith("body: ") else 1
 

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
@@ -295,8 +294,7 @@ class Answerer:
         with line.working():
             try:
                 session = line.session.copied(site_of(request.url))
-                derive = partial(self._derive, session=session)
-                await self.to_its_end(self._aside(derive, request.remembering()))
+                await self.to_its_end(self.aside(lambda: self._derive(request.remembering(), session)))
             except asyncio.CancelledError:
                 self.count(request, line, None)
                 self.note(line, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
@@ -315,7 +313,7 @@ class Answerer:
                     task.cancel()
                     raise
 
-    async def _aside(self, work: Callable[[T], None], subject: T) -> None:
+    async def aside(self, work: Callable[[], None]) -> None:
         """Let the thread do some work for an answer, which does itself what a bug leaves undone."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
@@ -327,7 +325,7 @@ class Answerer:
             sys.setswitchinterval(min(interval, TURN))
             gc.set_threshold(*thresholds[:2], SELDOM)
             try:
-                work(subject)
+                work()
             except DamagedInput:
                 pass  # the answer meets it again, and says so to the client
             finally:
@@ -720,7 +718,7 @@ class Answerer:
         """Return a reply to a miss that is held until the thread has explained it."""
 
         async def until() -> None:
-            await self._aside(explain, lookup)
+            await self.aside(lambda: explain(lookup))
 
         def late() -> Reply:
             return self._told(request, line, lambda: self.miss(request, line, lookup, why, explained=True))

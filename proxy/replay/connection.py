@@ -658,10 +658,17 @@ class Connection(Arrivals):
                     self.write(data[: met.kept(len(data))])
                     self.close()
 
+        async def aside(judge: Callable[[], None]) -> None:
+            self._stop_reading()
+            try:
+                await talk.aside(judge)
+            finally:
+                self.read_on()
+
         self.write(handshake(request, talk.player.protocol))
         self._socket = Socket(
             url, talk.player, write, self.close, talk.strayed, talk.doubted, talk.heard,
-            secrets=talk.secrets, marked=url != request.url,
+            aside=aside, secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
         line.opened(self._socket)
         self._socket.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +99,9 @@ class Talk:
         self._note(verdict, derived, status, more)
         return not refused
 
-    def strayed(self, expected: Said | None, said: Said) -> None:
-        """Note a client's message that was not recorded as a miss."""
+    def strayed(self, expected: Said | None, said: Said) -> Callable[[], None]:
+        """Return what notes a client's message that was not recorded as a miss."""
         request = self._request
-        self._answerer.count(request, self._line, None)
-        self._line.session.says(site_of(request.url), STRAYED)
         sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
         why = "a message of the web socket was not recorded" + (
             "; nothing more was said" if expected is None else "; another one was"
@@ -114,7 +113,19 @@ class Talk:
             ]
         more = {"why": why, "nearest": near}
         body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
-        self._note("miss", "", 0, more | body_entry(body))
+        more |= body_entry(body)
+
+        def note() -> None:
+            self._answerer.count(request, self._line, None)
+            self._line.session.says(site_of(request.url), STRAYED)
+            self._note("miss", "", 0, more)
+
+        return note
+
+    async def aside(self, judge: Callable[[], None]) -> None:
+        """Let a thread judge a message, even if the client leaves meanwhile."""
+        with self._line.working():
+            await self._answerer.to_its_end(self._answerer.aside(judge))
 
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer
@@ -125,14 +136,14 @@ def _given(answerer: Answerer, line: Line, value: str) -> bool:
     """Return True if a session was served a value, or requested a URL with it."""
     return any(
         value in one.url or shown_in(value, text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
-        for one in line.session.served
+        for one in tuple(line.session.served)  # others may be answered while a thread judges a message
     )
 
 
 def _named(answerer: Answerer, line: Line, known: dict[Capture, set[str]], value: str) -> bool:
     """Return True if an answer that a session was served names an id. `known` caches the ids read."""
     wanted = plain(value)
-    for one in line.session.served:
+    for one in tuple(line.session.served):
         if one not in known:
             known[one] = named(one.url + "\n" + text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
         if wanted in known[one]:

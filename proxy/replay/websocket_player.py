@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -9,7 +10,7 @@ import operator
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -17,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
+from stillweb.proxy.replay.http1 import MAX_BODY
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
@@ -29,6 +31,7 @@ from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
 from stillweb.snapshots.secrets.redact import mask
+from stillweb.snapshots.yielding import read_json
 
 if TYPE_CHECKING:
     from stillweb.snapshots.request import Request
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 Said = str | bytes
 _T = TypeVar("_T")
+LARGE = 1 << 11  # characters or bytes of a message from which a thread judges it
 
 
 def _text(said: Said) -> str:
@@ -110,7 +114,12 @@ def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
     return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
 
 
-def same(url: str, one: Said, other: Said) -> bool | None:
+def _message(url: str, said: Said) -> Request:
+    """Return a message as a request to compare."""
+    return Request("POST", url, _JSON, said if isinstance(said, bytes) else said.encode("utf-8", "replace"))
+
+
+def same(url: str, one: Said, other: Said, request: Callable[[str, Said], Request] = _message) -> bool | None:
     """Return True if a client's message equals the recorded one: the same bytes or the same JSON.
 
     `one` is the recorded message, `other` the client's. None means that they differ in secrets only. A secret
@@ -120,8 +129,7 @@ def same(url: str, one: Said, other: Said) -> bool | None:
         return True
     if isinstance(one, bytes) is not isinstance(other, bytes):
         return False
-    bodies = (said if isinstance(said, bytes) else said.encode("utf-8", "replace") for said in (one, other))
-    stored, asked = (Request("POST", url, _JSON, body) for body in bodies)
+    stored, asked = request(url, one), request(url, other)
     if alike(stored, asked):
         return True
     if not alike(mask(stored), mask(asked)):
@@ -140,8 +148,9 @@ def alike(one: Request, other: Request) -> bool:
 
 
 # Socket.IO's packet type, namespace and number before JSON; SignalR's record separator after it
-_FRAMED = re.compile(r"(\d*(?:/[^,\[{]*,)?\d*)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
+_FRAMED = re.compile(r"(\d*+(?:/[^,\[{]*,)?\d*+)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
 TRIES = 100  # combinations of rules that are tried for a message
+_DECODER = json.JSONDecoder()
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
 
 
@@ -321,7 +330,7 @@ def unordered(said: Said) -> object:
     found = _FRAMED.fullmatch(said)
     try:
         return (
-            (found[1], _sorted(json.loads(found[2]), 0))
+            (found[1], _sorted(read_json(_DECODER, found[2]), 0))
             if found
             else sorted(_spots(said).items(), key=repr) or None
         )
@@ -417,6 +426,7 @@ class Player:
         # for each conversation: where its client counts, and the recorded numbers with the client's own
         self._counted: dict[int, dict[Spot, Count]] = {}
         self._numbers: dict[int, dict[object, object]] = {id(one): {} for one in known}
+        self._messages: dict[tuple[str, Said], Request] = {}  # those that are being compared
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
@@ -430,6 +440,25 @@ class Player:
 
     def client(self, url: str, said: Said) -> list[Said] | None:
         """Return the server's messages after a client's message; None if it was not recorded here."""
+        try:
+            return self._after(said)
+        finally:
+            self._messages.clear()
+
+    def _message(self, url: str, said: Said) -> Request:
+        """Return a message as a request, which keeps what is derived of it until the client's message is answered."""
+        found = self._messages.get((url, said))
+        if found is None:
+            found = self._messages[url, said] = _message(url, said).remembering()
+        return found
+
+    def _same(self, url: str, stored: Said, said: Said) -> bool | None:
+        return same(url, stored, said, self._message)
+
+    def _unordered(self, url: str, said: Said) -> object:
+        return self._message(url, said).derived("unordered", lambda _: unordered(said))
+
+    def _after(self, said: Said) -> list[Said] | None:
         self.lives = False
         fits, doubtful, reordered = self._fitting(said)
         while not (fits or doubtful) and self._given is not None and self._skip_beats():
@@ -479,7 +508,7 @@ class Player:
     def _compared(self, one: Conversation, at: int, said: Said) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
         stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
-        found = same(one.url, stored, told)
+        found = self._same(one.url, stored, told)
         if found is False and self._but_for_drawn(one, at, stored, told):
             return None
         return self._by_rule(one, stored, told) if found is False else found
@@ -548,15 +577,17 @@ class Player:
         if self._given is None:
             return False
         (was_bare, numbers), (own_bare, own_numbers) = _numbered(stored), _numbered(said)
-        if len(numbers) == len(own_numbers) and numbers != own_numbers and same(one.url, was_bare, own_bare):
+        if (
+            len(numbers) == len(own_numbers)
+            and numbers != own_numbers
+            and self._same(one.url, was_bare, own_bare)
+        ):
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
             return True
         (*around, recorded), (*own_around, own) = _framed(stored), _framed(said)
         names = None
         if around == own_around and recorded and own:
-            was, asked = (
-                Request("POST", one.url, _JSON, text.encode("utf-8", "replace")) for text in (recorded, own)
-            )
+            was, asked = (self._message(one.url, text) for text in (recorded, own))
             names = joining(asked, was, builtin().rules, tries=TRIES)
         if not names:
             return None if self._but_for_count(one, stored, said) else False
@@ -604,12 +635,12 @@ class Player:
         if self._given is None:  # other orders are served by rules only
             return None
         told = renumbered(said, _turned(self._ids[id(one)]))
-        value = unordered(told)
+        value = self._unordered(one.url, told)
         end = next((n for n in range(at, len(one.messages)) if not one.messages[n][0]), len(one.messages))
         for place in range(at, end):
             stored = one.messages[place][1]
-            if (place > at and same(one.url, stored, told)) or (
-                value is not None and unordered(stored) == value
+            if (place > at and self._same(one.url, stored, told)) or (
+                value is not None and self._unordered(one.url, stored) == value
             ):
                 return self._moved(one, at, place)
         for place in range(at + 1, min(end, at + AHEAD)):
@@ -730,7 +761,7 @@ class Player:
         if given is None:
             return False
         timed = with_moments(stored, said, one.times[at], self._now()) if at < len(one.times) else said
-        if timed is not said and same(one.url, stored, timed):
+        if timed is not said and self._same(one.url, stored, timed):
             self._timed.add(id(one))
             return True
         if not words_in(stored):
@@ -977,9 +1008,10 @@ def handshake(request: Request, protocol: str) -> bytes:
 class Socket:
     """The server side of one web socket.
 
-    `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, `heard()` on
-    one that was. `doubted()` is called where the recorded conversations differ, and with each answer from then on, and
-    returns whether to go on.
+    `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, and what it returns
+    afterwards; `heard()` on one that was. `doubted()` is called where the recorded conversations differ, and with each
+    answer from then on, and returns whether to go on. `aside` lets a thread judge a large message, as many compare in
+    seconds; what comes meanwhile waits.
     """
 
     def __init__(
@@ -988,10 +1020,11 @@ class Socket:
         player: Player,
         write: Callable[[bytes], None],
         close: Callable[[], None],
-        strayed: Callable[[Said | None, Said], None],
+        strayed: Callable[[Said | None, Said], Callable[[], None]],
         doubted: Callable[[], bool],
         heard: Callable[[], None] = lambda: None,
         *,
+        aside: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
         secrets: Secrets | None = None,
         marked: bool = False,
     ) -> None:
@@ -1005,6 +1038,10 @@ class Socket:
         self._noted = False  # that what is said here is doubted
         self._secrets = secrets or Secrets()
         self._marked = marked
+        self._aside = aside
+        self._judging: asyncio.Task[None] | None = None
+        self._later: list[Callable[[], None]] = []  # what came while a message was judged
+        self._size = 0  # of the parts
         self._frames: Any = FrameProtocol(client=False, extensions=[])
         self._parts: list[Said] = []
         self.closed = False  # True once nothing more is sent
@@ -1014,8 +1051,11 @@ class Socket:
         self._say(self._player.opened())
 
     def lost(self) -> None:
-        """Send nothing more: the client has left."""
-        self.closed = True
+        """Send nothing more: the client has left. What it said before is judged to the end."""
+        if self._judging is not None:
+            self._later.append(self.lost)
+        else:
+            self.closed = True
 
     def feed(self, data: bytes) -> None:
         """Process bytes from the client."""
@@ -1032,6 +1072,9 @@ class Socket:
         """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
         if self.closed:
             return
+        if self._judging is not None:
+            self._later.append(lambda: self.made(key))
+            return
         answer = self._player.made(key)
         if answer or self._player.silent:
             self._noted = False  # doubt is told again, as with the answer to a message
@@ -1040,15 +1083,20 @@ class Socket:
     def _frame(self, frame: Any) -> None:
         if self.closed:
             return
-        if frame.opcode is Opcode.CLOSE:
+        if self._judging is not None:
+            self._later.append(lambda: self._frame(frame))
+        elif frame.opcode is Opcode.CLOSE:
             code, reason = frame.payload
             self._end(int(code), reason or "")
         elif frame.opcode is Opcode.PING:
             self._write(self._frames.pong(frame.payload))
         elif frame.opcode is not Opcode.PONG:
             self._parts.append(frame.payload)
-            if frame.message_finished:
-                parts, self._parts = self._parts, []
+            self._size += len(frame.payload)
+            if self._size > MAX_BODY:
+                self._end(CloseReason.MESSAGE_TOO_BIG, f"a message of more than {MAX_BODY:,} bytes")
+            elif frame.message_finished:
+                parts, self._parts, self._size = self._parts, [], 0
                 whole: Said
                 if isinstance(parts[0], str):
                     whole = "".join(part for part in parts if isinstance(part, str))
@@ -1060,18 +1108,44 @@ class Socket:
         if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
             self._say(self._player.step(int(step[1])))
             return
+        if self._aside is None or len(said) <= LARGE:
+            self._judge(said)()
+            return
+        aside = self._aside
+
+        async def judge() -> None:
+            done: list[Callable[[], None]] = []
+            await aside(lambda: done.append(self._judge(said)))
+            self._judging, later, self._later = None, self._later, []
+            try:
+                for one in (*(done or [self._judge(said)]), *later):
+                    one()
+            except BaseException:
+                self._close()
+                raise
+
+        self._judging = asyncio.get_running_loop().create_task(judge())
+
+    def _judge(self, said: Said) -> Callable[[], None]:
+        """Compare a client's message with the recorded ones; return what sends the answer."""
         said = self._secrets.hidden(said)
         expected = self._player.expected()
         answer = self._player.client(self._url, said)
-        if answer is None:
-            self._strayed(expected, said)  # the socket stays open: what was recorded may still be said
-            if self._marked:
-                self._write(self._frames.send_data(MISSED, fin=True))
-            return
+        if answer is None:  # the socket stays open: what was recorded may still be said
+            strayed = self._strayed(expected, said)
+            return lambda: self._stray(strayed)
+        return lambda: self._answer(answer)
+
+    def _stray(self, told: Callable[[], None]) -> None:
+        told()
+        if self._marked:
+            self._write(self._frames.send_data(MISSED, fin=True))
+
+    def _answer(self, messages: list[Said]) -> None:
         self._told()
-        if answer and not self._player.lives:
+        if messages and not self._player.lives:
             self._noted = False  # a client that hears of no doubt takes this answer for sure
-        self._say(answer)
+        self._say(messages)
 
     def _say(self, messages: list[Said]) -> None:
         if self._player.ambiguous and not self._noted:

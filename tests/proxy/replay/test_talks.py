@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 import wsproto
 from wsproto.events import CloseConnection, Message, Request, TextMessage
 
+from stillweb.proxy.replay import websocket_player
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
@@ -309,7 +311,9 @@ def test_each_write_in_another_order_is_unsure_not_the_first_alone() -> None:
         return True
 
     one = player(("0", 1), ("1", 4), ("2", 8), ("3", 12), written=[(3, "a"), (7, "b"), (11, "c")])
-    talk = Socket("http://h/", one, lambda data: None, lambda: None, lambda expected, said: None, doubted)
+    talk = Socket(
+        "http://h/", one, lambda data: None, lambda: None, lambda expected, said: lambda: None, doubted
+    )
     talk.start()
     for write in ("b", "c", "elsewhere", "a"):
         talk.made(write)
@@ -464,6 +468,47 @@ def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> No
             "rule:visit-id",
             True,
         )
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """One of 1 MB held all others for 2 s, and 8,000 digits did for 4 s."""
+    judged, judge, begun, left = [], Player.client, threading.Event(), threading.Event()
+
+    def watched(self: Player, url: str, said: str | bytes) -> list[str | bytes] | None:
+        judged.append((len(said), "prepare" in threading.current_thread().name))
+        if len(said) > 1000:
+            begun.set()
+            assert left.wait(HANG)
+        return judge(self, url, said)
+
+    monkeypatch.setattr(Player, "client", watched)
+    large, form = "1" * 100_000, json.dumps({"add": "tea", **dict.fromkeys(map(str, range(20_000)), 1)})
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        hear(peer, client)
+        for said in (large, form, '{"add":"tea"}'):
+            peer.sendall(client.send(TextMessage(said)))
+        assert begun.wait(HANG)
+        assert ask(gateway, "GET") == "[]"
+        if leaves:
+            peer.close()
+        left.set()
+        if not leaves:
+            assert hear(peer, client) == '["tea"]'
+        assert until(lambda: len(judged) == 3)
+        assert judged == [(len(large), True), (len(form), True), (13, False)]
+        assert until(lambda: len([e for e in gateway.ledger.entries() if e["verdict"] == "miss"]) == 2)
+
+
+def test_a_message_without_an_end_ends_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket_player, "MAX_BODY", 1000)
+    with replayed(tmp_path / "s") as (_, peer, client):
+        hear(peer, client)
+        for _ in range(2):
+            peer.sendall(client.send(TextMessage("x" * 600, message_finished=False)))
+        assert hear(peer, client).startswith("1009 ")
 
 
 def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:

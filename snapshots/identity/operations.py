@@ -17,7 +17,7 @@ from stillweb.snapshots.yielding import in_order
 
 # Members beside `variables` that name an operation: Apollo's and urql's, Relay's, those of the draft for GraphQL over HTTP.
 _NAMING = re.compile(r"id|sha256Hash|(?:doc|document|query|operation)_?(?:id|hash|name)|fb_\w+_name", re.I)
-_MUTATION = re.compile(r"(?:^|\})\s*mutation\b", re.MULTILINE)
+_MUTATION = re.compile(r"(?:^|\})[^\S\n]*mutation\b", re.MULTILINE)
 # How Relay's compiler has them named.
 _CONVENTION = re.compile(r"(?:Query|(Mutation))$")
 

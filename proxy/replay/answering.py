@@ -12,7 +12,7 @@ import contextlib
 import gc
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -112,7 +112,7 @@ AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
 LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
 MANY = 40  # header fields from which it is prepared; browsers send 10 to 25
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
-MOST_LEFT = 2 * MAX_BODY  # bytes being prepared up to which a request goes on whose client has left
+MOST_LEFT = 2 * MAX_BODY  # bytes being worked on up to which a request goes on whose client has left
 SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
 RARELY = 100  # the same at other times: that of what a JSON object of 1 MB leaves takes 15 ms
 NEAREST = 3  # captures named in a miss
@@ -167,7 +167,7 @@ class Answerer:
         self.line = self.lines.line
         self.tail = Tails().of
         self._worker: ThreadPoolExecutor | None = None
-        self._preparing = 0  # bytes of the requests that it prepares, at most
+        self._working = 0  # bytes of requests and messages that are worked on, at most
         self._closed = False
 
     # Sessions
@@ -289,29 +289,31 @@ class Answerer:
         If the client leaves, this goes on: the session moves by the request, and the ledger tells its answer.
         Where too much is prepared already, the ledger only tells that it was not answered.
         """
-        size = MAX_HEAD + len(request.body)
-        self._preparing += size
+        session = line.session.copied(site_of(request.url))
+        derive = self.aside(lambda: self._derive(request.remembering(), session))
         with line.working():
             try:
-                session = line.session.copied(site_of(request.url))
-                await self.to_its_end(self.aside(lambda: self._derive(request.remembering(), session)))
+                await self.to_its_end(derive, request.body)
             except asyncio.CancelledError:
                 self.count(request, line, None)
                 self.note(line, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
                 raise
-            finally:
-                self._preparing -= size
 
-    async def to_its_end(self, work: Awaitable[T]) -> T:
-        """Await work for a request that was read, even if its client leaves: the task may be cancelled meanwhile."""
+    async def to_its_end(self, work: Awaitable[T], read: Sized) -> T:
+        """Await work for what was read of a client, even if that leaves: the task may be cancelled meanwhile."""
         task = asyncio.ensure_future(work)
-        while True:
-            try:
-                return await asyncio.shield(task)
-            except asyncio.CancelledError:
-                if task.cancelled() or self._closed or self._preparing > MOST_LEFT:
-                    task.cancel()
-                    raise
+        size = MAX_HEAD + len(read)
+        self._working += size
+        try:
+            while True:
+                try:
+                    return await asyncio.shield(task)
+                except asyncio.CancelledError:
+                    if task.cancelled() or self._closed or self._working > MOST_LEFT:
+                        task.cancel()
+                        raise
+        finally:
+            self._working -= size
 
     async def aside(self, work: Callable[[], None]) -> None:
         """Let the thread do some work for an answer, which does itself what a bug leaves undone."""

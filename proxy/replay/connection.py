@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
     from stillweb.proxy.replay.hub import Hub
     from stillweb.proxy.replay.websocket import Talk
-    from stillweb.proxy.replay.websocket_player import Socket
+    from stillweb.proxy.replay.websocket_player import Said, Socket
 
 
 class Channel(asyncio.Protocol):
@@ -658,10 +658,10 @@ class Connection(Arrivals):
                     self.write(data[: met.kept(len(data))])
                     self.close()
 
-        async def aside(judge: Callable[[], None]) -> None:
+        async def aside(judge: Callable[[], None], said: Said) -> None:
             self._stop_reading()
             try:
-                await talk.aside(judge)
+                await talk.aside(judge, said)
             finally:
                 self.read_on()
 

@@ -138,7 +138,7 @@ class Hub:
             return reply
         try:
             with line.working():
-                made = await self.answerer.to_its_end(self.run(handler, request, line.name))
+                made = await self.answerer.to_its_end(self.run(handler, request, line.name), request.body)
         except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)

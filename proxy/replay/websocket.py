@@ -122,10 +122,10 @@ class Talk:
 
         return note
 
-    async def aside(self, judge: Callable[[], None]) -> None:
+    async def aside(self, judge: Callable[[], None], said: Said) -> None:
         """Let a thread judge a message, even if the client leaves meanwhile."""
         with self._line.working():
-            await self._answerer.to_its_end(self._answerer.aside(judge))
+            await self._answerer.to_its_end(self._answerer.aside(judge), said)
 
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer

@@ -1024,7 +1024,7 @@ class Socket:
         doubted: Callable[[], bool],
         heard: Callable[[], None] = lambda: None,
         *,
-        aside: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+        aside: Callable[[Callable[[], None], Said], Awaitable[None]] | None = None,
         secrets: Secrets | None = None,
         marked: bool = False,
     ) -> None:
@@ -1115,7 +1115,7 @@ class Socket:
 
         async def judge() -> None:
             done: list[Callable[[], None]] = []
-            await aside(lambda: done.append(self._judge(said)))
+            await aside(lambda: done.append(self._judge(said)), said)
             self._judging, later, self._later = None, self._later, []
             try:
                 for one in (*(done or [self._judge(said)]), *later):

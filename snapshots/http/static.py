@@ -10,8 +10,8 @@ _STATIC_ALL = frozenset(
 )
 ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")  # in the media types of what pages load
 _NAMED = re.compile(  # Python's `mimetypes` reads the tables of the machine, so that answers would differ by machine
-    r"\.(?:css|m?js|wasm|pdf|woff2?|ttf|otf|eot|svgz?|png|apng|jpe?g|jpe|jfif|gif|webp|avif|hei[cf]|jxl|bmp|ico|tiff?"
-    r"|mp[34]|m4[asv]|mpe?g|web[am]|og[gav]|opus|aac|flac|wav|mov|mkv|avi|3gp)$",
+    r"css|m?js|wasm|pdf|woff2?|ttf|otf|eot|svgz?|png|apng|jpe?g|jpe|jfif|gif|webp|avif|hei[cf]|jxl|bmp|ico|tiff?"
+    r"|mp[34]|m4[asv]|mpe?g|web[am]|og[gav]|opus|aac|flac|wav|mov|mkv|avi|3gp",
     re.I,
 )
 FILE_STATUSES = (200, 206, 304)  # of answers that say what a file is
@@ -24,7 +24,7 @@ def static_mime(mime: str) -> bool:
 
 def static_name(url: str) -> bool:
     """Return True if the path of an address ends as those of such files do."""
-    return _NAMED.search(url.partition("?")[0]) is not None
+    return _NAMED.fullmatch(url.partition("?")[0].rpartition(".")[2]) is not None
 
 
 def static(method: str, mime: str, status: int) -> bool:

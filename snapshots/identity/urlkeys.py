@@ -45,7 +45,7 @@ _QUERY_SESSIONS = [
     )
 ]
 _PATH_SESSIONS = [
-    re.compile(rf"(.*/){session}/([^?]+\.aspx.*)", re.S)
+    re.compile(rf"(.*/){session}/(?=.)", re.S)  # before the name of an .aspx
     for session in (r"\((?:[a-z]\([0-9a-z]{24}\))+\)", r"\([0-9a-z]{24}\)")
 ]
 
@@ -91,7 +91,8 @@ def _path(path: str) -> str:
     path = path.lower()
     if "(" in path:
         for pattern in _PATH_SESSIONS:
-            path = pattern.sub(r"\1\2", path)
+            if found := pattern.match(path, 0, max(path.rfind(".aspx"), 0)):
+                path = found[1] + path[found.end() :]
     return path.removesuffix("/") or "/"
 
 

@@ -40,6 +40,15 @@ WORDINGS = {  # what a banner says, the button to press, and the others
     "ro": ("Acest site folosește cookie-uri.", "Doar strict necesare", ["Accept toate"]),
     "tr": ("Çerezleri kullanıyoruz.", "Tümünü reddet", ["Tümünü kabul et"]),
     "el": ("Χρησιμοποιούμε cookies.", "Απόρριψη όλων", ["Αποδοχή όλων"]),
+    "required": ("We use cookies.", "Proceed with required cookies only", ["Accept all"]),
+    "do not consent": ("We use cookies.", "Do not consent", ["Consent", "Manage options"]),
+    "hr": ("Koristimo kolačiće.", "Odbij sve", ["Prihvati sve"]),
+    "bg": ("Използваме бисквитки.", "Отхвърляне на всички", ["Приемане"]),
+    "ca": ("Utilitzem galetes.", "Rebutja-ho tot", ["Accepta-ho tot"]),
+    "ar": ("نستخدم ملفات تعريف الارتباط.", "رفض الكل", ["قبول الكل"]),
+    "he": ("אנו משתמשים בעוגיות.", "דחה הכל", ["אשר הכל"]),
+    "vi": ("Chúng tôi sử dụng cookie.", "Từ chối tất cả", ["Chấp nhận tất cả"]),
+    "id": ("Kami menggunakan cookie.", "Tolak semua", ["Terima semua"]),
     "uk": ("Ми використовуємо файли cookie.", "Відхилити всі", ["Прийняти всі"]),
 }
 asked: list[str] = []

@@ -666,7 +666,7 @@ class Connection(Arrivals):
                 self.read_on()
 
         self.write(handshake(request, talk.player.protocol))
-        self._socket = Socket(
+        self._socket = talk.socket = Socket(
             url, talk.player, write, self.close, talk.strayed, talk.doubted, talk.heard,
             aside=aside, secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip

@@ -8,7 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
-from stillweb.proxy.replay.websocket_player import Player, Said, Secrets, drawn_sessions, found_at
+from stillweb.proxy.replay.websocket_player import (
+    Player,
+    Said,
+    Secrets,
+    Socket,
+    drawn_sessions,
+    found_at,
+)
 from stillweb.snapshots.evidence.spoken import STRAYED
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.issued import shown_in, text_of
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.replies import Line
     from stillweb.snapshots.capture import Capture
 
+SILENCE = 0.5  # seconds after a write in which what its answer waits for may still be written
 BREATH = 0.02  # seconds for the client to receive a message before polls on other connections go on
 
 
@@ -34,6 +42,7 @@ class Talk:
         self.player = player
         self.secrets = secrets
         self.met: Met | None = None  # fault of the handshake
+        self.socket: Socket | None = None
         self._answerer = answerer
         self._request = request
         self._line = line
@@ -97,7 +106,17 @@ class Talk:
         served = f"rule:{self.player.rules}" if self.player.rules else "exact"
         verdict, derived, status = ("miss", "", 0) if refused else (served, "websocket", 101)
         self._note(verdict, derived, status, more)
+        if self.player.owes:
+            asyncio.get_running_loop().call_later(SILENCE, self._lacking, self.player.unsaid)
         return not refused
+
+    def _lacking(self, unsaid: bool) -> None:
+        """Note a miss if the client still waits for what the server says after something was written; `unsaid` if it was never recorded here."""
+        if (unsaid or self.player.owes) and self.socket is not None and not self.socket.closed:
+            self._answerer.count(self._request, self._line, None)
+            why = "what the web socket says after this write was recorded after other ones"
+            self._note("miss", "", 0, {"why": why, "nearest": []})
+            self.socket.missed()
 
     def strayed(self, expected: Said | None, said: Said) -> Callable[[], None]:
         """Return what notes a client's message that was not recorded as a miss."""

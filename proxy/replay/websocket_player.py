@@ -413,6 +413,9 @@ class Player:
         self.silent = False  # the real server would have said more after the last write than is said here
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
+        # writes after which something was said, in any conversation
+        self._pushing = {awaits for found in self._awaited.values() for awaits, _ in found.values()}
+        self.unsaid = False  # and nothing was in the one that is followed
         self._steps = 0  # steps that the client has done
         self._count = 0  # the client's messages so far
         self._given = given
@@ -686,10 +689,20 @@ class Player:
             for at, (awaits, count) in leading.items()
             if at not in told
         )
+        heard = {awaits for awaits, _ in leading.values()}
+        self.unsaid = key in self._pushing - heard
         # the real server would now say something that was recorded later, or was never recorded
-        self.silent = bool(leading) and (key is None or due)
+        self.silent = self.unsaid or (bool(leading) and (key is None or due))
         self.ambiguous = self.ambiguous or self.silent
         return new
+
+    @property
+    def owes(self) -> bool:
+        """True while something is not said that followed a write which has been made: other writes come before it, or it was said elsewhere."""
+        leading = self._awaited[id(self._alive[0])]
+        return self.unsaid or any(
+            at >= self._at and self._made[awaits] >= count for at, (awaits, count) in leading.items()
+        )
 
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts; "" if there is none."""
@@ -1068,6 +1081,11 @@ class Socket:
         except ParseFailed as failure:
             self._end(int(failure.code), str(failure))
 
+    def missed(self) -> None:
+        """Tell a page that waits for it that something was not recorded."""
+        if self._marked:
+            self._write(self._frames.send_data(MISSED, fin=True))
+
     def made(self, key: str | None) -> None:
         """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
         if self.closed:
@@ -1138,8 +1156,7 @@ class Socket:
 
     def _stray(self, told: Callable[[], None]) -> None:
         told()
-        if self._marked:
-            self._write(self._frames.send_data(MISSED, fin=True))
+        self.missed()
 
     def _answer(self, messages: list[Said]) -> None:
         self._told()

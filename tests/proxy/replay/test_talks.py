@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from wsproto.events import CloseConnection, Message, Request, TextMessage
 
 from stillweb.proxy.replay import websocket_player
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.websocket import SILENCE
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request as Asked
@@ -296,6 +298,14 @@ def test_what_was_written_before_the_socket_or_before_the_clients_word_is_not_wa
     assert one.made("y") == ["c"]
 
 
+def test_what_another_socket_said_after_a_write_is_lacking() -> None:
+    two = [conversation(("1", 4)), conversation(("2", 8))]
+    one = Player(two, 1, lambda one: [(3, "x")] if one is two[0] else [(7, "y")])
+    assert (one.made("y"), one.owes) == (["2"], False)
+    assert (one.made("x"), one.owes, one.ambiguous) == ([], True, True)
+    assert (one.made("z"), one.owes) == ([], False)
+
+
 def test_a_word_before_what_was_written_is_unsure() -> None:
     one = player(("a", 4), (">go", 8), ("b", 8), written=[(3, "x")])
     assert one.opened() == []
@@ -394,6 +404,15 @@ def replayed(
             "events": [1, 3, 3, 7, 7, 7],
         }
         writer.metadata(f"http://{HOST}/ws", content)
+    with opened(path, accept=accept) as served:
+        yield served
+
+
+@contextmanager
+def opened(
+    path: Path, *, accept: str = "rule"
+) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
+    """A gateway over a snapshot, and a client of its socket."""
     with (
         Snapshot.open(path) as snapshot,
         Gateway(snapshot, accept=accept) as gateway,
@@ -448,6 +467,46 @@ def test_another_order_is_said_to_be_unsure(tmp_path: Path) -> None:
         ask(gateway, "POST", '{"add":"rum"}')
         entries = list(gateway.ledger.entries())
         assert [e["ambiguous"] for e in entries if e["url"].endswith("/ws")] == [False, True]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_push_that_waits_for_another_write_is_a_miss_unless_that_comes_at_once(
+    tmp_path: Path, at_once: bool
+) -> None:
+    """A page is shown without what the real server would have told it by now: marimo's, after each change."""
+    said = [
+        {"from": "server", "text": "[]"},
+        {"from": "server", "text": "tea"},
+        {"from": "server", "text": "rum"},
+    ]
+    with Writer.open(tmp_path / "s") as writer:
+        begin = writer.event("s")
+        for what in (b'"tea"', b'"rum"'):
+            asked = Asked("POST", f"http://{HOST}/items", JSON, what)
+            exchange = Exchange(
+                asked, 200, "OK", JSON, b"true", MOMENT, "s", writer.event("s"), writer.event("s")
+            )
+            writer.exchange(exchange)
+        content = {
+            "url": f"http://{HOST}/ws",
+            "session": "s",
+            "begin": begin,
+            "messages": said,
+            "events": [1, 3, 5],
+        }
+        writer.metadata(f"http://{HOST}/ws", content)
+    with opened(tmp_path / "s") as (gateway, peer, client):
+        assert hear(peer, client) == "[]"
+        ask(gateway, "POST", '"rum"')
+        if at_once:
+            ask(gateway, "POST", '"tea"')
+            assert [hear(peer, client), hear(peer, client)] == ["tea", "rum"]
+            time.sleep(2 * SILENCE)
+
+        def misses() -> int:
+            return sum(e["verdict"] == "miss" and e["url"].endswith("/ws") for e in gateway.ledger.entries())
+
+        assert until(lambda: misses() == (0 if at_once else 1))
 
 
 def add_all(gateway: Gateway, peer: socket.socket, client: wsproto.WSConnection) -> None:

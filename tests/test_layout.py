@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,19 +27,22 @@ def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def imported(tree: ast.AST) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
+@cache
+def imports(source: str) -> dict[str, set[str]]:
+    """Return the modules that a source imports, each with the names taken from it: "" for the module itself."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            for alias in node.names:
+                found.setdefault(alias.name, set()).add("")
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.add(node.module)
-    return names
+            found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return found
 
 
 def wrong_imports(package: str, source: str, more: frozenset[str] = frozenset()) -> set[str]:
     """Imports of our packages that `package` may not make, beside `more`."""
-    names = (name.split(".") for name in imported(ast.parse(source)))
+    names = (name.split(".") for name in imports(source))
     ours = {parts[1] if parts[1:] else "stillweb" for parts in names if parts[0] == "stillweb"}
     return ours - MAY_IMPORT[package] - more
 
@@ -155,19 +159,15 @@ def test_the_lock_file_pins_every_dependency_with_hashes() -> None:
     assert all(re.match(r"[a-z0-9][a-z0-9._-]*==\S+( ; .*)? \\$", line) for line in pins)
 
 
-def imported_anywhere(path: Path, known: Collection[str]) -> set[str]:
+def imported_anywhere(path: Path, known: Set[str]) -> set[str]:
     """The modules among those `known` that a file imports: in functions too, and for type checkers.
 
     Every import of a submodule loads the packages around it first; that is no wish of the importer and does not count.
     """
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= submodules & set(known) or {node.module}
-    return names & set(known)
+    for module, taken in imports(path.read_text()).items():
+        names |= {f"{module}.{name}".rstrip(".") for name in taken} & known or {module}
+    return names & known
 
 
 def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
@@ -198,7 +198,7 @@ def test_no_module_imports_itself_by_a_detour() -> None:
         for path in modules(package):
             parts = path.relative_to(ROOT).with_suffix("").parts
             names[".".join(("stillweb", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
-    graph = {name: imported_anywhere(path, names) - {name} for name, path in names.items()}
+    graph = {name: imported_anywhere(path, names.keys()) - {name} for name, path in names.items()}
     found = circle(graph)
     assert not found, "modules that import each other in a circle: " + " -> ".join(found)
 
@@ -239,7 +239,7 @@ def folders_behind(package: str, source: str) -> set[str]:
     seen: set[str] = set()
     pending = [source]
     while pending:
-        for name in imported(ast.parse(pending.pop())):
+        for name in imports(pending.pop()):
             head, _, rest = name.removeprefix("stillweb.").partition(".")
             first = rest.partition(".")[0]
             if head != package or not first or first in seen:

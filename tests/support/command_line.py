@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,23 @@ class Done:
 class Started:
     """A running command, in a session of its own as in a terminal."""
 
-    def __init__(self, *words: str | Path, env: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *words: str | Path,
+        env: Mapping[str, str] | None = None,
+        limits: Mapping[int, tuple[int, int]] | None = None,
+        **options: Any,
+    ) -> None:
         value = str(uuid.uuid4())
         self.mark = f"{MARK}={value}"
         environment = {**os.environ, **(env or {}), MARK: value}
         arguments = [str(word) for word in words]
-        fork = not options.keys() - {"cwd", "stdin"} and can_fork(environment)
-        self.process = (Forked if fork else subprocess.Popen)(
+        start: Any = subprocess.Popen
+        if not options.keys() - {"cwd", "stdin"} and can_fork(environment):
+            start = partial(Forked, limits=limits or {})
+        elif limits:
+            options["preexec_fn"] = lambda: [resource.setrlimit(*limit) for limit in limits.items()]
+        self.process: subprocess.Popen[str] = start(
             [sys.executable, "-c", PROGRAM, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -83,7 +83,16 @@ LOADED = (
 
 
 class Forked(subprocess.Popen[str]):
-    """A command started as a fork. It is a child of this process, as Popen's own way to start it would make it."""
+    """A command started as a fork. It is a child of this process, as Popen's own way to start it would make it.
+
+    `limits` are those of resources that are other than this process's.
+    """
+
+    limits: Mapping[int, tuple[int, int]] = {}
+
+    def __init__(self, *given: Any, limits: Mapping[int, tuple[int, int]], **options: Any) -> None:
+        self.limits = limits
+        super().__init__(*given, **options)
 
     def _execute_child(self, *given: Any) -> None:
         named = _signature.bind(self, *given).arguments
@@ -93,7 +102,7 @@ class Forked(subprocess.Popen[str]):
             "cwd": os.path.abspath(named["cwd"] or "."),
             "environment": environment,
             "session": named["start_new_session"],
-            "limits": [resource.getrlimit(limit) for limit in LIMITS],
+            "limits": [self.limits.get(limit) or resource.getrlimit(limit) for limit in LIMITS],
             "files": list(named["pass_fds"]),
         }
         told, theirs = socket.socketpair()

@@ -64,20 +64,34 @@ FOR_PDFS = ("pypdf", "pypdfium2", "stillweb.snapshots.text.pdf_text")
 LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
 forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
+    "fsspec",
+    "httpcore",
     "openai",
     "pytest",
     "mcp.server.lowlevel",
+    "protego",
     "stillweb.api",
+    "stillweb.harness.agents.module",
+    "stillweb.harness.agents.script",
+    "stillweb.harness.curation.drift",
+    "stillweb.harness.curation.needs",
+    "stillweb.harness.curation.refreshing",
+    "stillweb.harness.export.publication",
     "stillweb.harness.pytest_plugin",
+    "stillweb.harness.results.certificate",
     "stillweb.harness.runs.agent_process",
     "stillweb.harness.runs.display",
     "stillweb.harness.runs.engine",
     "stillweb.harness.runs.runner",
     "stillweb.harness.sandbox.launcher",
+    "stillweb.harness.tools.serper",
     "stillweb.proxy.browser.capture_view",
     "stillweb.proxy.check.check",
     "stillweb.proxy.record.recorder",
     "stillweb.proxy.replay.gateway",
+    "stillweb.snapshots.evidence.matcher",
+    "stillweb.snapshots.operations.upgrading",
+    "stillweb.snapshots.text.freezing",
     "trafilatura",
 )
 
@@ -218,6 +232,8 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
         importlib.import_module("tests.support.shared_driver").use_shared_drivers()
     if anyio := sys.modules.get("anyio"):
         anyio.__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
+    if loaded is LOADED:
+        _fill_caches()
     gc.freeze()
     orders = socket.socket(fileno=number)
     while True:
@@ -232,6 +248,21 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
             teller.send(struct.pack("i", pid))
         for file in files:
             os.close(file)
+
+
+def _fill_caches() -> None:
+    """Compute once what each fork would compute for itself: a third of what a command costs when all is imported."""
+    from stillweb.harness.runs.hashes import code_hash
+    from stillweb.proxy.net.client_env import usual_authorities
+    from stillweb.proxy.record.mitmproxy_compat._patch import check_versions
+    from stillweb.snapshots.identity.rules import builtin
+    from stillweb.snapshots.identity.sites import site_of
+
+    builtin()
+    check_versions()
+    code_hash()
+    site_of("https://a.example/")
+    usual_authorities(None)
 
 
 def _fork_sibling() -> int:

@@ -64,9 +64,10 @@ FOR_PDFS = ("pypdf", "pypdfium2", "stillweb.snapshots.text.pdf_text")
 LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
 forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
+    "concurrent.futures.thread",
     "fsspec",
     "httpcore",
-    "openai",
+    "openai.resources",
     "pytest",
     "mcp.server.lowlevel",
     "protego",
@@ -77,8 +78,10 @@ LOADED = (
     "stillweb.harness.curation.needs",
     "stillweb.harness.curation.refreshing",
     "stillweb.harness.export.publication",
+    "stillweb.harness.models.client",
     "stillweb.harness.pytest_plugin",
     "stillweb.harness.results.certificate",
+    "stillweb.harness.results.summary",
     "stillweb.harness.runs.agent_process",
     "stillweb.harness.runs.display",
     "stillweb.harness.runs.engine",
@@ -93,6 +96,7 @@ LOADED = (
     "stillweb.snapshots.operations.upgrading",
     "stillweb.snapshots.text.freezing",
     "trafilatura",
+    "urllib.request",
 )
 
 

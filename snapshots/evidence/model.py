@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 from stillweb.snapshots.evidence import priors
 from stillweb.snapshots.evidence.events import REFUSED, Event, History
@@ -74,13 +75,20 @@ class Target:
         return self.event.safe and self.event.away and len(self.answers) == 1
 
 
-@dataclass(slots=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """An assumption about which events decide an answer, and its probability."""
 
     types: Chosen
     reduction: str
-    probability: float = 0.0
+    probability: float
+
+
+class Fit(NamedTuple):
+    """What a hypothesis makes of the recorded answers to a request."""
+
+    log: float  # of the chance that they are as recorded
+    old: float  # the chance that the answer in a new state was given before
+    answers: dict[int, Counter[int]]  # by state
 
 
 @dataclass(slots=True)
@@ -169,9 +177,7 @@ class Model:
             shared = frozenset.intersection(*(self.targets[k].event.ids for k in keys))
             for target in (self.targets[k] for k in keys if shared and len(keys) > 1):
                 target.event = replace(target.event, ids=target.event.ids - shared)
-        self._likelihoods: dict[tuple[int, Chosen, str], float] = {}
-        self._old: dict[tuple[int, Chosen, str], float] = {}
-        self._answers: dict[tuple[int, Chosen, str], dict[int, Counter[int]]] = {}
+        self._fits: dict[tuple[int, Chosen, str], Fit] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
@@ -214,8 +220,9 @@ class Model:
                     tested[t] += share if len(members) > 1 else 1
                     decided[t] += inclusion[first] * share
         for t, count in tested.items():
-            prior = _of_kind(self.kinds[t])
-            self._decides[t] = _bounded((strength(t) * prior + decided[t]) / (strength(t) + count))
+            strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
+            prior = strength * _of_kind(self.kinds[t])
+            self._decides[t] = _bounded((prior + decided[t]) / (strength + count))
         self._posteriors.clear()
         self._candidates.clear()
 
@@ -297,85 +304,61 @@ class Model:
         return found
 
     def _weigh(self, key: int) -> list[Hypothesis]:
-        target, found = self.targets[key], self.candidates(key)
-        types, chances = list(found.chances), found.chances
-        own_ids = bool(target.event.ids)
-        scoped = self._scopes(target, types) if types and own_ids else set()
-        siblings = [
-            k
-            for k in self.siblings[target.event.type][: priors.SIBLINGS]
-            if k != key and len(self.targets[k].observations) > 1
-        ]
-        log_yes = {(t, False): math.log(chances[t]) for t in types}
-        for t in sorted(scoped):
+        target, chances = self.targets[key], self.candidates(key).chances
+        alike = len(target.answers) == 1
+        near = [k for k in self.siblings[target.event.type][: priors.SIBLINGS] if k != key]
+        siblings = [k for k in near if len(self.targets[k].observations) > 1]
+        log_yes = {(t, False): math.log(chances[t]) for t in chances}
+        histories = {id(o.history): o.history for o in target.observations if target.event.ids}
+        for t in sorted(chances.keys() & {e.type for h in histories.values() for e in h.events if e.ids}):
             share = _scoped(t, target.event)
             log_yes[t, True], log_yes[t, False] = (math.log(chances[t] * one) for one in (share, 1 - share))
-        log_no = {t: math.log(1 - chances[t]) for t in types}
+        log_no = {t: math.log(1 - chances[t]) for t in chances}
         none = sum(log_no.values())
-        tried: dict[Chosen, list[tuple[float, float, Hypothesis]]] = {}
-
-        alike = len(target.answers) == 1
+        tried: list[tuple[float, Chosen, str]] = []
+        explained = set[Chosen]()  # the answers in each of its states are equal
 
         def weigh(chosen: Chosen) -> float:
-            prior = none + sum(log_yes[s] - log_no[s[0]] for s in chosen)
-            weighed = tried[chosen] = []
+            prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
             for reduction, share in _ways(chosen, alike):
-                own = self._likelihood(key, chosen, reduction)
-                others = sum(self._likelihood(k, chosen, reduction) for k in siblings)
-                weight = prior + share + own + priors.POOL * others - (1 - priors.OWN) * own
-                weighed.append((weight, own, Hypothesis(chosen, reduction)))
-            return max(weight for weight, _, _ in weighed)
+                fit = self._fit(key, chosen, reduction)
+                others = sum(self._fit(k, chosen, reduction).log for k in siblings)
+                weight = prior + share + priors.OWN * fit.log + priors.POOL * others
+                tried.append((weight, chosen, reduction))
+                best = max(best, weight)
+                if all(len(given) == 1 for given in fit.answers.values()):
+                    explained.add(chosen)
+            return best
 
-        best = weigh(EMPTY)
-        front, explained = [EMPTY], set()
+        best, front = weigh(EMPTY), [EMPTY]
         for _ in range(priors.MAX_TYPES):
             wider = {
-                tuple(sorted((*s, (t, own))))
-                for s in front
-                for t in types
-                if t not in {n for n, _ in s}
-                for own in ((False, True) if t in scoped else (False,))
+                tuple(sorted((*s, one))) for s in front for one in log_yes if one[0] not in {n for n, _ in s}
             }
             ranked = sorted(((weigh(s), s) for s in sorted(wider)), key=lambda pair: (-pair[0], pair[1]))
             best = max([best, *(weight for weight, _ in ranked)])
-            explained |= {s for s in (*front, *wider) if any(self._explains(key, h) for _, _, h in tried[s])}
             front = [
                 s
                 for weight, s in ranked[: priors.BEAM]
                 if weight > best - priors.CUT - 2
                 and not any(tuple(one for one in s if one != left) in explained for left in s)
             ]
-            if not front:
-                break
-        weighed = [
-            (weight, h) for ways in tried.values() for weight, _, h in ways if weight > best - priors.CUT
-        ]
-        total = sum(math.exp(weight - best) for weight, _ in weighed)
-        for weight, h in weighed:
-            h.probability = math.exp(weight - best) / total
-        return sorted((h for _, h in weighed), key=lambda h: (-h.probability, h.types, h.reduction))
+        kept = [(math.exp(weight - best), s, r) for weight, s, r in tried if weight > best - priors.CUT]
+        total = sum(weight for weight, _, _ in kept)
+        found = [Hypothesis(s, reduction, weight / total) for weight, s, reduction in kept]
+        return sorted(found, key=lambda h: (-h.probability, h.types, h.reduction))
 
-    @staticmethod
-    def _scopes(target: Target, types: list[str]) -> set[str]:
-        """Return the types whose events carry ids."""
-        chosen = set(types)
-        histories = {id(o.history): o.history for o in target.observations}
-        return {e.type for h in histories.values() for e in h.events if e.ids and e.type in chosen}
-
-    def _explains(self, key: int, h: Hypothesis) -> bool:
-        return all(len(a) == 1 for a in self.answers(key, h.types, h.reduction).values())
-
-    def _likelihood(self, key: int, chosen: Chosen, reduction: str) -> float:
-        """Return the log probability of the recorded answers to a request."""
+    def _fit(self, key: int, chosen: Chosen, reduction: str) -> Fit:
+        """Return what a hypothesis makes of the recorded answers to a request."""
         memo = key, chosen, reduction
-        found = self._likelihoods.get(memo)
+        found = self._fits.get(memo)
         if found is None:
-            found = self._likelihoods[memo] = self._recorded_chance(*memo)
+            found = self._fits[memo] = self._fitted(*memo)
         return found
 
-    def _recorded_chance(self, key: int, chosen: Chosen, reduction: str) -> float:
+    def _fitted(self, key: int, chosen: Chosen, reduction: str) -> Fit:
         answers: dict[int, Counter[int]] = {}
-        seen: dict[int, int] = {}
+        seen = set[int]()
         log, returned, fresh = 0.0, priors.RETURNED, priors.FRESH
         for o, state in self._states(key, chosen, reduction):
             known = answers.get(state)
@@ -384,35 +367,17 @@ class Model:
             elif answers:
                 # an answer in a new state: an old one, perhaps the last one, or a new one
                 old = returned / (returned + fresh)
+                chance = old / len(seen) if o.answer in seen else 1 - old
                 if o.before is not None:
-                    if o.answer == o.before:
-                        log += math.log(priors.STICKY + (1 - priors.STICKY) * old / len(seen))
-                    elif o.answer in seen:
-                        log += math.log((1 - priors.STICKY) * old / len(seen))
-                    else:
-                        log += math.log((1 - priors.STICKY) * (1 - old))
-                elif o.answer in seen:
-                    log += math.log(old / len(seen))
-                else:
-                    log += math.log(1 - old)
+                    chance = (1 - priors.STICKY) * chance + priors.STICKY * (o.answer == o.before)
+                log += math.log(chance)
                 if o.answer in seen:
                     returned += priors.LEARNING
                 else:
                     fresh += priors.LEARNING
             answers.setdefault(state, Counter())[o.answer] += 1
-            seen[o.answer] = 1
-        self._answers[key, chosen, reduction] = answers
-        self._old[key, chosen, reduction] = returned / (returned + fresh)
-        return log
-
-    def answers(self, key: int, chosen: Chosen, reduction: str) -> dict[int, Counter[int]]:
-        """Return the recorded answers to a request by state."""
-        memo = key, chosen, reduction
-        found = self._answers.get(memo)
-        if found is None:
-            self._recorded_chance(*memo)
-            found = self._answers[memo]
-        return found
+            seen.add(o.answer)
+        return Fit(log, returned / (returned + fresh), answers)
 
     def _states(self, key: int, chosen: Chosen, reduction: str) -> Iterator[tuple[Observation, int]]:
         """Yield the observations of a request with the state of each."""
@@ -477,7 +442,8 @@ class Model:
                     state, trust = states[at], trusts[at]
                     trust = min([trust, *(right for t, right in doubted if any(t == n for n, _ in events))])
                 state = _with_parts(state, named, parts)
-                given = self.answers(key, chosen, h.reduction).get(state)
+                fit = self._fit(key, chosen, h.reduction)
+                given = fit.answers.get(state)
                 left = weight
                 if given is not None:
                     count = given.total()
@@ -494,7 +460,7 @@ class Model:
                             sure *= every[answer] / own[answer]
                         chances[answer] += sure
                         left -= sure
-                old = left * self._old[key, chosen, h.reduction]
+                old = left * fit.old
                 if before is not None:  # an answer that was never recorded may come again, too
                     if before in recorded:
                         chances[before] += old * priors.STICKY
@@ -873,11 +839,6 @@ def _with_parts(state: int, named: list[str], parts: Parts) -> int:
 def _of_kind(kind: str) -> float:
     """Return the chance that a type of a kind, or a part, decides."""
     return priors.of_part(kind) if kind.startswith(PART) else priors.DECIDES[kind]
-
-
-def strength(t: str) -> float:
-    """Return how many requests the prior of a type or part is worth."""
-    return priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
 
 
 def _moved(chance: float, factor: float) -> float:

@@ -47,7 +47,7 @@ NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-aut
 _MARKS = (b"&", b",", b"[", b"{", b"\n--")  # before each name or value of a form, JSON or a multipart body
 
 
-def grounds(model: Model, key: int, answer: int, past: tuple[History, int], parts: Parts) -> list[str]:
+def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, answer: int) -> list[str]:
     """Return why an answer to a request is how likely, after what happened before a place of a history."""
     target, (history, place) = model.targets[key], past
     given = [o for o in target.observations if o.answer == answer]

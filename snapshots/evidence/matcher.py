@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,7 +23,7 @@ from stillweb.snapshots.evidence.conditions import (
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
-from stillweb.snapshots.evidence.model import Model, Observation, Parts
+from stillweb.snapshots.evidence.model import Observation, Parts
 from stillweb.snapshots.evidence.parts import WHO, issued_in
 from stillweb.snapshots.evidence.polls import TRANSPORT, Hanging, Polling, Turn, hangs
 from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, Store, keep_cookies, told_by
@@ -63,24 +63,12 @@ def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 
 
-# a model, a request's key, where a history is, the parts
-About = tuple[Model, int, tuple[History, int], Parts]
-
-
-def _once() -> list[str]:
-    return ["recorded once"]
-
-
-def _grounds(about: About, answer: int) -> list[str]:
-    """Return why an answer is how likely, in words."""
-    model, key, place, parts = about
-    return grounds(model, key, answer, place, parts)
-
-
-def _rivals(lookup: Lookup, about: About, ranked: list[tuple[int, float, Capture]]) -> list[Rival]:
+def _rivals(
+    lookup: Lookup, ranked: list[tuple[int, float, Capture]], why: Callable[[int], list[str]]
+) -> list[Rival]:
     """Return the likeliest answers to a lookup's request; the first of `ranked` is the lookup's own."""
     return [
-        Rival(capture, chance if rank else lookup.confidence, _grounds(about, answer))
+        Rival(capture, chance if rank else lookup.confidence, why(answer))
         for rank, (answer, chance, capture) in enumerate(ranked)
     ]
 
@@ -319,7 +307,7 @@ class Matcher:
         """Return the lookup of a capture that nothing speaks against; it is remembered."""
         lasting = static(capture.method, capture.mime, capture.status)
         lookup = Lookup("exact", capture, None, key, request, 1.0, inert=True, lasting=lasting, matcher=self)
-        lookup.grounds = _once
+        lookup.grounds = lambda: ["recorded once"]
         if len(self._hot) >= HOT:
             self._hot.clear()
         self._hot[request.url] = (site, lookup)
@@ -390,12 +378,9 @@ class Matcher:
             ]
             if not given:
                 continue
-            near = [c for _, c in given]
-            if len(near) > 1:
-                far = [(_apart(o, then, asked.parts), c) for o, c in given]
-                least = min(distance for distance, _ in far)
-                near = [c for distance, c in far if distance == least]
-            capture = self._nearest_of(near, key, now)
+            far = [(_apart(o, then, asked.parts), c) for o, c in given]
+            least = min(distance for distance, _ in far)
+            capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
             rule, varies = None, self._varies(given, capture, asked.parts)
             if varies and accepted.level < LEVELS.index("varies"):
                 continue
@@ -409,8 +394,8 @@ class Matcher:
             lookup.confidence *= now.worth(capture)
             if chance < 1 and capture.status in PASSING:
                 lookup.confidence = min(lookup.confidence, MOST)
-            about = learnt.model, target.event.key, then, asked.parts
-            lookup.grounds = partial(_grounds, about, answer)
+            why = partial(grounds, learnt.model, target.event.key, then, asked.parts)
+            lookup.grounds = partial(why, answer)
             if lookup.confidence < 1:
                 shown = {
                     o.answer: captures[o.capture]
@@ -419,7 +404,7 @@ class Matcher:
                 }
                 rivals = [(answer, 0.0, capture)]
                 rivals += [(a, c * masked, shown[a]) for a, c in ranked if a in shown and a != answer]
-                lookup.rivals = partial(_rivals, lookup, about, rivals[:RIVALS])
+                lookup.rivals = partial(_rivals, lookup, rivals[:RIVALS], why)
             return lookup
         return missed
 

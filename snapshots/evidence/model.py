@@ -181,7 +181,6 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
-        self._absent_groups: dict[tuple[int, str], dict[int, float]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
         # by request, of the parts that were recorded
@@ -607,20 +606,9 @@ class Model:
         self, group: str, target: Target, past: tuple[History, int], parts: Parts
     ) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of any member of a group of candidates."""
-        found = self.candidates(target.event.key)
-        memo = target.event.key, group
-        absent = self._absent_groups.get(memo)
-        if absent is None:
-            every = [self._kept(t, target, _NOTHING, NO_PARTS) for t, _ in found.groups[group]]
-            absent = {a: math.prod([kept[a] for kept in every]) for a in target.answers}
-            self._absent_groups[memo] = absent
-        here = [
-            t for t in {*parts, *past[0].types(past[1])} if t in found.shares and found.shares[t][0] == group
-        ]
-        for t in sorted(here):
-            now, then = self._kept(t, target, past, parts), self._kept(t, target, _NOTHING, NO_PARTS)
-            absent = {answer: chance * now[answer] / then[answer] for answer, chance in absent.items()}
-        return absent
+        members = self.candidates(target.event.key).groups[group]
+        every = [self._kept(t, target, past, parts) for t, _ in members]
+        return {answer: math.prod([kept[answer] for kept in every]) for answer in target.answers}
 
     def _compared(
         self, t: str, target: Target, past: tuple[History, int], here: int | str
@@ -850,7 +838,6 @@ def _bounded(chance: float) -> float:
     return min(0.97, max(0.0005, chance))
 
 
-_NOTHING = History(), 0  # the past of a new session
 # By the value of a part: how far it counts that it is another one
 _TELLING = {ANEW: 0.0, OTHER: priors.OTHER}
 _PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks

@@ -155,12 +155,11 @@ class SiteEvidence:
         reads = ("plain GET", "choosing GET", "asset") if unread else ()
         self.forgets = KINDS if self.quiet else ("beacon", *reads)
         self.vary: dict[str, set[str]] = defaultdict(set)
-        for c in found:
-            if c.vary:
-                self.vary[c.key].update(name for name, _ in c.vary)
         # keys and conditions of requests that were answered in part, or by "not modified"
         self.partial: set[tuple[str, tuple[str | None, ...]]] = set()
         for c in found:
+            if c.vary:
+                self.vary[c.key].update(name for name, _ in c.vary)
             if c.status in PARTIAL and (request := _readable(store, c)) is not None:
                 self.partial.add((c.key, request.conditional()))
         self._learnt: Learnt | None = None
@@ -222,15 +221,10 @@ class SiteEvidence:
         """Keys of the events that were under way at once with others, by the keys of those; none before the model is learnt."""
         return self._learnt.model.mates if self._learnt is not None else {}
 
-    @property
-    def model(self) -> Model:
-        """The model of the site."""
-        return self.learnt.model
-
     def foresee(self, asked: Asked) -> None:
         """Let the model derive what it remembers of the recorded requests that may answer one."""
         for key in self.learnt.beside.get(asked.normal, ()):
-            self.model.predict(key, (History(), 0), None, asked.parts)
+            self.learnt.model.predict(key, (History(), 0), None, asked.parts)
 
     def _learn(self) -> Learnt:
         store, spoken = self._matcher.snapshot, self._matcher.spoken
@@ -334,7 +328,7 @@ class SiteEvidence:
     def label_live(self, key: int, response: Response) -> int:
         """Return the number for a live answer to a request; that of the recorded answer that it equals, if any does."""
         label, seen = label_of(response), set[int]()
-        target = self.model.targets.get(key)
+        target = self.learnt.model.targets.get(key)
         for o in target.observations if target is not None else ():
             if o.answer not in seen:
                 seen.add(o.answer)

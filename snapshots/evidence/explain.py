@@ -78,6 +78,7 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
             said = f"recorded before any {_type(t)}" + (", which has happened now" if now else "")
         found.append(f"{said}; decides ({_down(chance)})")
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
+    unseen |= {part: 1 - kept for part, kept in model.strange(target, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
     found += [f"whether {_type(t)} matters was never seen ({_down(chance)})" for chance, t in doubts[:NAMED]]
     return found

@@ -409,12 +409,13 @@ class Model:
     ) -> dict[int, float]:
         """Return the chance of each recorded answer to a request after what a session of this `name` did."""
         target, (history, place) = self.targets[key], past
-        alike, very = self._as_recorded(key, past, parts, name)
+        strange = self.strange(target, parts)
+        alike, very = self._as_recorded(key, past, parts, name, strange)
         if alike == 1:
             return very
         found = self.candidates(key)
         recorded = target.answers
-        unsearched = self._unsearched(target, past, parts)
+        unsearched = self._unsearched(target, past, parts, strange)
         others: dict[str, dict[int, float]] = {}  # by group, that none of its members decides
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
@@ -483,7 +484,7 @@ class Model:
         return {answer: min(1.0, chance) for answer, chance in chances.items()}  # sums of floats
 
     def _as_recorded(
-        self, key: int, past: tuple[History, int], parts: Parts, name: str
+        self, key: int, past: tuple[History, int], parts: Parts, name: str, strange: Mapping[str, float]
     ) -> tuple[float, dict[int, float]]:
         """Return how surely a request is asked as it was recorded, and the chance of each answer that it was given then.
 
@@ -503,7 +504,6 @@ class Model:
             if alike_heard := [o for o in same if [e.said for e in o.history.events[:place]] == heard]:
                 same, trust = alike_heard, min((e.trust for e in history.events[:place]), default=1.0)
         alike: dict[float, Counter[int]] = defaultdict(Counter)
-        strange = self._strange(self.targets[key], parts)
         kept, own = math.prod(strange.values()), {p: v for p, v in parts.items() if p not in strange}
         for o in same:
             alike[kept * self._alike(key, o.parts, own)][o.answer] += 1
@@ -551,15 +551,16 @@ class Model:
             for h in self.posterior(key)
         )
 
-    def _unsearched(self, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
+    def _unsearched(
+        self, target: Target, past: tuple[History, int], parts: Parts, strange: Mapping[str, float]
+    ) -> dict[int, float]:
         """Return for each answer the chance that nothing decides which was not searched and was never so when it was given.
 
         Doubts are not independent: where one type or part decides nothing, the next is less likely to.
         """
         doubts: dict[int, list[float]] = {o.answer: [] for o in target.observations}
-        strange = self._strange(target, parts)
-        for t, by_answer in self.untried(target.event.key, past, parts).items():
-            for answer, kept in by_answer.items() if t not in strange else ():
+        for by_answer in self.untried(target.event.key, past, parts).values():
+            for answer, kept in by_answer.items():
                 if kept < 1:
                     doubts[answer].append(1 - kept)
         kept_by: dict[tuple[float, ...], float] = {}  # most answers share their doubts
@@ -572,16 +573,14 @@ class Model:
         return {answer: kept_by[tuple(found)] for answer, found in doubts.items()}
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
-        """Return for each type or part that was not searched the chances that answers do not change by it."""
-        known = self._last_untried  # the grounds of the likeliest answers are told of what was just predicted
-        if known is not None and known[0] == key and known[1] is past and known[2] is parts:
-            return known[3]
+        """Return for each type or part that was recorded and not searched the chances that answers do not change by it."""
+        last = self._last_untried  # the grounds of the likeliest answers are told of what was just predicted
+        if last is not None and last[0] == key and last[1] is past and last[2] is parts:
+            return last[3]
         target, found = self.targets[key], self.candidates(key)
-        mine, strange = set(past[0].types(past[1])), self._strange(target, parts)
-        every = {kept: dict.fromkeys(target.answers, kept) for kept in set(strange.values())}
-        untried = {p: every[kept] for p, kept in strange.items()}
-        for t in sorted((mine | found.untested | parts.keys()) - found.shares.keys() - strange.keys()):
-            untried[t] = self._kept(t, target, past, parts)
+        mine, known = set(past[0].types(past[1])), parts.keys() & self._recorded_parts(target).keys()
+        new = sorted((mine | found.untested | known) - found.shares.keys())
+        untried = {t: self._kept(t, target, past, parts) for t in new}
         for t in sorted((found.always & found.shares.keys()) - mine):
             kept = self._kept(t, target, past, parts)
             untried[t] = {answer: 1 - priors.NEEDED * (1 - chance) for answer, chance in kept.items()}
@@ -660,7 +659,7 @@ class Model:
             chances[part] = found
         return found
 
-    def _strange(self, target: Target, parts: Parts) -> dict[str, float]:
+    def strange(self, target: Target, parts: Parts) -> dict[str, float]:
         """Return the parts with which a request was never recorded, any number of them, and the chance that each decides nothing."""
         strange = sorted(parts.keys() - self._recorded_parts(target).keys())
         return {part: 1 - self.chance(part, part, target.event) for part in strange}

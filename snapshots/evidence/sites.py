@@ -44,6 +44,7 @@ from stillweb.snapshots.words import whole_number
 
 WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
+SIGNED_IN = "signed in "  # begins the mark of a cookie that a sign-in gave
 CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
 
 
@@ -446,11 +447,15 @@ def _readable(store: Store, capture: Capture) -> Request | None:
 
 
 def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
-    """Note which request made a site give its client a cookie; one that only reads renews what the client had."""
+    """Note which request made a site give its client a cookie.
+
+    One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.
+    """
+    signs_in = asked.event.kind == "sign-in"
     for line in set_cookies(head.headers):
         name, equals, value = line.partition(";")[0].partition("=")
         if equals:
-            giver = f"{asked.event.key:x}"
-            if asked.event.safe:
-                giver = asked.parts.get(f"~cookie giver {name.strip()}", giver)
-            given[name.strip(), value.strip().strip('"')] = giver
+            had = asked.parts.get(f"~cookie giver {name.strip()}", "")
+            renewed = asked.event.safe or (had.startswith(SIGNED_IN) and not signs_in)
+            giver = f"{SIGNED_IN if signs_in else ''}{asked.event.key:x}"
+            given[name.strip(), value.strip().strip('"')] = (renewed and had) or giver

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -621,6 +622,27 @@ def test_who_signs_in_again_finds_what_was_changed_before() -> None:
         *((leave, back), (mine, back)),
     )
     assert told(matcher, LOGIN, tea, leave, LOGIN, mine)[-1] == "tea?"
+
+
+def test_who_signed_in_stays_who_he_is_when_a_write_renews_his_cookie() -> None:
+    """As Flask's sessions are renewed by each message that they are to show."""
+    leave, mine, back = post(f"{A}/logout"), get(f"{A}/notes"), redirect("/login")
+    tea, pot = (post(f"{A}/notes", f"text={text}") for text in ("tea", "pot"))
+
+    def to(request: Request, sid: int) -> Request:
+        return replace(request, headers=(*request.headers, ("Cookie", f"sid={sid:032}")))
+
+    def into(sid: int) -> Response:
+        return redirect("/notes", ("Set-Cookie", f"sid={sid:032}"))
+
+    matcher = over(
+        *((mine, back), (LOGIN, into(1)), (to(mine, 1), html("none"))),
+        *((to(tea, 1), into(2)), (to(mine, 2), html("tea")), (to(pot, 2), into(3)), (to(mine, 3), html("tea, pot"))),
+        *((to(leave, 3), redirect("/login", ("Set-Cookie", "sid=; Max-Age=0"))), (mine, back)),
+    )  # fmt: skip
+    text, confidence = likely(matcher, LOGIN, to(tea, 1), to(leave, 2), LOGIN, to(mine, 1))
+    assert text == "tea"
+    assert confidence > 0.78  # 0.74 where each write's cookie is another visitor's
 
 
 def test_what_a_write_changed_sends_nobody_elsewhere() -> None:

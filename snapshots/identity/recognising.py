@@ -16,10 +16,11 @@ from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, is_made
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
 from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.identity.rules import timeless
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
 from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, says_nothing_of_secrets
-from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, basic_password
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, basic_password, claims_of
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
 _TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
@@ -90,7 +91,7 @@ class Recogniser(Redactor):
                 best.append((self._near.get(name, 0), name))
         # Each layer has a name of its own for the secret: the one that was recorded here, and highest.
         if not best:
-            return self._names.get(secret, MASK)  # one that stands for a recorded one
+            return self._names.get(secret, claims_of(secret) + MASK)  # one that stands for a recorded one
         name = max(best)[1]
         return name if self._names.get(secret) == name else self.remember(secret, name)
 
@@ -134,7 +135,7 @@ def secret_fields(stored: Request) -> set[str]:
 
 
 def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
-    """Return the names under which a recognised request has another secret than a stored one, and whether one is typed.
+    """Return the names under which a recognised request has another secret than a stored one, and whether one is typed or says so itself.
 
     Empty where nothing proves it, as with pseudonyms of older snapshots: then any secret may be the recorded one.
     """
@@ -146,6 +147,11 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
     if users[0] and users[1] and users[0][0] != users[1][0] and keystore.split(users[1][0]):
         return ["password of the URL", *(p.partition(":")[2] for p in found)], True
     plain = [place.partition(":")[2] for place in found]
+    said, told = (
+        {place: timeless(value) for place, value in some if value[:3] == "eyJ"} for some in (mine, theirs)
+    )
+    if any(said[place] != told[place] for place in found if place in said and place in told):
+        return plain, True  # a token of other claims
     return plain, any(_TYPED.search(name) or says_nothing_of_secrets(name) for name in plain)
 
 

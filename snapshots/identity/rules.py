@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import tomllib
 from bisect import bisect_left
@@ -129,6 +131,50 @@ def _fields(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return _edit(parsed, rule.drop, rule.blank)
 
 
+_TOKEN = re.compile(r"(?<![\w-])eyJ[\w-]{8,512}\.([\w-]{8,4096})\.[\w-]{8,1024}(?![\w.-])")
+# claims that are new in each token (RFC 7519, 4.1; OpenID Connect Core, 2)
+_OF_TIME = frozenset(
+    {"iat", "exp", "nbf", "jti", "auth_time", "nonce", "at_hash", "c_hash", "sid", "session_id"}
+)
+
+
+def _signed(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    """Drop and blank the named values, and leave of JSON web tokens what they claim."""
+    parsed = _edit(parsed, rule.drop, rule.blank)
+    query = parsed.query
+    if query is not None and any("=eyJ" in pair for pair in query):
+        query = tuple(timeless(pair) for pair in query)
+    body = parsed.body
+    if body.kind == FORM and any(pair.value.startswith(b"eyJ") for pair in body.value):
+        values = tuple(
+            replace(pair, value=timeless(_text(pair.value)).encode())
+            if pair.value.startswith(b"eyJ")
+            else pair
+            for pair in body.value
+        )
+        body = body if values == body.value else body.with_value(values)
+    if query == parsed.query and body is parsed.body:
+        return parsed
+    return replace(parsed, query=query, body=body)
+
+
+def timeless(text: str) -> str:
+    """Return a text with what its JSON web tokens claim, but for their moments and ids, in their places."""
+    return _TOKEN.sub(_claimed, text)
+
+
+def _claimed(token: re.Match[str]) -> str:
+    """Return the claims of a JSON web token but for its moments and id; another text as it is."""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(token[1] + "=" * (-len(token[1]) % 4)))
+    except (ValueError, RecursionError):
+        return token[0]
+    if not isinstance(claims, dict):
+        return token[0]
+    left = {name: value for name, value in claims.items() if name not in _OF_TIME}
+    return f"{BLANK}{quote(json.dumps(left, sort_keys=True))}{BLANK}"
+
+
 def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     """Blank the values that the site issued, except those that decide the answer."""
     blank = tuple(
@@ -210,6 +256,7 @@ def _bare(edit: Callable[[Parsed], Parsed]) -> Kind:
 KINDS: dict[str, Kind] = {
     "fields": _fields,
     "issued": _issued,
+    "signed": _signed,
     "encoding": _bare(with_one_escape),
     "json-query": _bare(with_one_json),
     "empty-query": _bare(_full_query),
@@ -505,10 +552,14 @@ class RuleSet:
             return False
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
         names = [name for name, _ in pairs]
-        return "EIO" not in names and not any(
-            (field.value is None or field.value.fullmatch(value)) and field.among(names)
-            for name, value in pairs
-            for field in self._named(name)
+        return (
+            "EIO" not in names
+            and "=eyJ" not in url
+            and not any(
+                (field.value is None or field.value.fullmatch(value)) and field.among(names)
+                for name, value in pairs
+                for field in self._named(name)
+            )
         )
 
     @cached_property

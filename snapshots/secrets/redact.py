@@ -109,7 +109,7 @@ class Redactor:
     def pseudonym(self, secret: str) -> str:
         """Return the pseudonym of a secret, which depends on the key and the secret alone."""
         digest = hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
-        return _claims(secret) + PREFIX + digest.hex()[:24] + proof_tail(secret, self._key)
+        return claims_of(secret) + PREFIX + digest.hex()[:24] + proof_tail(secret, self._key)
 
     def learn(self, secret: str) -> str:
         """Replace a secret by its pseudonym from now on; return the pseudonym."""
@@ -463,7 +463,7 @@ def _forms(secret: str) -> set[str]:
     return {form for form in forms if len(form) >= EVERYWHERE}
 
 
-def _claims(secret: str) -> str:
+def claims_of(secret: str) -> str:
     """Return a JSON web token up to its signature; "" for any other secret, and if the claims hold one.
 
     Pages read names and times from their token. Without the signature it opens nothing (RFC 7515, 5.2).

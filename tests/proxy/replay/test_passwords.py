@@ -218,3 +218,25 @@ def test_a_password_is_known_by_the_type_of_its_field(kind: str, tmp_path: Path)
         other = log_in(client, "tea-9999-pot")
         assert other.headers["stillweb-verdict"] == "miss"
         assert "9999" not in other.text + json.dumps(list(web.ledger))
+
+
+def _token(claims: dict[str, object], signature: str) -> str:
+    parts = ({"alg": "HS256"}, claims)
+    head, told = (base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in parts)
+    return f"{head}.{told}.{signature}"
+
+
+def test_a_token_with_other_moments_alone_opens_what_it_opened(tmp_path: Path) -> None:
+    """A store signs its addresses by JSON web tokens (Supabase, Mux): what they are for is a claim."""
+    first = _token({"url": "b/k.png", "iat": 1714557600, "exp": 1714561200}, "q3Xc8vT0mPz7LwK2nRb5Yd9H")
+    later = _token({"url": "b/k.png", "iat": 1714559600, "exp": 1714563200}, "Zk9mW2eR7tY4uI1oP6aS3dF8")
+    other = _token({"url": "b/l.png", "iat": 1714559600, "exp": 1714563200}, "xT4rB7nM2kL9pQ5wE8yU1oA6")
+    picture = Answer(headers=[("Content-Type", "image/png")], body=b"a kettle")
+    with Origin(lambda asked: picture) as origin, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:  # fmt: skip
+        url = f"{origin.url}/sign?token="
+        with httpx.Client(proxy=recorder.proxy_url("default"), trust_env=False) as client:
+            client.get(url + first)
+    with stillweb.replay(tmp_path / "s") as web, httpx.Client(**web.httpx()) as client:
+        told = [client.get(url + token) for token in (first, later, other)]
+        assert [one.status_code for one in told] == [200, 200, 504]
+        assert told[1].headers["stillweb-verdict"] == "rule:signed"

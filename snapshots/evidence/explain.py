@@ -137,8 +137,8 @@ def nearest(lookup: Lookup) -> list[Near]:
     assert matcher is not None
     request = lookup.request
     group = matcher.group(request.url)
-    known: dict[tuple[str, str], list[str | Values]] = {}  # captures of the very same request differ alike
-    alike: dict[tuple[str, str], int] = {}
+    # captures of the very same request differ alike, and agree in so many members of the body
+    known: dict[tuple[str, str], tuple[list[str | Values], int]] = {}
     circumstances: dict[tuple[Any, ...], list[str | Values]] = {}
     sent: dict[Place, Headers] = {}  # the fields that count
 
@@ -149,24 +149,21 @@ def nearest(lookup: Lookup) -> list[Near]:
     work = _Work(request)
     mine = _size(request)
     asked = parse(request) if work.takes(mine) else None
-    found: list[tuple[tuple[bool, int, int, int, str, tuple[str, int]], Capture, list[str | Values]]] = []
+    found: list[tuple[tuple[Any, ...], Capture, list[str | Values]]] = []
     for capture in captures:
         text = capture.method, capture.exact
         if text not in known:
             recorded = stored(capture)
             if asked is not None and work.takes(mine + _size(recorded)):
                 other = parse(recorded)
-                known[text] = list(differences(asked, other))
-                alike[text] = agreed(asked.body, other.body)
+                known[text] = list(differences(asked, other)), agreed(asked.body, other.body)
             elif not found:  # too long for names: at least one is told of
-                known[text], alike[text] = (
-                    [*_roughly(lookup.key.canonical == capture.key, request, recorded)],
-                    0,
-                )
+                known[text] = [*_roughly(lookup.key.canonical == capture.key, request, recorded)], 0
             else:
                 break
-        differs = known[text]
-        if not differs and lookup.verdict == MISS:
+        own, alike = known[text]
+        differs = own
+        if not own and lookup.verdict == MISS:
             safe = capture.method in SAFE_METHODS
             conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
             if capture.place not in sent:
@@ -180,15 +177,8 @@ def nearest(lookup: Lookup) -> list[Near]:
             differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
         # the very same request comes before any other, however much was done between the two
-        order = (
-            bool(known[text]),
-            weight,
-            -alike[text],
-            -same_start(capture.url, request.url),
-            capture.timestamp,
-            capture.place,
-        )
-        found.append((order, capture, differs))
+        order = bool(own), weight, -alike, -same_start(capture.url, request.url)
+        found.append(((*order, capture.timestamp, capture.place), capture, differs))
     found.sort(key=lambda item: item[0])
     out: list[Near] = []
     seen: set[tuple[str, str, tuple[str, ...]]] = set()
@@ -196,15 +186,13 @@ def nearest(lookup: Lookup) -> list[Near]:
         told = [str(one) for one in differs]
         said = capture.method, capture.url, tuple(told)
         if said not in seen:
-            rule = None
-            named = _cut(told)
-            recorded = stored(capture)
+            rule, recorded = None, stored(capture)
             if told and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
                 rule = joining(request, recorded, builtin().rules, matcher.issued(request), tries=TRIES)
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
             seen.add(said)
-            out.append(Near(capture, named, rule or None))
+            out.append(Near(capture, _cut(told), rule or None))
         if len(out) == FEW:
             break
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -361,23 +362,20 @@ class Matcher:
         target = next(
             t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
         )
+        recorded: dict[int, list[tuple[Observation, Capture]]] = defaultdict(list)  # by answer
+        for o in target.observations:
+            if (capture := captures[o.capture]).place in allowed:
+                recorded[o.answer].append((o, capture))
         then = learnt.model.past(target.event.key, past.history)
         chances = learnt.model.predict(
             target.event.key, then, past.last.get(target.event.key), asked.parts, session.name
         )
         if at:  # the client named the moment: only answers of it share the chance
-            dated = {o.answer for o in target.observations if captures[o.capture].place in allowed}
-            whole = sum(chances.get(one, 0.0) for one in dated)
-            chances = {one: chances.get(one, 0.0) / whole if whole else 1 / len(dated) for one in dated}
-        ranked = sorted(chances.items(), key=lambda pair: -pair[1])
+            whole = sum(chances.get(one, 0.0) for one in recorded)
+            chances = {one: chances.get(one, 0.0) / whole if whole else 1 / len(recorded) for one in recorded}
+        ranked = sorted(((a, c) for a, c in chances.items() if a in recorded), key=lambda pair: -pair[1])
         for answer, chance in ranked:
-            given = [
-                (o, captures[o.capture])
-                for o in target.observations
-                if o.answer == answer and captures[o.capture].place in allowed
-            ]
-            if not given:
-                continue
+            given = recorded[answer]
             far = [(_apart(o, then, asked.parts), c) for o, c in given]
             least = min(distance for distance, _ in far)
             capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
@@ -397,13 +395,8 @@ class Matcher:
             why = partial(grounds, learnt.model, target.event.key, then, asked.parts)
             lookup.grounds = partial(why, answer)
             if lookup.confidence < 1:
-                shown = {
-                    o.answer: captures[o.capture]
-                    for o in target.observations
-                    if captures[o.capture].place in allowed
-                }
                 rivals = [(answer, 0.0, capture)]
-                rivals += [(a, c * masked, shown[a]) for a, c in ranked if a in shown and a != answer]
+                rivals += [(a, c * masked, recorded[a][-1][1]) for a, c in ranked if a != answer]
                 lookup.rivals = partial(_rivals, lookup, rivals[:RIVALS], why)
             return lookup
         return missed

@@ -514,7 +514,8 @@ class Hit:
 
         None for a miss.
         """
-        return self._lookup.hundredths
+        told = self._lookup.told
+        return told.value if told is not None else None
 
     @property
     def ambiguous(self) -> bool:

@@ -93,11 +93,6 @@ class Lookup:
         return Confidence.of(self.confidence) if self.confidence and self.capture is not None else None
 
     @property
-    def hundredths(self) -> float | None:
-        """The confidence rounded down to hundredths; None as for `told`."""
-        return self.told.value if self.told is not None else None
-
-    @property
     def irrelevant(self) -> bool:
         """Return True if nothing that is read depends on it; found out when asked, which costs a tenth of a lookup."""
         if self.capture is None:

@@ -421,13 +421,12 @@ class Model:
         total = recorded.total()
         silent = 0.0  # what is believed of fields whose values tell nothing
         # types that writes may be of which were perhaps refused, perhaps done, and how far to trust what was noted
-        doubted = [
-            (t, 1 - priors.TURNED * (1 - e.trust))
-            for e in history.events[:place]
-            if e.trust < 1 and not e.safe
-            for t in _either(e.type)
-            if set(_either(e.type)) <= self.kinds.keys()
-        ]
+        doubted: dict[str, float] = {}
+        for e in history.events[:place]:
+            either = {done := e.type.removesuffix(REFUSED), done + REFUSED}
+            if e.trust < 1 and not e.safe and either <= self.kinds.keys():
+                right = min(doubted.get(done, 1.0), 1 - priors.TURNED * (1 - e.trust))
+                doubted |= dict.fromkeys(either, right)
         for h in self.posterior(key):
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
@@ -440,7 +439,7 @@ class Model:
                     places, states, trusts = fold(history, target.event, events, h.reduction)
                     at = bisect_left(places, place)
                     state, trust = states[at], trusts[at]
-                    trust = min([trust, *(right for t, right in doubted if any(t == n for n, _ in events))])
+                    trust = min([trust, *(doubted.get(t, 1.0) for t, _ in events)])
                 state = _with_parts(state, named, parts)
                 fit = self._fit(key, chosen, h.reduction)
                 given = fit.answers.get(state)
@@ -689,12 +688,10 @@ class Model:
             members = found.groups[t][:most]
             total = sum(share for _, share in members)
             ways.append([((name, own), share / total) for name, share in members])
-        if all(len(way) == 1 for way in ways):
-            return [(chosen, 1.0)]
-        made = []
-        for way in product(*ways):
-            made.append((tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way)))
-        return made
+        return [
+            (tuple(sorted(one for one, _ in way)), math.prod(share for _, share in way))
+            for way in product(*ways)
+        ]
 
 
 def _sent(t: str, o: Observation) -> set[str]:
@@ -759,12 +756,6 @@ def _writes_to(t: str, read: str) -> bool:
 
 def _thing(t: str) -> str:
     return t.split(" ", 2)[1].rstrip("/").removesuffix("/0")
-
-
-def _either(t: str) -> tuple[str, str]:
-    """Return the types of a write that was done and of one that was refused."""
-    done = t.removesuffix(REFUSED)
-    return done, done + REFUSED
 
 
 def fold(

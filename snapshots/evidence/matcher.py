@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
@@ -34,7 +33,7 @@ from stillweb.snapshots.http.static import static, static_name
 from stillweb.snapshots.identity import drawing
 from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.identity.equality import LIMIT
-from stillweb.snapshots.identity.group import Group
+from stillweb.snapshots.identity.group import Group, is_light
 from stillweb.snapshots.identity.header_fields import SILENT, bearing, fields_of
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.issued import shown_in, text_of
@@ -47,7 +46,6 @@ from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Reque
 from stillweb.snapshots.secrets.redact import PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
-LIGHT = 8  # captures, or KB of their requests, from which on a site takes longer to learn than others may wait (1 ms each)
 HOT = 1 << 12  # decisions remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
@@ -107,7 +105,9 @@ class Matcher:
         self._sites: dict[str, SiteEvidence] = {}
         # of sites that were not recorded: clients ask for as many as they like
         self._bare = Cache[str, SiteEvidence]()
-        self._light = Cache[str, bool](self._is_light)  # by site, that its model is learnt in no time
+        self._light = Cache[str, bool](
+            lambda site: is_light(snapshot.prefix(site_prefix(site)))
+        )  # by site, that its model is learnt in no time
         self._reading: dict[str, threading.Lock] = {}  # by site
         self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
         self.failing = Failing(snapshot, self.rules, self.issued)
@@ -150,16 +150,12 @@ class Matcher:
                 del self._sites[next(iter(self._sites))]
 
     def learnt(self, request: Request) -> bool:
-        """Return True if a request need not wait for seconds while its site's model is learnt."""
+        """Return True if a request need not wait for seconds while its site's model, or what was recorded of its path, is learnt."""
         site = site_of(request.url)
         found = self._known(site)
         if found is not None and (found.ready or (found.quiet and self._only(request))):
-            return True
+            return not request.body or self.group(request.url).compared
         return self._light[site]
-
-    def _is_light(self, site: str) -> bool:
-        own = islice(self.snapshot.prefix(site_prefix(site)), LIGHT)
-        return sum(1 + max(0, c.request_length) // 1024 for c in own) < LIGHT
 
     def _only(self, request: Request) -> bool:
         """Return True for a plain request with one capture, for which no model is asked where nothing varies."""
@@ -554,6 +550,7 @@ class Matcher:
             drawing.drawn_ids(one)
             evidence.foresee(evidence.asked(one, request_key(one).canonical, {}))
             self.twins(one)
+            self.group(one.url).compared = True
         return stored
 
     def _as_recorded(

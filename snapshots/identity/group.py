@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 from stillweb.snapshots.capture import Capture
@@ -14,6 +15,7 @@ from stillweb.snapshots.identity.recognising import secret_fields
 from stillweb.snapshots.request import Request
 
 T = TypeVar("T")
+LIGHT = 8  # captures, or KB of their requests, from which on to learn them takes longer than others may wait (1 ms each)
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 _MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
 _FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
@@ -29,6 +31,11 @@ def drawn_anew(capture: Capture, early: float) -> bool:
     )
 
 
+def is_light(captures: Iterable[Capture]) -> bool:
+    """Return True if captures are so few, and their requests so small, that others may wait until these are read."""
+    return sum(1 + max(0, c.request_length) // 1024 for c in islice(captures, LIGHT)) < LIGHT
+
+
 class Group:
     """The captures of a path, and the requests that they answer."""
 
@@ -38,6 +45,9 @@ class Group:
         self.by_key: dict[str, list[Capture]] = defaultdict(list)
         for capture in self.captures:
             self.by_key[capture.key].append(capture)
+        self.compared = is_light(
+            self.captures
+        )  # so that to compare a request with them takes no time, or took it before
         self._requests: dict[tuple[str, int], Request] = {}
         self._derived: dict[tuple[tuple[str, int], Hashable], Any] = {}
         self._secret_fields: dict[str, set[str]] = {}

@@ -264,6 +264,7 @@ def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
 
 
 MANY = "&".join(f"n{number}={number}" for number in range(500))
+LARGE = f"[{'1,' * 5000}1]".encode()
 PASSWORD = "correct-horse-9"
 PASSWORD_ALONE = json.dumps({"password": PASSWORD}).encode()
 IDS = "123e4567-e89b-42d3-a456-426614174000", "9b2c1d3e-5f60-4a7b-8c9d-0e1f2a3b4c5d"
@@ -279,8 +280,18 @@ IDS = "123e4567-e89b-42d3-a456-426614174000", "9b2c1d3e-5f60-4a7b-8c9d-0e1f2a3b4
         ("GET", "", 60),
         ("GET", MANY, -1),
         ("PUT", "", 0),
+        ("PATCH", "", 0),
     ],
-    ids=["post", "marked post", "head", "event stream", "fields", "dated", "drawn and secret"],
+    ids=[
+        "post",
+        "marked post",
+        "head",
+        "event stream",
+        "fields",
+        "dated",
+        "drawn and secret",
+        "beside large ones",
+    ],
 )
 def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, query: str, fields: int
@@ -302,6 +313,9 @@ def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
     site.add("http://a.test/", b"page")
     site.add("http://a.test/none?a=1", b"page")
     site.add(f"http://a.test/none?{MANY}", b"page")
+    site.add(
+        "http://a.test/none", b"", method="PATCH", request_headers=tuple(form.items()), request_body=LARGE
+    )
     sent = {"in": PASSWORD_ALONE, "note": said(password=PASSWORD), "cell": said(id=IDS[0])}
     for url, body in ((f"http://a.test/{name}", body) for name, body in sent.items()):
         stored = Redactor(b"k" * 32).request(Request("PUT", url, tuple(form.items()), body))
@@ -315,7 +329,7 @@ def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
             answer = one.put("http://a.test/cell", content=said(id=IDS[1]), headers=form)
             assert answer.headers["stillweb-verdict"] == "rule:visit-id"
         monkeypatch.setattr(keys, "_parse", watched)
-        body = b"" if method in ("GET", "HEAD") else f"[{'1,' * 5000}1]".encode()
+        body = b"" if method in ("GET", "HEAD") else b"[1]" if method == "PATCH" else LARGE
         headers = form if body else {f"X-{n}": "1" for n in range(fields)}
         if fields < 0:
             headers = {"Accept-Datetime": "Thu, 01 Jan 2026 00:00:00 GMT"}

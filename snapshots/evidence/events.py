@@ -88,7 +88,6 @@ def event_of(
     key: str,
     status: int = 0,
     media: str = "",
-    location: str = "",
     said: int = 0,
     size: int = 0,
     *,

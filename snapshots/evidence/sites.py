@@ -375,13 +375,11 @@ class SiteEvidence:
         if response is None:
             event = event_of(request, normal, own=own)
         else:
-            media, location = response.header("content-type") or "", response.header("location") or ""
+            media = response.header("content-type") or ""
             told = whole_number(response.header("content-length") or "")
             size = len(response.body) if told is None else told
             status = told_status(response) if request.method not in SAFE_METHODS else response.status
-            event = event_of(
-                request, normal, status, media, location, said, size, own=own, redirected=self._redirected
-            )
+            event = event_of(request, normal, status, media, said, size, own=own, redirected=self._redirected)
         event = replace(event, fields=fields)
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)

@@ -69,14 +69,13 @@ class Followed(NamedTuple):
 
     session: str
     end: int
-    timestamp: str
     page: str = ""
 
 
 def followed_by(capture: Capture, request: Request) -> Followed:
     """Return what a session follows that was answered by `capture`."""
     page = "html" in capture.mime and not 300 <= capture.status < 400 and _asks_for_page(request)
-    return Followed(capture.session, capture.end, capture.timestamp, capture.url if page else "")
+    return Followed(capture.session, capture.end, capture.url if page else "")
 
 
 def _asks_for_page(request: Request) -> bool:

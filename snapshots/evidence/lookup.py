@@ -209,4 +209,4 @@ class Session:
 
     def following(self, site: str) -> Followed:
         """Return the recorded session that it follows on a site: at first that of its own name, if there is one."""
-        return self.followed.get(site) or Followed(self.name, -1, "")
+        return self.followed.get(site) or Followed(self.name, -1)

@@ -65,7 +65,7 @@ class Talk:
         player = Player(
             found.conversations,
             turn,
-            lambda one: spoken.written(one.url, one.session),
+            lambda one: [(c.begin, c.key) for c in spoken.writes(one.url, one.session)],
             given,
             line.named,
         )

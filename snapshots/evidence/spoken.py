@@ -72,28 +72,16 @@ class Spoken:
             found = self._before[place] = Counter(what for at, what in said if at < capture.begin)
         return found
 
-    def written(self, url: str, session: str) -> list[tuple[int, str]]:
-        """Return event and key of each write of a recorded session to the site of an address, in order."""
-        return [(capture.begin, capture.key) for capture in self.writes(url, session)]
-
     def writes(self, url: str, session: str) -> list[Capture]:
         """Return the captures of the writes of a recorded session to the site of an address, in order."""
         site = site_of(url)
         found = self._written.get((site, session))
         if found is None:
-            own = (
-                c
-                for c in self._source.prefix(site_prefix(site))
-                if c.session == session and site_of(c.url) == site
-            )
-            found = self._written[site, session] = sorted(
-                (
-                    c
-                    for c in own
-                    if c.method not in SAFE_METHODS and not irrelevant_url(c.url.partition("?")[0])
-                ),
-                key=lambda c: (c.begin, c.key),
-            )
+            own = (c for c in self._source.prefix(site_prefix(site)) if c.session == session)
+            writes = (c for c in own if c.method not in SAFE_METHODS and site_of(c.url) == site)
+            found = [c for c in writes if not irrelevant_url(c.url.partition("?")[0])]
+            found.sort(key=lambda c: (c.begin, c.key))
+            self._written[site, session] = found
         return found
 
     def _all(self) -> dict[str, dict[str, list[tuple[int, str]]]]:

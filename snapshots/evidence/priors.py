@@ -87,7 +87,7 @@ PARTS = {
     r"header accept-language": 0.08,
     r"header x-requested-with": 0.1,
     r"header origin": 0.03,
-    r"header (.*token.*|.*csrf.*|.*xsrf.*)": 0.02,
+    r"header (.*csrf.*|.*xsrf.*|(?!.*(auth|access|api|private|vault|consul|user|subject|job|deploy)).*token.*)": 0.02,
     r"header .*": 0.3,
     r"drawn (x-forwarded-.*|x-real-ip|forwarded)": 0.05,
     r"drawn .*": 0.15,

@@ -240,3 +240,22 @@ def test_a_token_with_other_moments_alone_opens_what_it_opened(tmp_path: Path) -
         told = [client.get(url + token) for token in (first, later, other)]
         assert [one.status_code for one in told] == [200, 200, 504]
         assert told[1].headers["stillweb-verdict"] == "rule:signed"
+
+
+@pytest.mark.parametrize("field", ["X-Api-Key", "X-Vault-Token", "X-Consul-Token"])
+def test_each_key_opens_what_it_opened_and_another_nothing(tmp_path: Path, field: str) -> None:
+    keys = {f"{n}a4f{n}b7c-1d2e-4f50-9a6b-7c8d9e0f1a2{n}": f"the shelf of {n}" for n in (1, 2)}
+
+    def site(asked: Asked) -> Answer:
+        shown = keys[asked.header(field) or ""]
+        return Answer(headers=[("Content-Type", "text/plain")], body=shown.encode())
+
+    with Origin(site) as origin, Writer.open(tmp_path / "s") as writer:
+        url = f"{origin.url}/shelf"
+        for key in keys:
+            with Recorder(writer) as recorder, httpx.Client(proxy=recorder.url, trust_env=False) as client:
+                client.get(url, headers={field: key})
+    for key, shown in keys.items():
+        with stillweb.replay(tmp_path / "s") as web, httpx.Client(**web.httpx()) as client:
+            assert client.get(url, headers={field: key}).text == shown
+            assert client.get(url, headers={field: "3" + key[1:]}).status_code == 504

@@ -257,6 +257,7 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
 def _fill_caches() -> None:
     """Compute once what each fork would compute for itself: a third of what a command costs when all is imported."""
     from stillweb.harness.runs.hashes import code_hash
+    from stillweb.harness.view.library import Library
     from stillweb.proxy.net.client_env import usual_authorities
     from stillweb.proxy.record.mitmproxy_compat._patch import check_versions
     from stillweb.snapshots.identity.rules import builtin
@@ -265,6 +266,8 @@ def _fill_caches() -> None:
     builtin()
     check_versions()
     code_hash()
+    for page in ("attempt.html", "figures.html", "run.html"):  # of a report
+        Library()._environment.get_template(page)
     site_of("https://a.example/")
     usual_authorities(None)
 

@@ -40,6 +40,7 @@ STILLWEB = (
     [sys.executable, "-c", "from stillweb.harness.cli import main; main()"],
 )
 TESTS = ["-mpytest"]  # by pytester
+TESTER = ["-u", "-c", "import sys;exec(eval(sys.stdin.readline()))"]  # a worker of pytest-xdist
 MARK = "STILLWEB_TEST_MARK"
 DRIVER = "STILLWEB_TEST_DRIVER"  # the socket of Playwright's driver; without it Playwright starts one
 BLANK = "-" * 36  # as long as a UUID
@@ -64,6 +65,7 @@ FOR_PDFS = ("pypdf", "pypdfium2", "stillweb.snapshots.text.pdf_text")
 LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
 forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
+    "bs4",
     "concurrent.futures.thread",
     "fsspec",
     "httpcore",
@@ -71,6 +73,8 @@ LOADED = (
     "pytest",
     "mcp.server.lowlevel",
     "protego",
+    "pypdf",
+    "requests",
     "stillweb.api",
     "stillweb.harness.agents.module",
     "stillweb.harness.agents.script",
@@ -152,10 +156,10 @@ _servers: dict[tuple[Variables, str], socket.socket] = {}
 
 
 def fork_programs() -> None:
-    """Let pytester's runs, stillweb's own, workers of `seal`, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
+    """Let the workers of tests, pytester's runs, stillweb's own, workers of `seal`, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
-    their own for their agents.
+    their own for their agents; so have the workers of tests, which thus load stillweb no second time.
     """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
@@ -170,7 +174,11 @@ def fork_programs() -> None:
             fork = forks_agents and _starts_agent(words)
         else:
             way = words[1:2] == TESTS or (words[:3] in STILLWEB and _without_more(environment))
-            way = way or (words[1:2] == ["-c"] and str(words[2]).startswith(PDF)) or words[1:4] == WORKER
+            way = (
+                way
+                or (words[1:2] == ["-c"] and str(words[2]).startswith(PDF))
+                or words[1:4] in (WORKER, TESTER)
+            )
             fork = way and named["preexec_fn"] is None and can_fork(environment)
         if fork:
             process.__class__ = Forked
@@ -316,9 +324,12 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
     for limit, values in zip(LIMITS, order["limits"], strict=True):
         if resource.getrlimit(limit) != tuple(values):
             resource.setrlimit(limit, tuple(values))
-    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+    tests = order["argv"][1:4] == TESTER
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests" and not tests]:
         del sys.modules[name]
-    if order["argv"][1:4] == REPETITION:
+    if tests or order["argv"][1:4] == REPETITION:
+        OURS.clear()
+        OURS.update(os.environ)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             ours.close()
@@ -329,7 +340,8 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
             return serve(theirs.detach(), LOADED)
         theirs.close()
         _servers[_read_at_start(OURS), "LOADED"] = ours
-        fork_programs()
+        if not tests:  # whose conftest does it
+            fork_programs()
     return _program(order["argv"], order["environment"])
 
 
@@ -337,7 +349,7 @@ def _program(argv: list[str], environment: Mapping[str, str]) -> str:
     """Set the arguments and the path of modules as Python does for a command line. Return the program that it names."""
     sys.orig_argv = argv
     confined = argv[1:4] == CONFINED
-    way, *words = argv[3:] if confined else argv[1:]
+    way, *words = argv[3 if confined else 1 + (argv[1] == "-u") :]
     first = os.getcwd() if way.startswith("-m") else ""
     rest = [place for place in sys.path[1:] if place not in _folders(OURS)]
     sys.path[:] = [*([first] if way != "-P" and not confined else []), *_folders(environment), *rest]

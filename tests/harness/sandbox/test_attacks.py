@@ -21,9 +21,14 @@ from stillweb.proxy.net import seccomp
 from tests.interop.readers import ROOT
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(can_confine() is not None, reason=f"no confinement here: {can_confine()}")
-
 CANARY = "canary-of-the-host"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _confinement() -> None:
+    if (why := can_confine()) is not None:
+        pytest.skip(f"no confinement here: {why}")
+
 
 # Name: (statements that fail where the attack is stopped, what they would do). V is a folder of the host, P our process.
 ATTACKS: dict[str, tuple[str, str]] = {

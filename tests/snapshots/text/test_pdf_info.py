@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Callable
+from functools import cache
 
 import pypdf
 import pytest
@@ -90,25 +92,35 @@ def with_content(content: bytes, filters: bytes = b"/FlateDecode") -> bytes:
 
 
 SAID = b"BT /F1 12 Tf (said) Tj ET\n"
-MUCH = SAID + b"0 0 m " * (8 << 20)  # 50 MB, of which pdfium makes as much again
-PACKED = zlib.compress(MUCH)
-REPEATED = with_content(zlib.compress(SAID + b"0 0 m " * (1 << 20)))
+
+
+@cache
+def packed() -> bytes:
+    return zlib.compress(SAID + b"0 0 m " * (8 << 20))  # 50 MB, of which pdfium makes as much again
+
+
+def repeated(times: int) -> bytes:
+    """Return a PDF whose page has the same content that many times."""
+    once = with_content(zlib.compress(SAID + b"0 0 m " * (1 << 20)))
+    return once.replace(b"/Contents 5 0 R", b"/Contents [" + b"5 0 R " * times + b"]")
 
 
 @pytest.mark.parametrize(
-    "data",
+    "made",
     [
-        with_content(PACKED),
-        with_content(zlib.compress(PACKED), b"[ /FlateDecode /FlateDecode ]"),
-        with_content(PACKED, b"/Flate#44ecode"),
-        with_content(PACKED.hex().encode() + b">", b"[/ASCIIHexDecode /FlateDecode]"),
-        REPEATED.replace(b"/Contents 5 0 R", b"/Contents [" + b"5 0 R " * 300 + b"]"),
+        lambda: with_content(packed()),
+        lambda: with_content(zlib.compress(packed()), b"[ /FlateDecode /FlateDecode ]"),
+        lambda: with_content(packed(), b"/Flate#44ecode"),
+        lambda: with_content(packed().hex().encode() + b">", b"[/ASCIIHexDecode /FlateDecode]"),
+        lambda: repeated(300),
     ],
     ids=["once", "twice", "escaped", "hexadecimal", "repeated"],
 )
-def test_a_pdf_that_unpacks_to_much_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+def test_a_pdf_that_unpacks_to_much_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[[], bytes]
+) -> None:
     monkeypatch.setattr(pdf_text, "MEMORY", 80 << 20)
-    found = extract_pdf(data)
+    found = extract_pdf(data := made())
     assert (found.pages, found.readable) == ([], False)
     assert found.warnings == [
         "its text is not read: it needs more than 80 MB of memory, or breaks its reader"
@@ -120,7 +132,7 @@ def test_a_pdf_that_unpacks_to_much_is_refused_by_name(monkeypatch: pytest.Monke
 def test_a_pdf_that_takes_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf_text, "SECONDS", 1)
     monkeypatch.setattr(pdf_text, "MEMORY", 4 << 30)
-    found = extract_pdf(REPEATED.replace(b"/Contents 5 0 R", b"/Contents [" + b"5 0 R " * 20 + b"]"))
+    found = extract_pdf(repeated(20))
     assert found.warnings == ["its text is not read: it takes more than 1 s"]
 
 

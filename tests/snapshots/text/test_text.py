@@ -290,14 +290,16 @@ def test_a_wrong_content_encoding_is_said(coding: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("body", "media"),
     [
-        text_of(ARTICLE),
-        text_of(make_pdf("a", "", "b", title="T"), "application/pdf"),
-        text_of(make_pdf(), "application/pdf"),
+        (ARTICLE, "text/html; charset=utf-8"),
+        (make_pdf("a", "", "b", title="T"), "application/pdf"),
+        (make_pdf(), "application/pdf"),
     ],
+    ids=["html", "pdf", "empty pdf"],
 )
-def test_records_round_trip(found: FrozenText) -> None:
+def test_records_round_trip(body: bytes | str, media: str) -> None:
+    found = text_of(body, media)
     assert (
         FrozenText.from_record(
             found.address, found.markdown, found.extractor, found.version, found.to_record()

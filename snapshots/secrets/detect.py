@@ -96,7 +96,7 @@ class Literals:
 _PASSWORD = (
     r"pass_?(?:word|wd|phrase|code)|pwd|passwort|kennwort|wachtwoord|contrase[nñ]a|senha|mot_?de_?passe|пароль|密码"
     r"|(?:^|(?:^|_)(?:user|db|login|smtp|imap|ftp|auth|mysql|email|mail|admin|root|my|new|old|confirm)_?)pass\d?$"
-    r"|(?:^|_)(?:otp|mdp|pin_?code)$"
+    r"|(?:^|_)(?:t?otp|mdp|pin_?code|[2m]fa_?code|cv[vc]2?|(?:recovery|backup)_?code|(?:recovery|seed|mnemonic)_?phrase)$"
 )
 _STRONG = (
     rf"{_PASSWORD}|(?:client|app|application|api|consumer|shared|webhook|signing|oauth|user|master|totp|hmac)_?secret"
@@ -406,7 +406,7 @@ _GIVEN = Literals(
     (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
 )
 _SENT = Literals(
-    (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
+    (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp", b"cvv", b"cvc", b"phrase",
      b"appid", b"amz", b"code", b"connection", "пароль".encode(), "密码".encode())
 )  # fmt: skip
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-[]@") | frozenset(

@@ -202,10 +202,7 @@ class Session:
 
     def at(self, site: str) -> Past:
         """Return what happened at `site`, from now on noted."""
-        found = self.past.get(site)
-        if found is None:
-            found = self.past[site] = Past()
-        return found
+        return self.past.setdefault(site, Past())
 
     def following(self, site: str) -> Followed:
         """Return the recorded session that it follows on a site: at first that of its own name, if there is one."""

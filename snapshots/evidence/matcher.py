@@ -97,7 +97,7 @@ class Matcher:
     def __init__(self, snapshot: Store) -> None:
         self.snapshot = snapshot
         self.rules = snapshot.rules
-        self._accepts: dict[str, Accept] = {}
+        self._accepts = Cache[str, Accept](Accept.read)
         self._hot: dict[str, tuple[str, Lookup]] = {}
         self._keys = Cache[str, Key]()
         self.lock = threading.RLock()
@@ -213,9 +213,7 @@ class Matcher:
         min_confidence: float,
         at: str,
     ) -> Lookup:
-        accepted = self._accepts.get(accept)
-        if accepted is None:
-            accepted = self._accepts[accept] = Accept.read(accept)
+        accepted = self._accepts[accept]
         key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
         by_rule = accepted.level >= LEVELS.index("rule")

@@ -246,9 +246,7 @@ class Model:
         observations = target.observations
         by_pattern: dict[tuple[int, ...], list[str]] = defaultdict(list)
         untested, always = set[str](), set[str]()
-        last: dict[int, Observation] = {}
-        for o in observations:
-            last[id(o.history)] = o
+        last = {id(o.history): o for o in observations}
         types = {t for o in last.values() for t in o.history.types(o.place)}
         types.update(part for o in observations for part in o.parts)
         for t in sorted(types):

@@ -386,6 +386,12 @@ def test_a_page_that_trafilatura_can_not_take_gives_its_plain_text_with_a_warnin
     assert [w for w in found.warnings if w.startswith("too large for trafilatura (") and why in w]
 
 
+def test_a_tag_with_a_hundred_thousand_attributes_takes_no_time() -> None:
+    """Its parser compares each attribute with all before it: over a minute."""
+    many = " ".join(f"a{number}='{number}'" for number in range(100_000))
+    assert "at its end" in extract_html("https://a.test/", f"{WORDS}<p id=x {many}>at its end</p>").markdown
+
+
 def test_a_page_of_too_many_tags_is_not_parsed() -> None:
     found = extract_html("https://a.test/", WORDS + "<i>x</i>" * (html_text.MOST_TAGS + 1))
     assert "lazy dog" in found.markdown

@@ -268,6 +268,7 @@ def _fill_caches() -> None:
     from stillweb.harness.view.library import Library
     from stillweb.proxy.net.client_env import usual_authorities
     from stillweb.proxy.record.mitmproxy_compat._patch import check_versions
+    from stillweb.snapshots.identity.irrelevant import irrelevant_url
     from stillweb.snapshots.identity.rules import builtin
     from stillweb.snapshots.identity.sites import site_of
 
@@ -276,6 +277,7 @@ def _fill_caches() -> None:
     code_hash()
     for page in ("attempt.html", "figures.html", "run.html"):  # of a report
         Library()._environment.get_template(page)
+    irrelevant_url("https://a.example/")
     site_of("https://a.example/")
     usual_authorities(None)
 

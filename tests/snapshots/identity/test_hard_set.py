@@ -12,7 +12,7 @@ from stillweb.snapshots.identity.rules import builtin
 from tests.support.hard_set import APART, JOIN, Pair, pairs
 from tests.support.memory_store import MemoryStore, Recorded, html
 
-PAIRS = int(os.environ.get("STILLWEB_PAIRS", "1500"))  # two dozen of each kind
+PAIRS = int(os.environ.get("STILLWEB_PAIRS", "600"))  # some ten of each kind
 
 
 def _looked_up(pair: Pair) -> bool:

@@ -32,8 +32,10 @@ CREATED = 201
 # they make the thing that their address names (RFC 9110, 9.3.4; RFC 4918, 9.3; RFC 4791, 5.3.1)
 _PLACING = ("PUT", "MKCOL", "MKCALENDAR")
 NONE: Mapping[str, str] = {}
-LONGEST = 1 << 14  # characters of a request in which moments are looked for
-FRACTIONS = 64  # characters by which two requests may differ in their moments
+LONGEST = 1 << 13  # bytes of a request in which moments are looked for
+READ = 20_000  # bytes of recorded requests that are compared in their moments, which takes about 4 ms
+JOINED = 1 << 10  # bytes of those that differ in more, and may be joined by rules
+_DIGITS = b"0123456789"
 
 
 class Drawer(Protocol):
@@ -110,27 +112,42 @@ class Drawing:
 
         The first of several that the session was not answered by is taken, else the last.
         """
-        asked = f"{request.url}\n{request.body.decode('latin-1')}"
-        if len(asked) > LONGEST or not tells_moment(asked):
+        asked = _told(request, True)
+        if len(asked) > LONGEST or not tells_moment(asked.decode("latin-1")):
             return None
         group, places = self._group(request.url), {capture.place for capture in session.served}
         found = sorted(group.alike(request.method), key=lambda c: (c.begin, c.timestamp, c.place))
         left = [capture for capture in found if capture.place not in places]
-        for capture in (*left, *(capture for capture in reversed(found) if capture.place in places)):
-            passed = seconds_of(capture.timestamp)
-            if passed is None or not (request.body or tells_moment(capture.url)):
+        left += [capture for capture in reversed(found) if capture.place in places]
+        bare = asked.translate(None, _DIGITS)
+        others: list[tuple[bytes, Capture]] = []
+        tries = READ // len(asked)
+        for capture in left:
+            if not tries or not (request.body or tells_moment(capture.url)):
                 continue
             stored = group.request(capture)
-            recorded = f"{stored.url}\n{stored.body.decode('latin-1')}"
-            if abs(len(recorded) - len(asked)) > FRACTIONS:
-                continue
-            told = with_moments(recorded, asked, passed, now)
-            url, _, body = told.partition("\n")
-            if told is not asked and joined(
-                known := replace(request, url=url, body=body.encode("latin-1")), capture
-            ):
+            recorded = _told(stored, True)
+            told = asked
+            if recorded.translate(None, _DIGITS) == bare:
+                tries -= 1
+                told = self._moved(recorded, asked, capture, now)
+            if told == recorded:
+                return replace(request, url=stored.url, body=stored.body)
+            if (len(others) + 1) * len(asked) <= JOINED:
+                others.append((recorded, capture))
+        for recorded, capture in others:
+            told = self._moved(recorded, asked, capture, now)
+            url, _, body = told.partition(b"\n")
+            known = replace(request, url=url.decode("utf-8", "surrogatepass"), body=body)
+            if told != asked and joined(known, capture):
                 return known
         return None
+
+    @staticmethod
+    def _moved(recorded: bytes, asked: bytes, capture: Capture, now: float) -> bytes:
+        """Return what was asked with the moments of a recorded request in place of its own."""
+        passed = seconds_of(capture.timestamp)
+        return asked if passed is None else with_moments(recorded, asked, passed, now)
 
     def _like(self, request: Request, placed: bool) -> Iterable[Capture]:
         """Return the captures of a request's path; where its address names what it makes, those of addresses that differ in ids alone."""

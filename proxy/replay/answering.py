@@ -211,11 +211,11 @@ class Answerer:
         return memo.wire
 
     def waits(self, request: Request, line: Line) -> bool:
-        """Return True while the answer of an Engine.IO poll is not due yet.
+        """Return True while what its session said before is judged, or the answer of an Engine.IO poll is not due.
 
-        It was recorded after events that are still to come.
+        That was recorded after events that are still to come.
         """
-        return (
+        return line.judging or (
             TRANSPORT in request.url
             and self.accept.startswith("rule")
             and self.matcher.polling.waits(request, line.session.progress)
@@ -226,6 +226,8 @@ class Answerer:
 
         If the client leaves before, or has `left`, the ledger line of an unanswered poll is written.
         """
+        if line.judging:
+            await self.to_its_end(line.until(lambda: not line.judging), request.body)
         try:
             if left and self.waits(request, line):
                 raise asyncio.CancelledError

@@ -291,6 +291,11 @@ class Line:
         """Note that the session has opened a web socket."""
         self.talks = [one for one in self.talks if not one.closed] + [socket]
 
+    @property
+    def judging(self) -> bool:
+        """Return True while a message of its web sockets is judged."""
+        return any(one.judging for one in self.talks)
+
     def wrote(self, capture: Capture | None) -> None:
         """Tell the open web sockets that the session has written something, which servers may speak of."""
         for one in self.talks:

@@ -143,8 +143,11 @@ class Talk:
 
     async def aside(self, judge: Callable[[], None], said: Said) -> None:
         """Let a thread judge a message, even if the client leaves meanwhile."""
-        with self._line.working():
-            await self._answerer.to_its_end(self._answerer.aside(judge), said)
+        try:
+            with self._line.working():
+                await self._answerer.to_its_end(self._answerer.aside(judge), said)
+        finally:
+            asyncio.get_running_loop().call_soon(self._line.moved)  # requests that wait for what comes of it
 
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer

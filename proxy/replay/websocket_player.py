@@ -1063,6 +1063,11 @@ class Socket:
         """Send the server's first messages."""
         self._say(self._player.opened())
 
+    @property
+    def judging(self) -> bool:
+        """Return True while a thread judges a message."""
+        return self._judging is not None
+
     def lost(self) -> None:
         """Send nothing more: the client has left. What it said before is judged to the end."""
         if self._judging is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +33,7 @@ HOST = "h.example"
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 OWN = ("0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f")
 GIVEN = "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
+OTHER = f"Proxy-Authorization: Basic {base64.b64encode(b'other:').decode()}\r\n"
 JSON = (("Content-Type", "application/json"),)
 
 
@@ -550,10 +553,14 @@ def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
         for said in (large, form, '{"add":"tea"}'):
             peer.sendall(client.send(TextMessage(said)))
         assert begun.wait(HANG)
-        assert ask(gateway, "GET") == "[]"
-        if leaves:
-            peer.close()
-        left.set()
+        with ThreadPoolExecutor() as pool:  # another session is answered at once, the own one in its turn
+            own = pool.submit(ask, gateway, "GET")
+            assert ask(gateway, "GET", fields=OTHER) == "[]"
+            assert not own.done()
+            if leaves:
+                peer.close()
+            left.set()
+            assert "words: [('?', 2), " in own.result()  # both were judged before
         if not leaves:
             assert hear(peer, client) == '["tea"]'
         assert until(lambda: len(judged) == 3)

@@ -565,7 +565,8 @@ def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
             assert hear(peer, client) == '["tea"]'
         assert until(lambda: len(judged) == 3)
         assert judged == [(len(large), True), (len(form), True), (13, False)]
-        assert until(lambda: len([e for e in gateway.ledger.entries() if e["verdict"] == "miss"]) == 2)
+        misses = [e["url"] for e in gateway.ledger.entries() if e["verdict"] == "miss"]
+        assert misses == [f"http://{HOST}/{name}" for name in ("ws", "ws", "items")]
 
 
 def test_a_message_without_an_end_ends_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import CONDITIONAL, Request
+from stillweb.snapshots.secrets.detect import DIGEST_USER
 from stillweb.snapshots.yielding import free, in_order, write_json
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
@@ -92,7 +93,9 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
             found[f"~header {name}"] = value
     who = credentials_of(headers)
     if who:
-        found[WHO] = who.partition(" ")[0] if is_made_anew(who.partition(" ")[0]) else who
+        scheme = who.partition(" ")[0]
+        user = DIGEST_USER.search(by_name["authorization"]) if scheme == "digest" else None
+        found[WHO] = f"{scheme} {user[0]}" if user else scheme if is_made_anew(scheme) else who
     if kind := _wanted_kind(by_name):
         found["~header accept"] = kind
     if "x-requested-with" in by_name:

@@ -124,6 +124,8 @@ _NEVER = (
 SECRET_NAMES = (_STRONG, _WEAK, _NEVER)
 _strong, _weak, _never = (re.compile(pattern) for pattern in SECRET_NAMES)
 _password = re.compile(_PASSWORD)
+# The name of who asks, which is the same in each of his credentials (RFC 7616, 3.4)
+DIGEST_USER = re.compile(r"""\busername\*?=(?:"[^"\\]{1,200}"|UTF-8''[^\s,"]{1,200})""", re.I)
 _HEADER = re.compile(
     r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key)$|authorization$"
 )

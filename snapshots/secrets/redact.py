@@ -331,7 +331,8 @@ class Redactor:
         rest = rest.strip()
         if scheme.lower() == "basic" and (password := basic_password(rest)):
             self.found("password", password)
-        return f"{scheme} {self.found('credential', rest)}"
+        user = detect.DIGEST_USER.search(rest) if scheme.lower() == "digest" else None
+        return f"{scheme} {f'{user[0]}, ' if user else ''}{self.found('credential', rest)}"
 
     def _cookie(self, pair: str) -> str:
         name, equals, value = pair.partition("=")

@@ -17,6 +17,7 @@ from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import Redactor
 from tests.support.memory_store import MemoryStore, Recorded, get, html, plain, post, redirect
 
 A = "http://a.test"
@@ -811,6 +812,19 @@ def test_what_a_client_signs_for_each_request_decides_nothing(field: str, value:
         Request("GET", f"{A}/list", ((field, value.format(mark)),)) for mark in ("1a2b3c4d5e", "9f8e7d6c5b")
     )
     assert told(over((one, data("birds"))), other) == ['"birds"']
+
+
+@pytest.mark.parametrize("named", ['username="{}"', "username*=UTF-8''{}"])
+def test_who_signs_by_digest_is_told_from_others(named: str) -> None:
+    def signed(user: str, mark: str) -> Request:
+        given = f'Digest {named.format(user)}, realm="r", nonce="{mark}", response="{mark}"'
+        return get(f"{A}/mine", authorization=given)
+
+    stored = Redactor(b"k" * 32).request(signed("ann", "1a2b3c4d5e"))
+    assert "1a2b3c4d5e" not in stored.headers[0][1]
+    matcher = over((stored, html("ann's")))
+    assert told(matcher, signed("ann", "9f8e7d6c5b")) == ["ann's"]
+    assert told(matcher, signed("bob", "9f8e7d6c5b")) == ["miss"]
 
 
 @pytest.mark.parametrize("answer", [redirect("/"), data({"ok": True})], ids=["a form", "a call"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Protocol
@@ -152,7 +151,7 @@ class Session:
     def copied(self, site: str) -> Session:
         """Return a session that moves by itself, with what a request to `site` is read by."""
         past = {site: Past(given=dict(self.past[site].given))} if site in self.past else {}
-        own = deepcopy(self.secrets)
+        own = self.secrets and self.secrets.copied()
         return Session(self.name, past, served=self.served.copy(), drawn=dict(self.drawn), secrets=own)
 
     def answered(self, lookup: Lookup) -> None:

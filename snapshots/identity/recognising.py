@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
 from itertools import chain
 from typing import Any
 
@@ -46,6 +47,16 @@ class Recogniser(Redactor):
         self._fields = state["fields"]
         for secret, name in state["names"].items():
             self.remember(secret, name)
+
+    def copied(self) -> Recogniser:
+        """Return one that knows the same and learns by itself."""
+        own = Recogniser()
+        own._names, own._near, own._fields = dict(self._names), dict(self._near), set(self._fields)
+        own._known = {
+            salt: {proof: set(names) for proof, names in found.items()} for salt, found in self._known.items()
+        }
+        own._sought = copy(self._sought)
+        return own
 
     def know(self, pseudonyms: Mapping[str, int], fields: Iterable[str] = ()) -> None:
         """Learn the pseudonyms that secrets of the next request may prove to be, with their layers.

@@ -504,6 +504,11 @@ class Sought:
         # replaced as a whole: (strings that are searched one by one, regular expression of the others or None)
         self._state: tuple[tuple[bytes, ...], re.Pattern[bytes] | None] = ((), None)
 
+    def __copy__(self) -> Sought:
+        own = Sought()
+        own._all, own._longest, own._state = self._all, self._longest, self._state
+        return own
+
     @property
     def count(self) -> int:
         """Number of strings."""

@@ -86,8 +86,8 @@ KINDS: dict[str, Callable[[random.Random], Made]] = {
     "JSON object of 1 MB, with the password": lambda c: _posted(
         "json", JSON, json.dumps({"password": PASSWORD} | _members(c, 55_000))
     ),
-    "recorded form of 5,000 names": lambda c: _posted("found", FORM, _pairs(random.Random(1), 5000)),
-    "recorded JSON of 5,000 members": lambda c: _posted("found", JSON, json.dumps(_members(random.Random(2), 5000))),
+    "recorded form of 5,000 names": lambda c: _posted("recorded-form", FORM, _pairs(random.Random(1), 5000)),
+    "recorded JSON of 5,000 members": lambda c: _posted("recorded-json", JSON, json.dumps(_members(random.Random(2), 5000))),
     "recorded query of 60 kB": lambda c: ("GET", f"{URL}found?{_pairs(random.Random(3), 4000)[:60_000]}", (), b""),
     "60 fields": lambda c: ("GET", f"{URL}none", tuple((f"X-{_number(c)}", str(n)) for n in range(60)), b""),
 }  # fmt: skip

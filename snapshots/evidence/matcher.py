@@ -105,9 +105,8 @@ class Matcher:
         self._sites: dict[str, SiteEvidence] = {}
         # of sites that were not recorded: clients ask for as many as they like
         self._bare = Cache[str, SiteEvidence]()
-        self._light = Cache[str, bool](
-            lambda site: is_light(snapshot.prefix(site_prefix(site)))
-        )  # by site, that its model is learnt in no time
+        # by site, that its model is learnt in no time
+        self._light = Cache[str, bool](lambda site: is_light(snapshot.prefix(site_prefix(site))))
         self._reading: dict[str, threading.Lock] = {}  # by site
         self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
         self.failing = Failing(snapshot, self.rules, self.issued)
@@ -216,8 +215,7 @@ class Matcher:
         accepted = self._accepts[accept]
         key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
-        by_rule = accepted.level >= LEVELS.index("rule")
-        polled = TRANSPORT in request.url and by_rule and not at
+        polled = TRANSPORT in request.url and accepted.by_rule and not at
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)
         alone = (
             plain
@@ -230,7 +228,7 @@ class Matcher:
         if alone and accepts(request, candidates[0]) and self._in_language(request, candidates[0]):
             return self._evident(request, key, candidates[0], site)
         past = session.past.get(site) or Past()
-        request, ids, drawn = self._as_recorded(request, candidates, session, past, by_rule)
+        request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
         drawn_by = [drawing.RULE] if drawn else []
         if request is not asked:
             key = request_key(request)
@@ -248,7 +246,7 @@ class Matcher:
             lookup.polled = True
         else:
             lookup = self._chosen(request, key, evidence, past, session, accepted, at)
-            if lookup.capture is None and by_rule and not (candidates or at):
+            if lookup.capture is None and accepted.by_rule and not (candidates or at):
                 timed = self.drawing.timed(
                     request, session, time.time(), lambda one, c: self._rule(one, c) is not None
                 )
@@ -421,7 +419,7 @@ class Matcher:
         self, request: Request, captures: list[Capture], key: Key, now: Situation, accepted: Accept
     ) -> list[Capture]:
         """Return the captures that may answer, by what the request itself says."""
-        by_rule = accepted.level >= LEVELS.index("rule") and not opens_socket(request)
+        by_rule = accepted.by_rule and not opens_socket(request)
         fit = [c for c in captures if by_rule or c.key == key.canonical]
         if accepted.level == 0:
             fit = [c for c in fit if c.exact == key.exact]
@@ -541,25 +539,23 @@ class Matcher:
         request = request.derived("signed in", Request.signed_in)
         found = self._same(request, request_key(request))
         site = site_of(request.url)
-        by_rule = Accept.read(accept).level >= LEVELS.index("rule")
-        stored, *_ = self._as_recorded(request, found, session, session.past.get(site) or Past(), by_rule)
+        past = session.past.get(site) or Past()
+        stored, *_ = self._as_recorded(request, found, session, past, self._accepts[accept])
         evidence = self.evidence(site)
-        for one in (request, stored):
-            drawing.drawn_ids(one)
-            evidence.foresee(evidence.asked(one, request_key(one).canonical, {}))
-            self.twins(one)
-            self.group(one.url).compared = True
+        evidence.foresee(evidence.asked(stored, request_key(stored).canonical, {}))
+        self.twins(stored)
+        self.group(stored.url).compared = True
         return stored
 
     def _as_recorded(
-        self, request: Request, found: list[Capture], session: Session, past: Past, by_rule: bool
+        self, request: Request, found: list[Capture], session: Session, past: Past, accepted: Accept
     ) -> tuple[Request, Mapping[str, str], bool]:
         """Return a request as the recorder would have stored it, the ids that are new in it, and whether any was drawn.
 
         `found` are the captures with its key.
         """
         asked, ids = request, drawing.NONE
-        if by_rule and not found:
+        if accepted.by_rule and not found:
             request, ids = self.drawing.recorded(request, session)
         drawn = request is not asked
         if drawn:

@@ -16,6 +16,11 @@ class Accept:
     level: int
     unambiguous: bool
 
+    @property
+    def by_rule(self) -> bool:
+        """Return True if a rule may join a request with a recorded one."""
+        return self.level >= LEVELS.index("rule")
+
     @classmethod
     def read(cls, text: str) -> Accept:
         """From its text. Raises UsageError for any other."""

@@ -45,9 +45,8 @@ class Group:
         self.by_key: dict[str, list[Capture]] = defaultdict(list)
         for capture in self.captures:
             self.by_key[capture.key].append(capture)
-        self.compared = is_light(
-            self.captures
-        )  # so that to compare a request with them takes no time, or took it before
+        # so that to compare a request with them takes no time, or took it before
+        self.compared = is_light(self.captures)
         self._requests: dict[tuple[str, int], Request] = {}
         self._derived: dict[tuple[tuple[str, int], Hashable], Any] = {}
         self._secret_fields: dict[str, set[str]] = {}

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
-from stillweb.proxy.replay.http1 import MAX_BODY, MAX_HEAD
+from stillweb.proxy.replay.http1 import LARGE, MAX_BODY, MAX_HEAD
 from stillweb.proxy.replay.ledger import Ledger, Tails
 from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, undated
 from stillweb.proxy.replay.misses import (
@@ -109,7 +109,6 @@ MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
 # how a frozen page asks for an event stream again: how often, and the id of its last event
 AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
-LARGE = 1 << 11  # characters and bytes of a request from which it is prepared: one of 4 kB takes 20 ms
 MANY = 40  # header fields from which it is prepared; browsers send 10 to 25
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
 MOST_LEFT = 2 * MAX_BODY  # bytes being worked on up to which a request goes on whose client has left

@@ -27,6 +27,8 @@ MAX_HEAD = 1 << 17
 # Header fields and cookies of a request. Browsers send up to 180 cookies; 12,500 held all other clients for 0.4 s.
 MAX_FIELDS = 256
 MAX_BODY = 1 << 26  # of a request, which must be in memory to be matched
+# Characters and bytes of a request or message from which a thread compares it: one of 4 kB takes 20 ms.
+LARGE = 1 << 11
 TOO_MANY = f"the request has more than {MAX_FIELDS} header fields and cookies"
 MAX_CHUNK_LINE = 1 << 12
 CHUNKED = b"Transfer-Encoding: chunked\r\n"

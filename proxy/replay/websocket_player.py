@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
-from stillweb.proxy.replay.http1 import MAX_BODY
+from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 Said = str | bytes
 _T = TypeVar("_T")
-LARGE = 1 << 11  # characters or bytes of a message from which a thread judges it
 
 
 def _text(said: Said) -> str:

@@ -124,7 +124,7 @@ def event_of(
 
 
 class _Asked(NamedTuple):
-    """What a request says of its event, whatever comes of it."""
+    """The part of an event that its request alone decides, whatever the answer."""
 
     path: str
     words: tuple[str, ...]  # path, names and operation

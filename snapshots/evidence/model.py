@@ -84,7 +84,7 @@ class Hypothesis(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What a hypothesis makes of the recorded answers to a request."""
+    """How well a hypothesis explains the recorded answers to a request."""
 
     log: float  # of the chance that they are as recorded
     old: float  # the chance that the answer in a new state was given before
@@ -346,7 +346,7 @@ class Model:
         return sorted(found, key=lambda h: (-h.probability, h.types, h.reduction))
 
     def _fit(self, key: int, chosen: Chosen, reduction: str) -> Fit:
-        """Return what a hypothesis makes of the recorded answers to a request."""
+        """Return how well a hypothesis explains the recorded answers to a request."""
         memo = key, chosen, reduction
         found = self._fits.get(memo)
         if found is None:

@@ -408,8 +408,8 @@ _GIVEN = Literals(
     (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
 )
 _SENT = Literals(
-    (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp", b"cvv", b"cvc", b"phrase",
-     b"appid", b"amz", b"code", b"connection", "пароль".encode(), "密码".encode())
+    (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
+     b"cvv", b"cvc", b"phrase", b"appid", b"amz", b"code", b"connection", "пароль".encode(), "密码".encode())
 )  # fmt: skip
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-[]@") | frozenset(
     range(128, 256)

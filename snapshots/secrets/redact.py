@@ -42,8 +42,8 @@ from stillweb.snapshots.yielding import cut_at
 
 PREFIX = "stillweb-secret-"
 MASK = PREFIX + "0" * 24
-_WORDS = ascii_letters.encode() + b"0123456789_.-"
-_WORD = re.compile(rb"[A-Za-z0-9_.-]*")  # a pseudonym, and a token's claims before it
+_WORDS = ascii_letters.encode() + b"0123456789_.-"  # of a pseudonym, and of a token's claims before it
+_WORD = re.compile(b"[" + re.escape(_WORDS) + b"]*")
 EVERYWHERE = 8  # characters; shorter secrets are replaced in their own field only: "1234" is in every page
 TEXTUAL = re.compile(r"text/|json|javascript|xml|x-www-form-urlencoded|graphql|x-ndjson", re.I)
 # Binary types that may contain texts. Pictures, fonts and films are only searched for known secrets.

@@ -536,7 +536,7 @@ def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> No
 def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
 ) -> None:
-    """One of 1 MB held all others for 2 s, and 8,000 digits did for 4 s."""
+    """A message of 1 MB held all other requests for 2 s, and one of 8,000 digits for 4 s."""
     judged, judge, begun, left = [], Player.client, threading.Event(), threading.Event()
 
     def watched(self: Player, url: str, said: str | bytes) -> list[str | bytes] | None:

@@ -626,7 +626,7 @@ def test_who_signs_in_again_finds_what_was_changed_before() -> None:
 
 
 def test_who_signed_in_stays_who_he_is_when_a_write_renews_his_cookie() -> None:
-    """As Flask's sessions are renewed by each message that they are to show."""
+    """Flask renews the cookie of a session with each message that it is to show."""
     leave, mine, back = post(f"{A}/logout"), get(f"{A}/notes"), redirect("/login")
     tea, pot = (post(f"{A}/notes", f"text={text}") for text in ("tea", "pot"))
 

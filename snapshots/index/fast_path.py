@@ -190,7 +190,7 @@ class SwiftPairs:
             return False
         head = answer[start : at[1]]
         seen = messages.glance(head)
-        if seen is None or (kind == b"revisit" and seen[0] == 304):
+        if seen is None or seen[0] < 200 or (kind == b"revisit" and seen[0] == 304):
             return False
         status, media, names, cookies = seen
         urlkey, keys = self._addresses.get(uri) or self._address(uri)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +24,9 @@ from stillweb.snapshots.shapes import must_be_unicode, shaped
 from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
+from stillweb.snapshots.words import counted
 
-VERSION = 40  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
+VERSION = 41  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `fast_path.SwiftPairs.take`
@@ -32,10 +34,11 @@ ANSWERS = ("response", "revisit", "resource")
 PLAIN = ("resource", "conversion", "metadata")  # records whose block is their payload
 KINDS = frozenset({*ANSWERS, *PLAIN, "warcinfo", "continuation"})  # known record kinds other than request
 _MEDIA = re.compile(r"[^;\s]*")
+_SCHEME = re.compile(r"urn:[\w.-]{1,40}:|[A-Za-z][\w+.-]{0,40}:")
 _NO_HASH: tuple[tuple[str, str], ...] = ()
 _PAYLOAD = (("payload", "sha256"),)
-# Browsertrix writes the status 0 if its browser reports none
-_NO_STATUS = "no status in %r, the first line of this response"
+# Browsertrix writes the status 0 if its browser reports none; other tools an interim head before the final one
+_NO_STATUS = "no final status in %r, the first line of this response"
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ def find(
     """
     found = Findings()
     pairing = Pairing()
+    passed_over: Counter[str] = Counter()  # records that no request asks for
     passed = start
 
     def advance(offset: int) -> None:
@@ -135,12 +139,27 @@ def find(
             pairing.answer(answer)
         elif (line := other_line(item, name)) is not None:
             found.others.append(line)
+        elif item.kind != "continuation":  # its first segment is marked
+            passed_over[what_of(item.kind, item.uri)] += 1
+    if passed_over:
+        found.notes.append(f"{name}: left out: {listed(passed_over)}")
     if progress is not None:
         progress((place.size if end is None else end) - passed)
     found.answers = pairing.pairs
     found.alone = list(pairing.alone.values())
     found.questions = list(pairing.questions.values())
     return found
+
+
+def what_of(kind: str, uri: str) -> str:
+    """Return the kind of a record with the scheme of its URI (with the first name of a URN), for messages."""
+    scheme = _SCHEME.match(uri)
+    return f"{kind} of {scheme[0].lower() if scheme else 'no URI'}"
+
+
+def listed(counts: Counter[str]) -> str:
+    """Return how many records there are, of which kinds."""
+    return f"{counted(counts.total(), 'record')} ({', '.join(f'{n} {what}' for what, n in sorted(counts.items()))})"
 
 
 def _learn(found: Findings, item: Scanned) -> None:
@@ -230,7 +249,9 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         get("warc-truncated", "")
         or ("segment" if "warc-segment-number" in fields else "length" if item.misfit else ""),
         personal=bool(seen and seen[3]),
-        fault="" if seen or not head.startswith(b"HTTP/") else _NO_STATUS % _first_line(head),
+        fault=_NO_STATUS % _first_line(head)
+        if (seen[0] < 200 if seen else head.startswith(b"HTTP/"))
+        else "",
     )
 
 

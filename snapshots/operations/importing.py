@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ from stillweb.snapshots.contents.recorded import RecordedOnDisk
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.importers import IMPORT, ImportReport
+from stillweb.snapshots.index.indexing import listed, what_of
 from stillweb.snapshots.index.on_disk import OnDisk
 from stillweb.snapshots.index.resolving import NOWHERE
 from stillweb.snapshots.notes import Damaged, damage_in
@@ -150,6 +151,10 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         for view in views:
             writer.view(view, readable_parts(source, view, report))
             report.views += 1
+        taken = {f"urn:{kind}:{view.address}" for view in views for kind in RESOURCES}
+        passed_over = Counter(what_of(kind, uri) for kind, uri in source.not_captures() if uri not in taken)
+        if passed_over:
+            report.notes.append(f"{path}: left out: {listed(passed_over)}")
 
 
 @contextmanager

@@ -195,28 +195,39 @@ def cut_short(block: bytes, method: str) -> str:
     """Return why the body in the block of a foreign `response` record is incomplete, "" if nothing says so."""
     line, headers, start = split(block)
     status = status_line(line)
-    if status is None or method == "HEAD" or status[0] in _BODILESS or status[0] < 200:
-        return ""
     body = block[start:]
     if is_chunked(headers):
         if _lacks_last_chunk(body):
             return "its last chunk is missing"
         body = dechunk(body)
+    return "" if status is None else incomplete(status[0], headers, body, method)
+
+
+def incomplete(status: int, headers: Headers, body: bytes, method: str) -> str:
+    """Return why a transfer-decoded body is not all that its fields tell, "" if nothing says so."""
+    if method == "HEAD" or status in _BODILESS or status < 200:
+        return ""
     told = {n.lower(): v for n, v in headers}
     coding = ", ".join(codings(told.get("content-encoding")))
-    packed = bool(coding) and not _reads_as_text(body) and _begins_packed(body, codings(coding)[-1])
+    packed = begins_packed(body, coding)
     if not is_chunked(headers) and (packed or not coding or not body):
         length = whole_number(told.get("content-length", "").strip())
         if length is not None and len(body) < length:
             return f"it has {len(body)} bytes of {length}"
-    if packed and len(block) <= MOST_UNPACKED and KNOWN.issuperset(codings(coding)):
-        try:
-            for _ in decode_pieces([body], coding):
-                pass
-        except LongBody:
-            return ""
-        except EncodingProblem:
-            return f"its {coding} can't be unpacked to its end"
+    return half_packed(body, coding)
+
+
+def half_packed(body: bytes, coding: str) -> str:
+    """Return that a body can't be unpacked to its end, "" if it can, is not packed or is too large to try."""
+    if not begins_packed(body, coding) or len(body) > MOST_UNPACKED or not KNOWN.issuperset(codings(coding)):
+        return ""
+    try:
+        for _ in decode_pieces([body], coding):
+            pass
+    except LongBody:
+        return ""
+    except EncodingProblem:
+        return f"its {coding} can't be unpacked to its end"
     return ""
 
 
@@ -234,15 +245,22 @@ def _lacks_last_chunk(body: bytes) -> bool:
     return 0 < at == len(body)  # else it is not chunked any more
 
 
-def _begins_packed(body: bytes, encoding: str) -> bool:
-    """Return True if a body begins as one of the content encoding `encoding`, even if its end is missing."""
+def begins_packed(body: bytes, coding: str) -> bool:
+    """Return True if a body begins as one packed by the content encodings `coding`, whatever comes then."""
+    if not coding or _reads_as_text(body):
+        return False
+    last = codings(coding)[-1]
+    if last in ("gzip", "x-gzip"):
+        return body.startswith(b"\x1f\x8b\x08")
     begun: dict[str, Stream] = {"br": Brotli(), "deflate": Inflate(DEFLATE)}
-    return is_encoded(body, encoding) or (encoding in begun and _unpacks(body[:SAMPLE], begun[encoding]))
+    return is_encoded(body, last) or (last in begun and _unpacks(body[:SAMPLE], begun[last]))
 
 
 def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) -> Headers:
     """Return headers that describe a transfer-decoded body of `size` bytes that begins with `sample`."""
-    headers = one_coding(headers)
+    # a transfer coding that packs (RFC 9112, 7.2) is undone like a content coding, of which it is the last
+    transfer = (c for n, v in headers if n.lower() == "transfer-encoding" for c in codings(v))
+    headers = one_coding((*headers, *(("Content-Encoding", one) for one in transfer if one != "chunked")))
     names = {n.lower() for n, _ in headers}
     kept: list[tuple[str, str]] = []
     length_at = -1

@@ -77,6 +77,8 @@ class Archives:
             return ""
         if record.ours or record.kind != "response":
             return ""
+        if told := record.fields.get("warc-truncated"):
+            return f"its record says so (WARC-Truncated: {told})"
         return messages.cut_short(record.block, capture.method)
 
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:

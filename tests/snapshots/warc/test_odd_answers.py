@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.http.encodings import encode
+from stillweb.snapshots.http.encodings import decode, encode
 from stillweb.snapshots.operations.importing import import_files
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.request import Request
@@ -46,7 +46,7 @@ def test_an_answer_without_a_status_is_none(tmp_path: Path) -> None:
     with opened(tmp_path, packed(none, other())) as snapshot:
         assert list(bodies(snapshot)) == ["http://example.test/next"]
         assert [note.partition("offset 0: ")[2] for note in snapshot.notes] == [
-            "no status in 'HTTP/1.1 0 No Content', the first line of this response of http://example.test/"
+            "no final status in 'HTTP/1.1 0 No Content', the first line of this response of http://example.test/"
         ]
     assert [problem.check for problem in verify(tmp_path / "x.warc.gz")] == ["record"]
 
@@ -109,3 +109,55 @@ def test_an_answer_that_was_cut_short_is_unsure(tmp_path: Path, block: bytes, cu
     assert ["cut short" in note for note in report.notes] == [True] * cut
     with Snapshot.open(tmp_path / "own") as snapshot:
         assert Matcher(snapshot).lookup(Request("GET", "http://example.test/")).ambiguous is cut
+
+
+@pytest.mark.parametrize("told", ["time", "unspecified"])
+def test_an_answer_that_its_crawler_calls_truncated_is_named(tmp_path: Path, told: str) -> None:
+    (tmp_path / "x.warc.gz").write_bytes(
+        packed(record(_answer(_PAGE), fields=b"WARC-Truncated: " + told.encode()))
+    )
+    (note,) = import_files([tmp_path / "x.warc.gz"], tmp_path / "own").notes
+    assert f"WARC-Truncated: {told}" in note
+
+
+@pytest.mark.parametrize("interim", ["100 Continue", "103 Early Hints"])
+def test_an_interim_answer_is_not_served_as_the_page(tmp_path: Path, interim: str) -> None:
+    both = f"HTTP/1.1 {interim}\r\n\r\n".encode() + _answer(_PAGE)
+    with opened(
+        tmp_path, packed(record(both, fields=b"WARC-Concurrent-To: <urn:uuid:x>"), other())
+    ) as snapshot:
+        assert list(bodies(snapshot)) == [NEXT]
+        assert interim in snapshot.notes[0]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, chunked"])
+def test_a_body_that_a_transfer_coding_packs_is_unpacked_by_clients(tmp_path: Path, coding: str) -> None:
+    sent = encode(_PAGE, "gzip")
+    block = _answer(_chunks(sent) if "chunked" in coding else sent, f"Transfer-Encoding: {coding}")
+    with opened(tmp_path, packed(record(block))) as snapshot:
+        (capture,) = snapshot.captures()
+        answer = snapshot.read(capture)
+    assert [v for n, v in answer.headers if n.lower() == "content-encoding"] == ["gzip"]
+    assert decode(answer.body, "gzip") == _PAGE
+
+
+def test_records_that_answer_no_request_are_counted_and_named(tmp_path: Path) -> None:
+    none = [
+        record(b"example.test. 1 IN A 192.0.2.1\n", uri=b"dns:example.test", number=2),
+        record(b"20 text/gemini\r\n", uri=b"gemini://example.test/", number=3),
+        record(b"forty-two penguins", kind=b"conversion", number=4),
+        record(b"of a file", kind=b"resource", uri=b"file:///a.txt", number=5),
+        record(b"of a tool", kind=b"screenshot", number=6),
+    ]
+    (tmp_path / "x.warc.gz").write_bytes(packed(record(_answer(_PAGE)), *none))
+    report = import_files([tmp_path / "x.warc.gz"], tmp_path / "own")
+    assert report.captures == 1
+    told = "\n".join(report.notes)
+    for what in (
+        "response of dns:",
+        "response of gemini:",
+        "conversion of http:",
+        "resource of file:",
+        "screenshot of http:",
+    ):
+        assert f"1 {what}" in told

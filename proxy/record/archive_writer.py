@@ -25,6 +25,7 @@ from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.http.encodings import one_coding
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.warc.messages import MOST_UNPACKED, half_packed
 
 SPOOL_BYTES = 1 << 20  # bodies up to this stay in memory until they are written
 QUEUE_ITEMS = 256
@@ -209,12 +210,18 @@ class Draft:
         headers = one_coding(text_headers(self.request_fields))
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
             headers = (("Host", self.authority), *headers)
+        told = one_coding(text_headers(self.fields))
+        coding = next((v for n, v in told if n.lower() == "content-encoding"), "")
+        if coding and (self.response_spool is None or self.response_spool.size <= MOST_UNPACKED):
+            body = self._body()
+            if half_packed(body if isinstance(body, bytes) else body.read(), coding):
+                self.extra.setdefault("WARC-Truncated", "disconnect")
         return Exchange(
             request=Request(self.method, self.url, headers, sent),
             status=self.status,
             reason=_phrase(self.status) if self.protocol == "h2" else self.reason,
-            headers=one_coding(text_headers(self.fields)),
-            body=self.response_spool.body() if self.response_spool is not None else self.content,
+            headers=told,
+            body=self._body(),
             started=self.started,
             session=self.session,
             begin=self.begin,
@@ -223,6 +230,9 @@ class Draft:
             ip=self.ip,
             extra=self.extra,
         )
+
+    def _body(self) -> bytes | BinaryIO:
+        return self.response_spool.body() if self.response_spool is not None else self.content
 
     def break_off(self) -> None:
         """Mark an answer as cut where its client left, but for a model's stream that says that it is done."""

@@ -1,7 +1,7 @@
 """Parser for mitmproxy flow files, without mitmproxy.
 
-A file holds one tnetstring dictionary (https://tnetstrings.info/) per flow. All members used here exist since
-version 3 of the format (mitmproxy 0.18). Flows other than HTTP are omitted.
+A file holds one tnetstring dictionary (https://tnetstrings.info/) per flow. Files of all versions of the format are
+read; mitmproxy before 0.16 had other names for some members. Flows other than HTTP are omitted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from stillweb.snapshots.http.trailers import merged
 from stillweb.snapshots.importers.har import TUNNEL, numbered
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.warc.messages import incomplete
 
 MAX_DIGITS = 12
+_OLD_NAMES = {"code": "status_code", "msg": "reason", "body": "content"}  # mitmproxy before 0.16
 
 
 def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Failure | str]:
@@ -127,6 +129,10 @@ def _joined(flow: dict[str, Any], handshakes: dict[str, dict[str, Any]]) -> dict
 
     Return None for the handshake, which is kept in `handshakes`.
     """
+    for message in filter(None, (flow.get("request"), flow.get("response"))):
+        for old, new in _OLD_NAMES.items():
+            if old in message:
+                message.setdefault(new, message[old])
     told = flow.get("metadata") or {}
     if told.get("websocket") and not flow.get("websocket"):
         handshakes[_text(flow["id"])] = flow | {"url": _url(flow["request"])}
@@ -167,19 +173,23 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
         return f"a body is not in the file: {url}"
     begun = _time(asked["timestamp_start"])
     ended = _time(answer.get("timestamp_end") or answer.get("timestamp_start") or asked["timestamp_start"])
-    peer = (flow.get("server_conn") or {}).get("peername") or (flow.get("server_conn") or {}).get(
-        "ip_address"
-    )
+    server = flow.get("server_conn") or {}
+    peer = server.get("peername") or server.get("ip_address")
+    if isinstance(peer, dict):  # before version 2 of the format
+        peer = peer.get("address")
+    method, status = _text(asked["method"]).upper(), int(answer["status_code"])
+    headers, body = _headers(answer), bytes(answer["content"])
     one = Exchange(
-        Request(_text(asked["method"]).upper(), url, _headers(asked), bytes(asked["content"])),
-        int(answer["status_code"]),
+        Request(method, url, _headers(asked), bytes(asked["content"])),
+        status,
         _text(answer.get("reason") or ""),
-        merged(_headers(answer), _fields(answer.get("trailers") or ())),
-        bytes(answer["content"]),
+        merged(headers, _fields(answer.get("trailers") or ())),
+        body,
         begun,
         session=_session(flow),
         protocol="h2" if _text(answer.get("http_version", "")) == "HTTP/2.0" else "http/1.1",
         ip=_text(peer[0]) if peer else None,
+        extra={"WARC-Truncated": "disconnect"} if incomplete(status, headers, body, method) else {},
     )
     return begun, max(begun, ended), one
 

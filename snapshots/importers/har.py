@@ -31,9 +31,10 @@ from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
 from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, codings, decode_pieces
+from stillweb.snapshots.http.trailers import merged
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.warc.messages import is_encoded
+from stillweb.snapshots.warc.messages import begins_packed
 from stillweb.snapshots.words import counted, whole_number
 
 _BODILESS = frozenset({101, 204, 205, 304})
@@ -224,7 +225,7 @@ def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | No
 def _address(asked: dict[str, Any]) -> str:
     """Return the http(s) address of a request without its fragment."""
     url = str(asked["url"]).partition("#")[0]
-    scheme = url.partition("//")[0] + "//"
+    scheme = "".join(url.partition("//")[:2])
     return _SOCKETS.get(scheme, scheme) + url[len(scheme) :]
 
 
@@ -241,7 +242,7 @@ def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | 
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return None
-    request = Request(str(asked["method"]).upper(), url, _sent_headers(asked), sent)
+    request = Request(str(asked["method"]).upper(), url, _sent_headers(asked, sent), sent)
     return Failure(request, reason_of(told), told, started)
 
 
@@ -264,6 +265,8 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
         body, extra = b"", {"WARC-Truncated": "unspecified"}
     if isinstance(body, str):
         return f"{body}: {url}"
+    if status == 304 and body:  # a page from a browser's cache, which its server found to be as it was
+        status, answer = 200, _validated(answer)
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return f"{sent}: {url}"
@@ -272,11 +275,12 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
         extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
     dropped = {"transfer-encoding", "content-encoding"} if body and not packed else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
+    headers = merged(headers, _headers({"headers": answer.get("_trailers")}))
     if body and not packed and _is_text(answer, body):
         headers = _read_as_utf8(headers, body)
     version = str(answer.get("httpVersion") or asked.get("httpVersion") or "").lower()
     return Exchange(
-        Request(method, url, _sent_headers(asked), sent),
+        Request(method, url, _sent_headers(asked, sent), sent),
         status,
         str(answer.get("statusText") or ""),
         headers,
@@ -286,6 +290,14 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
         ip=str(entry.get("serverIPAddress") or "").strip("[]") or None,
         extra=extra,
     )
+
+
+def _validated(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of status 200 that a browser's cache gave, of one of status 304 and the body shown."""
+    media = answer["content"].get("mimeType")
+    typed = not media or any(n.lower() == "content-type" for n, _ in _headers(answer))
+    more = [] if typed else [{"name": "Content-Type", "value": media}]
+    return answer | {"statusText": "OK", "headers": [*answer["headers"], *more]}
 
 
 def _headers(message: dict[str, Any]) -> Headers:
@@ -322,11 +334,17 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         return read(name)
     text = content.get("text")
     if not text:
-        # bodySize is the size of the encoded body, which may encode nothing
-        size = max(int(content.get("size") or 0), int(answer.get("bodySize") or 0) if text is None else 0)
-        if size > 0 and method != "HEAD" and status not in _BODILESS:
-            return NO_BODY
-        return b""
+        size = int(content.get("size", -1) or 0)
+        fields = {n.lower(): v for n, v in _headers(answer)}
+        # bodySize and Content-Length are of the encoded body, which may encode nothing
+        encoded = int(answer.get("bodySize") or 0), whole_number(fields.get("content-length", "")) or 0
+        lacks = size > 0 or (text is None and (size < 0 or max(encoded) > 0))
+        lacks |= "content-encoding" not in fields and encoded[1] > 0
+        lacks |= fields.get("content-type", "").startswith(
+            "text/event-stream"
+        )  # of whose events none is told
+        bodiless = method == "HEAD" or status in _BODILESS - {304} or (status == 304 and size <= 0)
+        return NO_BODY if lacks and not bodiless else b""
     coded = _coded(content)
     if coded is not None:
         return coded if isinstance(coded, bytes) else f"its body {coded}"
@@ -413,7 +431,7 @@ def _packing(answer: dict[str, Any], body: bytes) -> tuple[bool, bool]:
         packed = size > 0 and not ("br" in coding and _is_utf8(body))  # a short text may be Brotli by chance
     else:
         # other files begin by chance as stored blocks of Brotli or deflate, which unpack to less than they take
-        marked = coding.endswith(("gzip", "zstd")) and is_encoded(body, codings(coding)[-1])
+        marked = coding.endswith(("gzip", "zstd")) and begins_packed(body, coding)
         packed = marked or size > len(body)
     sent = {str(answer.get("bodySize")), fields.get("content-length", "").strip()}
     packed &= str(len(body)) in sent or not _PACKED_TYPES.match(fields.get("content-type", ""))
@@ -530,9 +548,15 @@ def _read_as_utf8(headers: Headers, body: bytes) -> Headers:
     return tuple((n, told if n.lower() == "content-type" else v) for n, v in headers)
 
 
-def _sent_headers(asked: dict[str, Any]) -> Headers:
-    """Return the header fields of a request; the type of its body stands beside the body in some HARs."""
+def _sent_headers(asked: dict[str, Any], sent: bytes = b"") -> Headers:
+    """Return the header fields of a request with the body `sent`, without a content encoding that it has no more.
+
+    The type of its body stands beside the body in some HARs.
+    """
     headers = _headers(asked)
+    coding = ", ".join(v for n, v in headers if n.lower() == "content-encoding")
+    if sent and not begins_packed(sent, coding):
+        headers = tuple((n, v) for n, v in headers if n.lower() != "content-encoding")
     media = str((asked.get("postData") or {}).get("mimeType") or "")
     if not media or any(name.lower() == "content-type" for name, _ in headers):
         return headers
@@ -556,7 +580,9 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
 
 
 def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
-    data = asked.get("postData") or {}
+    data = (
+        asked.get("postData") or asked.get("_content") or {}
+    )  # HTTP Toolkit's name of bytes that are no text
     if name := _file_of(data):
         return read(name)
     text = data.get("text")

@@ -4,6 +4,7 @@ import base64
 import gzip
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mitmproxy import http, websocket
@@ -237,6 +238,46 @@ def test_a_web_socket_without_a_readable_handshake_hides_no_other(tmp_path: Path
     with Snapshot.open(path) as snapshot:
         assert len(list(snapshot.captures())) == 1
     assert any("flow 0: can't be read" in note for note in left_out_of(path))
+
+
+@pytest.mark.parametrize("harm", ["half", "corrupt", "short"])
+def test_an_answer_that_is_not_whole_is_unsure_and_named(tmp_path: Path, harm: str) -> None:
+    packed = gzip.compress(b"forty-two penguins" * 9)
+    bodies = {"half": packed[:-9], "corrupt": packed[:12] + b"\x00\xff" * 9, "short": b"forty"}
+    made = flow("http://a.test/", bodies[harm], 1.0)
+    name, value = ("Content-Length", "18") if harm == "short" else ("Content-Encoding", "gzip")
+    made.response.headers[name] = value  # type: ignore[union-attr]
+    path = written(tmp_path / "x.flows", made)
+    report = import_files([path], tmp_path / "s")
+    assert ["cut short" in note for note in report.notes] == [True]
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert snapshot.cut_short(next(snapshot.captures()))
+
+
+@pytest.mark.parametrize("version", [(0, 10), (0, 14), (1, 0), 4, 20])
+def test_flows_of_older_versions_are_read(tmp_path: Path, version: Any) -> None:
+    state = flow("http://example.test/", b"penguins", 1.0).get_state()
+    old = {"version": version}
+    if isinstance(version, tuple):
+        old["server_conn"] = state["server_conn"] | {
+            "ip_address": {"address": ["192.0.2.1", 80], "use_ipv6": False}
+        }
+        del old["server_conn"]["peername"]
+    if version == (0, 14):
+        answer = state["response"]
+        old["response"] = {n: v for n, v in answer.items() if n != "content"} | {"body": answer["content"]}
+        asked = state["request"]
+        old["request"] = {n: v for n, v in asked.items() if n != "content"} | {"body": asked["content"]}
+    if version == (0, 10):
+        names = {"status_code": "code", "reason": "msg"}
+        old["response"] = {names.get(n, n): v for n, v in state["response"].items()}
+    with open(tmp_path / "x.flows", "wb") as out:
+        tnetstring.dump(state | old, out)
+    with Snapshot.open(tmp_path / "x.flows") as snapshot:
+        (capture,) = snapshot.captures()
+        answer = snapshot.read(capture)
+        assert (answer.status, answer.reason, answer.body) == (201, "Created", b"penguins")
+        assert snapshot.read_request(capture).body == b"sent"
 
 
 def test_a_tunnel_is_no_answer(tmp_path: Path) -> None:

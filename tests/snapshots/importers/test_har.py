@@ -157,7 +157,7 @@ def test_what_has_no_body_is_left_out_and_said(tmp_path: Path) -> None:
         entry("data:text/plain,x"),
         {"request": {}},
         entry("http://example.test/none", response={"status": 204, "content": {"size": 0}}),
-        entry("http://example.test/kept", response={"status": 304, "content": {"size": 9}, "bodySize": 9}),
+        entry("http://example.test/kept", response={"status": 304, "content": {"size": 0}, "bodySize": 9}),
     )
     report = import_files([path], tmp_path / "s")
     assert report.captures == 2

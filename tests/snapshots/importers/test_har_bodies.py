@@ -242,6 +242,71 @@ def test_half_of_a_packed_body_is_unsure_and_named(tmp_path: Path, coding: str) 
         assert found.ambiguous
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        # as Firefox writes pictures that it did not load anew
+        {
+            "content": {"mimeType": "image/png", "comment": "Response bodies are not included."},
+            "bodySize": -1,
+        },
+        {"content": {"mimeType": "image/png", "size": -1}},  # Playwright's content: omit
+        {"content": {"size": 0, "text": ""}, "headers": [{"name": "Content-Length", "value": "9"}]},
+        {
+            "content": {"size": 0, "text": ""},
+            "headers": [{"name": "Content-Type", "value": "text/event-stream"}],
+        },
+        {"status": 304, "content": {"size": 9}, "bodySize": 0},  # of a page from the cache
+    ],
+)
+def test_an_answer_whose_body_is_not_told_is_no_empty_page(tmp_path: Path, response: dict[str, Any]) -> None:
+    path = write(tmp_path / "x.har", entry("http://a.test/1", response=response), entry("http://a.test/2"))
+    report = import_files([path], tmp_path / "out")
+    assert report.captures == 1
+    assert "its body is not in the HAR: http://a.test/1" in report.notes[0]
+
+
+def test_a_page_that_a_browser_had_in_its_cache_is_answered(tmp_path: Path) -> None:
+    """Chromium and Firefox tell the status 304 of their server, and the page."""
+    asked = {"headers": [{"name": "If-None-Match", "value": '"1"'}]}
+    told = {"status": 304, "headers": [], "content": {"size": 7, "mimeType": "text/html", "text": "penguin"}}
+    path = write(tmp_path / "x.har", entry("http://a.test/", request=asked, response=told))
+    with Snapshot.open(path) as snapshot:
+        matcher = snapshot.matcher()
+        found = matcher.lookup(Request("GET", "http://a.test/"), matcher.session("x")).capture
+        assert found is not None
+        answer = snapshot.read(found)
+    assert (answer.status, answer.body, answer.header("content-type")) == (200, b"penguin", "text/html")
+
+
+def test_bytes_that_were_sent_are_read_as_http_toolkit_writes_them(tmp_path: Path) -> None:
+    sent = {
+        "method": "POST",
+        "bodySize": 4,
+        "_content": {"text": "//4AAQ==", "size": 4, "encoding": "base64"},
+    }
+    undone = {
+        "method": "POST",
+        "headers": [{"name": "Content-Encoding", "value": "gzip"}],
+        "postData": {"mimeType": "application/json", "text": '{"a": 1}'},
+    }
+    trailers = {"_trailers": [{"name": "X-Sum", "value": "3"}]}
+    path = write(
+        tmp_path / "x.har",
+        entry("http://a.test/1", request=sent, response=trailers),
+        entry("http://a.test/2", request=undone),
+    )
+    with Snapshot.open(path) as snapshot:
+        one, two = snapshot.captures()
+        assert snapshot.read_request(one).body == b"\xff\xfe\x00\x01"
+        assert snapshot.read(one).header("X-Sum") == "3"
+        matcher = snapshot.matcher()
+        packed = gzip.compress(b'{"a":1}')
+        fields = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"))
+        found = matcher.lookup(Request("POST", "http://a.test/2", fields, packed), matcher.session("x"))
+        assert found.capture == two
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
 def test_an_unpacked_file_that_begins_like_a_stored_block_is_whole(tmp_path: Path, coding: str) -> None:
     file = bytes.fromhex("cb0d0d0a00000000") + random.Random(1).randbytes(3000)

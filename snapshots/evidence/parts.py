@@ -16,7 +16,7 @@ from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from stillweb.snapshots.http.header_values import wanted
-from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_made_anew, is_session
+from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_session
 from stillweb.snapshots.identity.header_fields import (
     FRAGMENT,
     PRESENT,
@@ -33,7 +33,6 @@ from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
 from stillweb.snapshots.request import CONDITIONAL, Request
-from stillweb.snapshots.secrets.detect import DIGEST_USER
 from stillweb.snapshots.yielding import free, in_order, write_json
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
@@ -93,9 +92,7 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
             found[f"~header {name}"] = value
     who = credentials_of(headers)
     if who:
-        scheme = who.partition(" ")[0]
-        user = DIGEST_USER.search(by_name["authorization"]) if scheme == "digest" else None
-        found[WHO] = f"{scheme} {user[0]}" if user else scheme if is_made_anew(scheme) else who
+        found[WHO] = who
     if kind := _wanted_kind(by_name):
         found["~header accept"] = kind
     if "x-requested-with" in by_name:

@@ -8,20 +8,11 @@ import re
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
 from stillweb.snapshots.request import Headers
-from stillweb.snapshots.secrets.detect import looks_random, secret_cookie
+from stillweb.snapshots.secrets.detect import looks_random, secret_cookie, signer
 
 # In place of a Vary field: the request's Authorization, which servers mind without naming it (RFC 9111, 3.5).
 CREDENTIALS = "credentials"
-# Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
-_MADE_ANEW = re.compile(
-    r"digest|negotiate|ntlm|hawk|mac|oauth|signature|vapid|aws|goog1|oss|obs|qbox|qiniu|sharedkey(lite)?"
-    r"|([a-z0-9]+-)*hmac(-[a-z0-9]+)?|[a-z0-9]+-(ecdsa|rsa)-[a-z0-9-]+"
-)
-
-
-def is_made_anew(scheme: str) -> bool:
-    """Return True if credentials of a scheme are signed for each request."""
-    return _MADE_ANEW.fullmatch(scheme) is not None
+SIGNED_IN = ("authorization", "x-wsse")  # the fields of credentials
 
 
 @cached
@@ -66,11 +57,15 @@ def telling_of(headers: Headers) -> list[tuple[str, str]]:
 
 @cached
 def credentials_of(headers: Headers) -> str:
-    """Return the scheme of Authorization and a hash of who it names; "" for none."""
+    """Return the schemes of the credentials with a hash of who they name; "" for none."""
+    found = []
     for name, value in headers:
-        if name.lower() == "authorization" and value.strip():
-            return f"{value.split()[0].lower()} {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"
-    return ""
+        if name.lower() in SIGNED_IN and value.strip():
+            who = signer(value)
+            if who is None:
+                who = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()[:8]
+            found.append(f"{value.split()[0].lower()} {who}".strip())
+    return ", ".join(found)
 
 
 def cookies_of(headers: Headers) -> list[tuple[str, str]]:

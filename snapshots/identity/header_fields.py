@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.http.acceptance import first_kind, special
-from stillweb.snapshots.identity.cookies import logins_of, telling_of
+from stillweb.snapshots.identity.cookies import SIGNED_IN, logins_of, telling_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
 from stillweb.snapshots.request import SAFE_METHODS, Headers
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_header
@@ -215,7 +215,7 @@ def bearing(headers: Headers) -> int:
     cookies = False
     for name, value in headers:
         low = name.lower()
-        if value and (low in FRAGMENT or low in ("authorization", "origin")):
+        if value and (low in FRAGMENT or low in (*SIGNED_IN, "origin")):
             return TELLING
         cookies = cookies or low == "cookie"
     if own_of(headers) or (cookies and telling_of(headers)):

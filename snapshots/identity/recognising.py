@@ -13,14 +13,14 @@ from itertools import chain
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, is_made_anew, logins_of
+from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, logins_of
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
 from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.rules import timeless
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
-from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, says_nothing_of_secrets
+from stillweb.snapshots.secrets.detect import PSEUDONYM, PSEUDONYM_TEXT, says_nothing_of_secrets, signer
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, basic_password, claims_of
 
 # What a visitor types to prove who he is. Other secrets (keys, tokens) name the program that asks.
@@ -168,8 +168,8 @@ def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:
 
 def _lasting(credentials: str) -> bool:
     """Return True for credentials that are the same in each request, and not recognised yet."""
-    scheme, _, secret = credentials.strip().partition(" ")
-    return bool(secret) and not is_made_anew(scheme.lower()) and PREFIX not in secret
+    secret = credentials.strip().partition(" ")[2]
+    return bool(secret) and signer(credentials) is None and PREFIX not in secret
 
 
 def guarded(capture: Capture) -> bool:

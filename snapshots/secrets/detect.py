@@ -8,14 +8,17 @@ replaces the secrets that are found here; the gate reports them.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import ahocorasick_rs
 
@@ -124,8 +127,19 @@ _NEVER = (
 SECRET_NAMES = (_STRONG, _WEAK, _NEVER)
 _strong, _weak, _never = (re.compile(pattern) for pattern in SECRET_NAMES)
 _password = re.compile(_PASSWORD)
-# The name of who asks, which is the same in each of his credentials (RFC 7616, 3.4)
-DIGEST_USER = re.compile(r"""\busername\*?=(?:"[^"\\]{1,200}"|UTF-8''[^\s,"]{1,200})""", re.I)
+# Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
+_MADE_ANEW = re.compile(
+    r"digest|usernametoken|negotiate|ntlm|hawk|mac|oauth|signature|vapid|aws|goog1|oss|obs|qbox|qiniu|sharedkey(lite)?"
+    r"|([a-z0-9]+-)*hmac(-[a-z0-9]+)?|[a-z0-9]+-(ecdsa|rsa)-[a-z0-9-]+",
+    re.I,
+)
+# Who signs, in the credentials of Digest (RFC 7616, 3.4), Hawk, OAuth 1, WSSE, HTTP signatures, and the clouds' own: their
+# key's id stands up to the first "/" of `Credential`, or before a colon.
+_SIGNER = re.compile(
+    r"""(?:^|[\s,&])(?:username\*?|id|key_?id|credential|oauth_consumer_key|oauth_token)=(?:"([^"]{1,200})"|([^\s,&/"]{1,200}))"""
+    r"|^([\w.@+-]{1,200}):",
+    re.I,
+)
 _HEADER = re.compile(
     r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key)$|authorization$"
 )
@@ -210,6 +224,43 @@ def secret_header(name: str, value: str) -> bool:
     if strength == 2 or _HEADER.search(plain(name)):
         return True
     return " " not in value and looks_drawn(value)
+
+
+_KEPT_SIGNER = re.compile(r'who="([^"]*)"')  # as the recorder keeps it, before a pseudonym
+_NAMES = (
+    " !#$%&'()*+,-./:;<=>?@[]^_`{|}~"  # characters of names that stay as they are, beside letters and digits
+)
+
+
+def signer(credentials: str) -> str | None:
+    """Return who signs credentials anew for each request, "" if they don't say; None for other credentials.
+
+    The id of a key is told by eight hex digits of its hash.
+    """
+    scheme, _, rest = credentials.strip().partition(" ")
+    if _MADE_ANEW.fullmatch(scheme) is None:
+        return None
+    if kept := _KEPT_SIGNER.match(rest):
+        return kept[1]
+    found = ["".join(one) for one in _SIGNER.findall(rest.strip())] or _of_windows(rest.strip())
+    return " ".join(
+        hashlib.sha256(one.encode()).hexdigest()[:8] if looks_drawn(one) or has_format(one.encode()) else one
+        for one in (quote(name, safe=_NAMES) for name in found)
+    )
+
+
+def _of_windows(credentials: str) -> list[str]:
+    """Return domain and user in NTLM's third message ([MS-NLMP] 2.2.1.3), which Negotiate may wrap; none of others."""
+    try:
+        data = base64.b64decode(credentials, validate=True)
+    except ValueError:
+        return []
+    message = data[max(0, data.find(b"NTLMSSP\0\3\0\0\0")) :]
+    if not message.startswith(b"NTLMSSP") or len(message) < 44:
+        return []
+    places = (struct.unpack_from("<HxxI", message, at) for at in (28, 36))
+    named = [message[start : start + size].decode("utf-16-le", "replace").lower() for size, start in places]
+    return named if any(named) else []
 
 
 def _says_nothing(value: str) -> bool:

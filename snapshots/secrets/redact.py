@@ -334,8 +334,9 @@ class Redactor:
         rest = rest.strip()
         if scheme.lower() == "basic" and (password := basic_password(rest)):
             self.found("password", password)
-        user = detect.DIGEST_USER.search(rest) if scheme.lower() == "digest" else None
-        return f"{scheme} {f'{user[0]}, ' if user else ''}{self.found('credential', rest)}"
+        who = detect.signer(value)
+        kept = f'who="{who}", ' if who else ""
+        return f"{scheme} {kept}{self.found('credential', rest)}"
 
     def _cookie(self, pair: str) -> str:
         name, equals, value = pair.partition("=")

@@ -6,8 +6,10 @@ served by default.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -814,10 +816,37 @@ def test_what_a_client_signs_for_each_request_decides_nothing(field: str, value:
     assert told(over((one, data("birds"))), other) == ['"birds"']
 
 
-@pytest.mark.parametrize("named", ['username="{}"', "username*=UTF-8''{}"])
-def test_who_signs_by_digest_is_told_from_others(named: str) -> None:
+def by_ntlm(user: str, mark: str) -> str:
+    """The third message, with the domain BIRDS."""
+    domain, name = "BIRDS".encode("utf-16-le"), user.encode("utf-16-le")
+    places = (
+        struct.pack("<HHI", len(one), len(one), at) for one, at in ((domain, 64), (name, 64 + len(domain)))
+    )
+    message = b"NTLMSSP\0\3\0\0\0" + bytes(16) + b"".join(places) + bytes(20) + domain + name + mark.encode()
+    return base64.b64encode(message).decode()
+
+
+SIGNED_BY = {
+    "Digest": 'Digest username="{}", realm="r", nonce="{}", response="1"',
+    "Digest, escaped": "Digest username*=UTF-8''{}, realm=r, nonce={}",
+    "Hawk": 'Hawk id="{}", ts="1353832234", nonce="{}", mac="6R4rV5iE="',
+    "MAC": 'MAC id="{}", nonce="{}"',
+    "OAuth": 'OAuth oauth_consumer_key="app", oauth_token="{}", oauth_nonce="{}"',
+    "Signature": 'Signature keyId="{}",algorithm="hs2019",signature="{}"',
+    "SigV4": "AWS4-HMAC-SHA256 Credential={}/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature={}",
+    "SigV2": "AWS {}:{}",
+    "Azure": "SharedKey {}:{}",
+    "App Configuration": "HMAC-SHA256 Credential={}&SignedHeaders=host&Signature={}",
+}
+
+
+@pytest.mark.parametrize("how", [*SIGNED_BY, "NTLM", "Negotiate", "WSSE"])
+def test_who_signs_is_told_from_others(how: str) -> None:
     def signed(user: str, mark: str) -> Request:
-        given = f'Digest {named.format(user)}, realm="r", nonce="{mark}", response="{mark}"'
+        if how == "WSSE":
+            value = f'UsernameToken Username="{user}", PasswordDigest="{mark}", Nonce="n"'
+            return Request("GET", f"{A}/mine", (("X-WSSE", value),))
+        given = SIGNED_BY[how].format(user, mark) if how in SIGNED_BY else f"{how} {by_ntlm(user, mark)}"
         return get(f"{A}/mine", authorization=given)
 
     stored = Redactor(b"k" * 32).request(signed("ann", "1a2b3c4d5e"))
@@ -825,6 +854,19 @@ def test_who_signs_by_digest_is_told_from_others(named: str) -> None:
     matcher = over((stored, html("ann's")))
     assert told(matcher, signed("ann", "9f8e7d6c5b")) == ["ann's"]
     assert told(matcher, signed("bob", "9f8e7d6c5b")) == ["miss"]
+
+
+@pytest.mark.parametrize("how", [name for name in SIGNED_BY if "Digest" not in name])
+def test_which_key_signs_is_told_from_others(how: str) -> None:
+    def signed(key: str) -> Request:
+        return get(f"{A}/mine", authorization=SIGNED_BY[how].format(key, key[::-1]))
+
+    key, other = "AKIAQYLPMN5HFIQR7XYA", "AKIAZZZPMN5HKKQR7ABC"
+    stored = Redactor(b"k" * 32).request(signed(key))
+    assert key not in stored.headers[0][1]
+    matcher = over((stored, html("birds")))
+    assert told(matcher, signed(key)) == ["birds"]
+    assert told(matcher, signed(other)) == ["birds?"]
 
 
 @pytest.mark.parametrize("answer", [redirect("/"), data({"ok": True})], ids=["a form", "a call"])

@@ -72,6 +72,7 @@ def leave_all(c: httpx.Client, *urls: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Places, tmp_path: Path) -> None:
     """A slow answer, a connection that doesn't come about, an origin that speaks no TLS; one that is left
     at once says nothing, nor one of which a part has come."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import stillweb.proxy
 from tests.proxy.frozen import Site
 from tests.support.waiting import STARTS
@@ -57,6 +59,7 @@ def loaded() -> list[str]:
     ).stdout.split()
 
 
+@pytest.mark.slow
 def test_no_module_of_the_gateway_can_open_a_connection() -> None:
     modules = {ROOT.joinpath(*name.split(".")[2:]).with_suffix(".py") for name in loaded()}
     modules = {path for path in modules if path.exists()} | set((ROOT / "replay").glob("*.py"))
@@ -108,6 +111,7 @@ if len(sys.argv) > 2:
 """
 
 
+@pytest.mark.slow
 def test_a_running_gateway_connects_to_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path / "snap")
     site.add("https://site.example/", b"x")

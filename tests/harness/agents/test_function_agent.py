@@ -87,6 +87,7 @@ class Called:
         return self.search(attempt, str(self.folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["closure", "async closure", "lambda", "partial", "object"])
 def test_a_function_that_can_be_copied_finds_no_answer(
     tmp_path: Path, searching: tuple[Path, Any], kind: str
@@ -111,6 +112,7 @@ def test_a_function_that_can_be_copied_finds_no_answer(
     assert notes == []
 
 
+@pytest.mark.slow
 def test_a_function_that_can_be_imported_finds_no_answer(
     tmp_path: Path, searching: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +158,7 @@ print(json.dumps(run.certificate["confinement"]["agent"]))
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_a_notebook_finds_no_answer(tmp_path: Path, searching: tuple[Path, Any]) -> None:
     """Its module is `__main__`, and no file holds its code."""
     folder, _ = searching

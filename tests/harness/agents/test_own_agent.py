@@ -112,6 +112,7 @@ def test_the_example_runs_and_repeats_without_its_endpoint(tmp_path: Path) -> No
     assert certify(files.path, times=1).holds
 
 
+@pytest.mark.slow
 def test_a_conversation_is_traced_without_what_is_there_already(tmp_path: Path) -> None:
     trace = read_trace(run(tmp_path, "twice:Twice", "7").trace_path("a", 1))
     first, second = (event["request"] for event in trace.events if event["event"] == "model")

@@ -71,6 +71,7 @@ class Looks:
         return "\n".join(map(str, told))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     can_confine(limits=None) is not None, reason=f"no confinement: {can_confine(limits=None)}"
 )

@@ -119,6 +119,7 @@ NAMES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(NAMES, JSON, max_size=6) | JSON, min_size=1, max_size=4))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_whatever_a_line_holds_the_good_one_loads(tmp_path: Path, lines: list[Any]) -> None:
@@ -234,6 +235,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_a_set_on_a_hub_is_read_once_and_again_without_it(tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
     import os

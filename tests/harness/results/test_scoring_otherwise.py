@@ -33,6 +33,7 @@ def scores(path: Path) -> dict[str, tuple[str, object]]:
     return found
 
 
+@pytest.mark.slow
 def test_other_references_are_scored_as_if_they_had_been_there(files: RunFiles, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in files.traces.iterdir()}
     tasks = [replace(task, reference="7|3900\n9|3800") for task in files.tasks()]

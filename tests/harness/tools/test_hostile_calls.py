@@ -114,6 +114,7 @@ def test_a_call_that_would_end_or_hold_up_all_is_refused(
     assert told in runner.run(play())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ended", ["driver", "browser"])
 def test_a_browser_that_ends_costs_its_attempts_and_no_later_one(
     tools: tuple[Toolset, asyncio.Runner, Path], ended: str
@@ -141,6 +142,7 @@ def test_a_browser_that_ends_costs_its_attempts_and_no_later_one(
     runner.run(play())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "tool"),
     [

@@ -136,6 +136,7 @@ def test_links_of_other_answers_are_their_urls() -> None:
     assert link_of("https://a.test/x#view=0123456789abcdef") == "https://a.test/x#view=0123456789abcdef"
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.recursive(

@@ -213,6 +213,7 @@ def test_a_document_that_is_written_anew_still_drives_its_frames(browser: Browsi
     assert browser.run(go()) == [100]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", BUSY)
 def test_a_page_that_waits_by_asking_for_the_time_gets_on(browser: Browsing, site: str, way: str) -> None:
     async def go() -> tuple[str, bool]:

@@ -233,6 +233,7 @@ def test_a_library_in_node_that_asks_the_proxy_itself(setting: Setting, way: str
     assert setting.run("node", "-e", program, "--", way) == "200\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
 def test_node_reports_failures_and_ends(setting: Setting) -> None:
     program = "fetch('https://no-such-name.invalid/').then(() => process.exit(1), e => console.log(String(e.cause)))"

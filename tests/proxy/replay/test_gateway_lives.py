@@ -38,6 +38,7 @@ from tests.proxy.gateways import BIG, client, drained, head, tunnel
 from tests.support.waiting import HANG, STARTS, until
 
 
+@pytest.mark.slow
 def test_five_hundred_connections(gateway: Gateway) -> None:
     socks = []
     try:
@@ -73,6 +74,7 @@ def test_closing_ends_connections_and_threads(tmp_path: Path, authority: Authori
         socket.create_connection(("127.0.0.1", g.port), timeout=HANG)
 
 
+@pytest.mark.slow
 def test_it_works_without_uvloop(tmp_path: Path) -> None:
     site = Site(tmp_path / "snap")
     site.add("https://site.example/", b"x")
@@ -173,6 +175,7 @@ def test_what_keeps_it_from_starting_is_told(
         Gateway(snapshot, authority=authority).start()
 
 
+@pytest.mark.slow
 def test_closing_under_way_leaves_nothing_pending(tmp_path: Path) -> None:
     """asyncio says so on stderr, where a task of its own is left behind."""
     script = (

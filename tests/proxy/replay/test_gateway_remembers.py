@@ -121,6 +121,7 @@ def test_a_capture_asked_for_in_many_forms_is_in_memory_twice_at_most(
         assert kept.bytes > 100_000  # both are counted
 
 
+@pytest.mark.slow
 def test_no_more_is_kept_for_a_session_that_names_itself_or_sends_long_fields(
     tmp_path: Path, authority: Authority
 ) -> None:

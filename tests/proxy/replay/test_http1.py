@@ -67,6 +67,7 @@ def test_byte_by_byte() -> None:
     assert all_of(data, tuple(range(len(data)))) == all_of(data)
 
 
+@pytest.mark.slow
 def test_a_body_in_tiny_pieces_takes_no_more_memory() -> None:
     """Each piece was an object of its own: 22 bytes for each byte of the body, of which 64 MB are taken."""
     parser = Parser()
@@ -249,6 +250,7 @@ def test_heads_keep_the_bytes_that_were_recorded() -> None:
     assert head(200, "OK", (("X", "\u20ac"),)) == "HTTP/1.1 200 OK\r\nX: €\r\n".encode()
 
 
+@pytest.mark.slow
 def test_very_many_tiny_chunks_take_no_more_than_their_share_of_time() -> None:
     began = time.process_time()
     data = (

@@ -159,6 +159,7 @@ def test_a_request_with_thousands_of_cookies_is_refused_alone(gateway: Gateway) 
     assert len(told) == 3
 
 
+@pytest.mark.slow
 def test_a_client_that_pings_without_an_end_and_reads_nothing_is_sent_away(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:

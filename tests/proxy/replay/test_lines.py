@@ -128,6 +128,7 @@ def test_a_session_with_an_open_connection_stays(site: Site, monkeypatch: pytest
         assert lines_in_memory("stays") == 1
 
 
+@pytest.mark.slow
 def test_addresses_that_never_come_again_leave_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys of 32,768 of them stayed, which took half a kB for each session with an address of its own."""
     monkeypatch.setattr(cache, "ENTRIES", 400)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
+
 from stillweb.proxy import Authority, Gateway, Recorder
 from stillweb.snapshots import Snapshot, Writer, seal
 from tests.support.waiting import HANG
@@ -194,6 +196,7 @@ def test_copies_of_a_client_and_a_page_that_changed_meanwhile(tmp_path: Path) ->
         assert [s for s, _ in seen if s not in ("200", "304")] == []
 
 
+@pytest.mark.slow
 def test_where_a_redirect_leads_depends_on_the_login(tmp_path: Path) -> None:
     """In, out and in again, by a token in a header that a page gave."""
     users: dict[str, bool] = {}

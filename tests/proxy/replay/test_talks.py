@@ -532,6 +532,7 @@ def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> No
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool

@@ -38,6 +38,7 @@ def over(recorded: list[tuple[int, int]]) -> Matcher:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps)
 def test_whatever_was_recorded_is_given_in_its_own_walk(recorded: list[tuple[int, int]]) -> None:

@@ -279,6 +279,7 @@ def test_canonical_json_is_rfc_8785(value: Any) -> None:
     assert canonical_json(value) == expected
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.text(max_size=5), values, min_size=1, max_size=4), st.randoms(use_true_random=False)
 )

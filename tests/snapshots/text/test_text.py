@@ -319,6 +319,7 @@ def test_records_of_other_tools_are_read_whole() -> None:
     assert (found.markdown, found.pages, found.media) == ("text", None, "text/plain")
 
 
+@pytest.mark.slow
 def test_very_large_pages_are_taken_as_plain_text() -> None:
     paragraph = f"<p>{'word ' * 2000}</p>"
     big = f"<html><body>{paragraph * (1 + LARGE // len(paragraph))}<p>the end</p></body></html>"

@@ -41,6 +41,7 @@ def found(data: bytes, *, swiftly: bool = True) -> list[object]:
     return [replace(i, start=b"", hashes=None) if isinstance(i, scan.Scanned) else i for i in items]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(bodies, st.sampled_from([0, 1, 6]), between), min_size=1, max_size=5),
     st.none() | st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)),

@@ -210,6 +210,7 @@ def test_a_running_browser_that_is_killed_ends_the_recording_in_a_line(
 
 
 @pytest.mark.slow
+@pytest.mark.own_driver
 def test_a_running_browser_that_answers_no_more_ends_the_recording_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,14 +219,14 @@ def test_a_running_browser_that_answers_no_more_ends_the_recording_in_a_line(
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         if path == "/second":
-            monkeypatch.setattr(browser, "SECONDS", 4.0)
+            monkeypatch.setattr(browser, "SECONDS", 1.0)
             os.kill(person.pid, signal.SIGSTOP)
         return 200, {"Content-Type": "text/html"}, b"<p>first</p>"
 
     try:
         with serve(page) as base, record(tmp_path / "s", browser={"cdp": place(tmp_path / "p")}) as recording:
             recording.visit(f"{base}/first")
-            with pytest.raises(MissingCapability, match="the browser did not answer for 4 s"):  # fmt: skip
+            with pytest.raises(MissingCapability, match="the browser did not answer for 1 s"):  # fmt: skip
                 recording.visit(f"{base}/second")
     finally:
         person.kill()

@@ -95,7 +95,7 @@ def test_visible_words_arrive_once_and_as_they_stand(middle: str, expected: str)
 
 @pytest.mark.parametrize("span", ["rowspan=65534", "rowspan=0", "rowspan=99999999"])
 def test_a_table_that_spans_without_bound_is_read_in_bounded_space(span: str) -> None:
-    found = frozen("<table>" + f"<tr>{f'<td colspan=1000 {span}>a' * 20}" * 2_000 + "</table>")
+    found = frozen("<table>" + f"<tr>{f'<td colspan=1000 {span}>a' * 20}" * 200 + "</table>")
     assert len(found.markdown) < 40 * html_text.MOST_CELLS
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import rfc8785
 
-from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode
+from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode, sent_coding
 from stillweb.snapshots.yielding import RUN, as_dict, cut_at, in_order, matches, read_json, write_json
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
@@ -100,14 +100,14 @@ def netstring(*items: bytes) -> bytes:
 def typed_body(body: bytes, content_type: str | None, content_encoding: str | None = None) -> Body:
     """Parse a body by its content type. Never raises: anything that strict parsing rejects is bytes.
 
-    A packed body is unpacked first. One that can't be decoded is bytes with its coding as part of the label.
+    A packed body is unpacked first. One that can't be decoded is bytes with its declared coding as part of the label.
     """
     if not body:
         return Body(EMPTY)
     media, _, parameters = (content_type or "").partition(";")
     media = media.strip().lower()
     coding = ", ".join(codings(content_encoding))
-    if coding and (plain := unpacked(body, coding)) is not None:
+    if (plain := unpacked(body, coding)) is not None:
         body, coding = plain, ""
         if not body:
             return Body(EMPTY)
@@ -130,10 +130,11 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
 
 def unpacked(body: bytes, content_encoding: str | None) -> bytes | None:
     """Return a body without its content encodings, or None if it has none or can't be decoded."""
-    if not codings(content_encoding):
+    coding = sent_coding(body, content_encoding)
+    if not codings(coding):
         return None
     try:
-        return decode(body, content_encoding)
+        return decode(body, coding)
     except EncodingProblem:
         return None
 

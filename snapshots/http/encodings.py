@@ -35,6 +35,13 @@ _CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})(?:;[^\r\n]{0,200})?\r\n")
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
 
 
+_STARTS = (
+    (b"\x1f\x8b\x08", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    *((start, "deflate") for start in (b"\x78\x01", b"\x78\x9c", b"\x78\xda")),
+)
+
+
 class EncodingProblem(ValueError):
     """A body does not have its declared Content-Encoding, or the coding is unknown."""
 
@@ -47,6 +54,14 @@ def codings(value: str | None) -> tuple[str, ...]:
     """Return the codings of a Content-Encoding value in the order applied, without identity."""
     names = (name.strip().lower() for name in (value or "").split(","))
     return tuple(name for name in names if name not in PLAIN)
+
+
+def sent_coding(body: bytes, told: str | None) -> str | None:
+    """Return the Content-Encoding of a request's body: as it is `told`, or as the body's first bytes show.
+
+    Scripts that pack what they report often tell none, as that would need a preflight (CORS).
+    """
+    return told if codings(told) else next((name for start, name in _STARTS if body.startswith(start)), None)
 
 
 def one_coding(headers: Headers) -> Headers:

@@ -154,7 +154,8 @@ class Redactor:
         url = self.url(request.url)
         body = request.body
         if body:
-            body, headers = self._body(body, headers, self._learn_fields, sys.maxsize)
+            coding = encodings.sent_coding(body, _get(headers, "content-encoding"))
+            body, headers = self._body(body, headers, coding, self._learn_fields, sys.maxsize)
         if url is request.url and headers is request.headers and body is request.body:
             return request
         return replace(request, url=url, headers=headers, body=body)
@@ -165,7 +166,8 @@ class Redactor:
         A body is decoded to be searched, and encoded again only if it had a secret.
         """
         headers = self.headers(response.headers)
-        body, headers = self._body(response.body, headers, self._learn_given, LIMIT)
+        coding = _get(headers, "content-encoding")
+        body, headers = self._body(response.body, headers, coding, self._learn_given, LIMIT)
         if headers is response.headers and body is response.body:
             return response
         return Response(response.status, response.reason, headers, body)
@@ -241,11 +243,15 @@ class Redactor:
         return encodings.encode_pieces(self._sought.replace_pieces(plain), encoding)
 
     def _body(
-        self, body: bytes, headers: Headers, learn: Callable[[bytes, str], bytes], limit: int
+        self,
+        body: bytes,
+        headers: Headers,
+        encoding: str | None,
+        learn: Callable[[bytes, str], bytes],
+        limit: int,
     ) -> tuple[bytes, Headers]:
         if not body:
             return body, headers
-        encoding = _get(headers, "content-encoding")
         media = _get(headers, "content-type") or ""
         textual = not media or TEXTUAL.search(media) is not None or BINARY.search(media) is not None
         if not textual and (not self._sought.count or not encodings.codings(encoding)):

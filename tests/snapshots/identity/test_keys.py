@@ -217,6 +217,16 @@ def test_a_packed_body_is_the_body_that_it_holds(coding: str, media: str, body: 
     )
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+@pytest.mark.parametrize("media", ["application/json", "text/plain"])
+def test_a_body_that_is_packed_without_saying_so_is_the_body_that_it_holds(coding: str, media: str) -> None:
+    """As the scripts of PostHog, Datadog and others send it."""
+    body = b'{"event": "penguin", "n": 42}'
+    packed = post("http://a.test/", encode(body, coding), media)
+    assert same(packed, post("http://a.test/", body, media))
+    assert not same(packed, post("http://a.test/", encode(body[:-1] + b" }", coding)[:-1], media))
+
+
 def test_chunks_that_were_signed_otherwise_are_the_body_that_they_hold() -> None:
     def chunked(signature: str, *parts: bytes, trailer: bytes = b"") -> Request:
         body = b"".join(

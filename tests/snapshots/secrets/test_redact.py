@@ -392,6 +392,12 @@ def test_streams(redactor: Redactor, coding: str | None, size: int) -> None:
     assert redactor.pieces(Rewound(encodings.encode(b"clean" * 99, coding), size), headers) is None
 
 
+def test_a_secret_in_a_body_that_is_packed_without_saying_so(redactor: Redactor) -> None:
+    body = encodings.encode(b'{"password": "correct horse 7"}', "gzip")
+    sent = redactor.request(Request("POST", "http://a.test/", (("Content-Type", "text/plain"),), body))
+    assert b"correct horse 7" not in gzip.decompress(sent.body)
+
+
 def test_headers_of_a_changed_body() -> None:
     before = (("Content-Length", "3"), ("ETag", "e"), ("Digest", "d"))
     assert altered(before) == (("ETag", "e"),)

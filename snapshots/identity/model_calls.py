@@ -58,17 +58,22 @@ def without_sender(parsed: Parsed) -> Parsed:
 
 # Members that hold the id of a tool call, in the call and in its result; "id" alone only in a call or result, as its type or
 # the member that holds it says (Gemini, Mistral).
-_CALL_IDS = frozenset(("tool_call_id", "tool_use_id", "call_id", "toolUseId", "toolCallId"))
-_CALL = re.compile(r"function|(?:\w+_)?(?:tool_use|tool_result|call|call_output)")
-_HOLDING_CALLS = ("tool_calls", "functionCall", "functionResponse", "function_call", "function_response")
+_CALL_IDS = frozenset(
+    ("tool_call_id", "tool_use_id", "call_id", "toolUseId", "toolCallId", "approval_request_id")
+)
+_CALL = re.compile(r"function|(?:\w+_)?(?:tool_use|tool_result|call|call_output|approval_request)")
+_HOLDING_CALLS = ("tool_calls", "toolCalls", "functionCall", "functionResponse", "function_call", "function_response")
 
 
 def with_numbered_calls(parsed: Parsed) -> Parsed:
     """Return a model request with its tool calls' ids numbered in order, or `parsed` itself if it has none.
 
-    Some clients draw these ids themselves, others at each run. They only link a result to its call.
+    Some clients draw these ids themselves, others at each run. They only link a result to its call. So it is in what a
+    page sends to its own server of a conversation.
     """
-    if not asks_a_model(parsed):
+    turns = parsed.body.value.get("messages") if isinstance(parsed.body.value, dict) else None
+    roles = isinstance(turns, list) and any(isinstance(turn, dict) and "role" in turn for turn in turns)
+    if not roles and not asks_a_model(parsed):
         return parsed
     numbers: dict[str, str] = {}
     value = _numbered(parsed.body.value, numbers)

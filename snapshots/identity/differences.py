@@ -13,11 +13,13 @@ from urllib.parse import unquote_plus, urlsplit
 from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
 from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import Parsed
-from stillweb.snapshots.identity.model_calls import TURNS, asks_a_model
+from stillweb.snapshots.identity.model_calls import TURNS, converses, with_numbered_calls, without_moments
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field
 from stillweb.snapshots.words import counted
 
 SHOWN = 60  # characters of a value
+AROUND = 100  # characters around what differs in two turns, which say whether that is a moment
+LOOKED_THROUGH = 1 << 12  # characters in which moments are looked for: some 2 ms
 LEAD = 20  # of which stand before where two long ones part
 
 
@@ -161,14 +163,15 @@ def _turns(asked: Parsed, stored: Parsed) -> list[str | Values] | None:
 
     Later turns follow from that one, so they explain nothing.
     """
-    mine, theirs = asked.body.value, stored.body.value
-    if not (asks_a_model(asked) and asks_a_model(stored)):
+    if not (converses(asked) and converses(stored)):
         return None
+    mine, theirs = (with_numbered_calls(one).body.value for one in (asked, stored))
     name = next((n for n in TURNS if all(isinstance(v.get(n), list) for v in (mine, theirs))), None)
     if name is None or mine[name] == theirs[name]:
         return None
     said, known = mine[name], theirs[name]
-    same = next((n for n, (a, b) in enumerate(zip(said, known, strict=False)) if a != b), None)
+    pairs = enumerate(zip(said, known, strict=False))
+    same = next((n for n, (a, b) in pairs if a != b and not _same_turn(a, b)), None)
     at = same if same is not None else min(len(said), len(known))
     turn = said[at] if at < len(said) else known[at]
     role = turn.get("role") or turn.get("type") if isinstance(turn, dict) else None
@@ -180,11 +183,23 @@ def _turns(asked: Parsed, stored: Parsed) -> list[str | Values] | None:
         found = [f"conversation: {place} is {which}{earlier}"]
     else:
         found = [f"conversation: {place} is the first that differs{earlier}"]
-        found += _pairs(
-            "body member", _leaves(said[at], f"{name}[{at}]"), _leaves(known[at], f"{name}[{at}]")
-        )
+        found += _pairs("body member", *(_leaves(_bare(one[at]), f"{name}[{at}]") for one in (said, known)))
     rest = ({n: v for n, v in one.items() if n != name} for one in (mine, theirs))
     return found + list(_pairs("body member", *(_leaves(one) for one in rest)))
+
+
+def _bare(turn: Any) -> Any:
+    """Return a turn without its own id."""
+    return {n: v for n, v in turn.items() if n != "id"} if isinstance(turn, dict) else turn
+
+
+def _same_turn(mine: Any, theirs: Any) -> bool:
+    """Return True if two turns differ in their own ids and present moments only; those that differ over a long way don't."""
+    one, other = (json.dumps(_bare(turn), sort_keys=True, ensure_ascii=False) for turn in (mine, theirs))
+    begin = max(0, same_start(one, other) - AROUND)
+    end = min(same_start(one[::-1], other[::-1]), min(len(one), len(other)) - begin) - AROUND
+    parts = [text[begin : len(text) - max(0, end)] for text in (one, other)]
+    return max(map(len, parts)) <= LOOKED_THROUGH and len(set(map(without_moments, parts))) == 1
 
 
 def _fields(body: Body) -> list[tuple[str, str]]:

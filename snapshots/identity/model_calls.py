@@ -36,6 +36,13 @@ def asks_a_model(parsed: Parsed) -> bool:
     return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
 
 
+def converses(parsed: Parsed) -> bool:
+    """Return True if a request asks a model, or holds the turns of a conversation for a server that does."""
+    turns = parsed.body.value.get("messages") if isinstance(parsed.body.value, dict) else None
+    roles = isinstance(turns, list) and any(isinstance(turn, dict) and "role" in turn for turn in turns)
+    return roles or asks_a_model(parsed)
+
+
 def without_sender(parsed: Parsed) -> Parsed:
     """Return a model request without Anthropic's `metadata.user_id` and the content of the billing line.
 
@@ -62,18 +69,22 @@ _CALL_IDS = frozenset(
     ("tool_call_id", "tool_use_id", "call_id", "toolUseId", "toolCallId", "approval_request_id")
 )
 _CALL = re.compile(r"function|(?:\w+_)?(?:tool_use|tool_result|call|call_output|approval_request)")
-_HOLDING_CALLS = ("tool_calls", "toolCalls", "functionCall", "functionResponse", "function_call", "function_response")
+_HOLDING_CALLS = (
+    "tool_calls",
+    "toolCalls",
+    "functionCall",
+    "functionResponse",
+    "function_call",
+    "function_response",
+)
 
 
 def with_numbered_calls(parsed: Parsed) -> Parsed:
     """Return a model request with its tool calls' ids numbered in order, or `parsed` itself if it has none.
 
-    Some clients draw these ids themselves, others at each run. They only link a result to its call. So it is in what a
-    page sends to its own server of a conversation.
+    Some clients draw these ids themselves, others at each run. They only link a result to its call.
     """
-    turns = parsed.body.value.get("messages") if isinstance(parsed.body.value, dict) else None
-    roles = isinstance(turns, list) and any(isinstance(turn, dict) and "role" in turn for turn in turns)
-    if not roles and not asks_a_model(parsed):
+    if not converses(parsed):
         return parsed
     numbers: dict[str, str] = {}
     value = _numbered(parsed.body.value, numbers)
@@ -193,9 +204,14 @@ def without_told_moments(parsed: Parsed) -> Parsed:
     return parsed if value == body.value else replace(parsed, body=body.with_value(value))
 
 
+def without_moments(text: str) -> str:
+    """Return a text with a mark for each present moment that it tells."""
+    return _TOLD.sub(rf"\1{BLANK}", text)
+
+
 def _blanked(value: Any) -> Any:
     if isinstance(value, str):
-        return _TOLD.sub(rf"\1{BLANK}", value)
+        return without_moments(value)
     if isinstance(value, list):
         return [_blanked(item) for item in value]
     if isinstance(value, dict):

@@ -98,6 +98,31 @@ def test_a_conversation_is_told_by_the_first_turn_that_differs(turns: tuple[str,
     assert len(told) <= 2
 
 
+@pytest.mark.parametrize("model", [True, False])
+def test_ids_and_moments_of_earlier_turns_are_not_the_turn_that_differs(model: bool) -> None:
+    """A client draws the ids anew; a page's own server need not be told the model."""
+
+    def asked(call: str, minute: int, last: str) -> Request:
+        turns = [
+            {
+                "id": f"m{call}",
+                "role": "system",
+                "content": f"Current time: 10:{minute}. {'Be kind. ' * 900}",
+            },
+            {"role": "assistant", "tool_calls": [{"id": call, "type": "function"}]},
+            {"role": "tool", "tool_call_id": call, "content": "a lighthouse"},
+            {"role": "user", "content": last},
+        ]
+        body = json.dumps({"messages": turns} | ({"model": "m"} if model else {})).encode()
+        return Request("POST", f"{A}/chat", (("Content-Type", "application/json"),), body)
+
+    one, other = parse(asked("call_1", 15, "how high?")), parse(asked("x9", 48, "how old?"))
+    assert list(map(str, differences(one, other))) == [
+        "conversation: turn 4 (user) is the first that differs; the 3 turns before it are as recorded",
+        "body member messages[3].content: asked 'how high?', recorded 'how old?'",
+    ]
+
+
 def test_settings_beside_a_conversation_are_told_too() -> None:
     told = list(map(str, differences(parse(_asked("a", "b", top_p=1)), parse(_asked("a", "c", top_p=2)))))
     assert told[-1] == "body member top_p: asked '1', recorded '2'"

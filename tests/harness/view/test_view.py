@@ -46,6 +46,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
 from tests.harness.view.looked_at import (
+    BABBLE,
     DOM,
     EVIL,
     OPTIONS,
@@ -594,7 +595,6 @@ WAITING = [
     "/compare",
     "/run/run1/figures",
     "/snapshot/birds",
-    "/snapshot/birds/captures",
     "/snapshot/birds/captures?q=bird",
     "/snapshot/birds/texts?q=bird",
     "/snapshots/birds/birds",
@@ -607,7 +607,8 @@ def every_page(url: str, world: Path, tmp_path_factory: pytest.TempPathFactory) 
     """Addresses of a page of each kind: also those that wait, a gateway's, a check's, and exports."""
     out = tmp_path_factory.mktemp("pages")
     (out / "bad.wacz").write_bytes(b"no archive")
-    export_file([world / "run1"], out / "report.html")
+    once = make_run(out / "run", world / "birds", ["right", "wrong", "babble"], wrong=WRONG, babble=BABBLE)
+    export_file([once.path], out / "report.html")
     export_views([world / "birds"], out / "views.html")
     export_folder([world / "run1", world / "run2"], [], out / "folder")
     picture = png(40, 30)
@@ -645,10 +646,10 @@ def quiet(page: Any) -> None:
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(every_page: list[str]) -> None:
     with chromium(bypass_csp=True) as page:
         quiet(page)
+        page.add_init_script(path=AXE)
         found = {}
         for address in every_page:
             page.goto(address)
-            page.add_script_tag(path=AXE)
             # no style for narrow screens colours, shows or hides anything, and one for the dark colours alone
             for scheme, width, rules in (
                 ("light", 1280, ()),

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -342,7 +343,9 @@ def _packed(records: list[bytes], chance: Chance) -> Data:
     form = chance.choice(("warc", "warc.gz", "warc.gz", "warc.zst"))
     if form == "warc":
         return "x.warc", b"".join(records)
-    pack = gzip.compress if form == "warc.gz" else zstandard.ZstdCompressor(level=1).compress
+    pack = (
+        partial(gzip.compress, mtime=0) if form == "warc.gz" else zstandard.ZstdCompressor(level=1).compress
+    )
     return f"x.{form}", b"".join(pack(record) for record in records)
 
 

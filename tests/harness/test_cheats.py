@@ -266,6 +266,7 @@ def test_no_script_of_a_page_reads_one(world: World) -> None:
         world.call(session, tool, base_of(next(spec for _, spec in TOOLS if spec.name == tool)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["Control+V", "Control+Shift+V", "Shift+Insert", "ControlOrMeta+KeyV"])
 def test_no_key_pastes_what_another_attempt_copied(world: World, key: str) -> None:
     session = world.session()
@@ -277,6 +278,7 @@ def test_no_key_pastes_what_another_attempt_copied(world: World, key: str) -> No
     )
 
 
+@pytest.mark.slow
 def test_no_service_reads_one(world: World) -> None:
     """The HTTP interfaces of the other contracts, at their real addresses."""
     hosts = http_hosts(world.toolset)

@@ -52,6 +52,7 @@ async def parrot(attempt: Any) -> str:
     return "A page" if "something at some length" in result.text else "busy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "outcome"),
     [

@@ -68,6 +68,7 @@ def ours(sealed: Path) -> dict[str, str]:
         }
 
 
+@pytest.mark.slow
 def test_warcio_verifies_every_digest_and_reads_the_same_payloads(sealed: Path) -> None:
     expected = ours(sealed)
     methods: dict[str, str] = {}

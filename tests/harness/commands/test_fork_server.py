@@ -31,6 +31,7 @@ date +%Z
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["record", "-o", "s", "--", "sh", "-c", LOOK], ["ls", "nowhere"], ["lz"]])
 def test_a_fork_is_what_a_started_program_is(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

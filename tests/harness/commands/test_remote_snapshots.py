@@ -359,6 +359,7 @@ def test_a_bucket_that_vanishes_leaves_what_was_read(s3: Any) -> None:
         place.read(BLOCK, 4)
 
 
+@pytest.mark.slow
 def test_blocks_are_read_once_and_the_oldest_are_dropped(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     s3.put_object(Bucket=BUCKET, Key="big", Body=bytes(range(256)) * (3 * BLOCK // 256))
     file = open_store(f"s3://{BUCKET}/big").files()[""]

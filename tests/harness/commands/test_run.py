@@ -52,6 +52,7 @@ def test_an_attempt_has_half_an_hour_unless_told_otherwise(
     assert limits["seconds"] == seconds
 
 
+@pytest.mark.slow
 def test_records_that_could_not_be_read_stay_in_sight(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

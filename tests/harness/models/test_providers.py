@@ -105,6 +105,7 @@ def test_what_is_no_answer_is_an_error_and_is_again(provider: tuple[str, bool], 
     assert outcome.holds, outcome.differences
 
 
+@pytest.mark.slow
 def test_a_fault_is_got_over(provider: tuple[str, bool], tmp_path: Path) -> None:
     kind, stream = provider
     with Endpoint(birds, faults=[429, "half"]) as endpoint:

@@ -239,6 +239,7 @@ def test_an_unfinished_run_has_no_certificate(tmp_path):
         make_certificate(files.path)
 
 
+@pytest.mark.slow
 def test_a_run_whose_agent_is_gone_says_so(tmp_path):
     files = make_run(tmp_path, ["right"])
     (tmp_path / "agent.yaml").unlink()

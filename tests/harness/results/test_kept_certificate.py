@@ -12,6 +12,7 @@ from tests.harness.commands.calling import call
 from tests.support.runs import make_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hashed_again", [False, True])
 def test_figures_that_its_traces_do_not_give_are_named_by_certify(tmp_path, capsys, hashed_again):
     files = make_run(tmp_path, ["right", "wrong"])

@@ -324,6 +324,7 @@ def without(calls: list[str], code: str, folder: Path) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calls", "means", "attacks"),
     [

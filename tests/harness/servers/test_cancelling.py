@@ -65,6 +65,7 @@ async def wired(toolset: Toolset) -> AsyncIterator[Wire]:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 def test_what_has_its_answer_keeps_it(snapshot: Snapshot) -> None:
     """The SDK ended the connection where the answer was on its way."""
 

@@ -163,6 +163,7 @@ def test_a_server_that_speaks_http_is_recorded(recorded: tuple[Path, list[Any]],
     assert secret[-10:].encode() not in written
 
 
+@pytest.mark.slow
 def test_an_http_server_that_is_not_there_is_an_error_in_a_line(tmp_path: Path) -> None:
     words = ["mcp-record", "-o", str(tmp_path / "site"), "--url", "http://127.0.0.1:9/mcp"]
     hello = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",' + (
@@ -256,6 +257,7 @@ def test_two_servers_in_one_snapshot_are_told_apart(
     assert call(capsys, "mcp-replay", site, "--server", "three")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_secret_is_not_recorded(tmp_path: Path) -> None:
     secret = "sk-" + "synthetic0" * 4
     words = ("mcp-record", "-o", str(tmp_path / "site"), "--", *COUNTER)

@@ -227,6 +227,7 @@ def test_the_words_are_those_of_the_contract_whatever_is_installed(toolset: Tool
         assert result.text.endswith(f"https://errors.pydantic.dev{link}v/url_parsing")
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(
     st.sampled_from([BIRDS, REPORT, VIEW, f"{SITE}/data.json"]),

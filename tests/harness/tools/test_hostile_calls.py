@@ -186,6 +186,7 @@ def test_what_a_page_says_without_end_is_cut(
     assert len(said) < 1 << 20
 
 
+@pytest.mark.slow
 def test_no_value_of_a_message_is_kept_after_it(tools: tuple[Toolset, asyncio.Runner, Path]) -> None:
     """A thousand messages of 1 MB took 1.2 GB here and as much in the driver, until the page was closed."""
     toolset, runner, folder = tools

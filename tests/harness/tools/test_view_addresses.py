@@ -150,6 +150,7 @@ def test_what_search_names_can_be_fetched_and_visited(sealed: Sealed, query: str
             assert (word in sealed.call("browser_navigate", url=link).text) == (word in text)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_an_address(
     sealed: Sealed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

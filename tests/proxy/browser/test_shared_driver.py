@@ -43,6 +43,7 @@ def start(playwright: object) -> Browser:
     return playwright.chromium.launch(executable_path=str(find_browser()), args=ARGUMENTS)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_driver_that_was_killed_is_replaced(driver: SharedDriver) -> None:
     assert driver.process is not None
     first = driver.process.pid
@@ -54,6 +55,7 @@ def test_a_driver_that_was_killed_is_replaced(driver: SharedDriver) -> None:
         assert browser.version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_browsers_end_with_their_client_and_have_its_environment(driver: SharedDriver, killed: bool) -> None:
     mark = f"STILLWEB_TEST_OF_DRIVER={killed}-{os.getpid()}"

@@ -37,6 +37,7 @@ def test_hosts_are_sorted_and_said_once() -> None:
     assert direct_hosts(told) == ("127.0.0.1:11434", "[::1]:8080", "api.openai.com")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*CLIENTS, "curl"])
 def test_a_direct_host_answers_under_its_own_certificate(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -291,6 +291,7 @@ PASSWORD_ALONE = json.dumps({"password": PASSWORD}).encode()
 IDS = "123e4567-e89b-42d3-a456-426614174000", "9b2c1d3e-5f60-4a7b-8c9d-0e1f2a3b4c5d"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "query", "fields"),
     [
@@ -388,6 +389,7 @@ def crowd_of(
     return sock, b"".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.1", "2"])
 def test_no_neighbour_waits_until_all_that_a_client_asks_at_once_is_answered(
     version: str, gateway: Gateway, monkeypatch: pytest.MonkeyPatch

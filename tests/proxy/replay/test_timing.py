@@ -52,6 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return path, url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("timing", "factor"), [("none", 0), ("recorded", 1), ("x2", 2)])
 def test_the_recorded_pace(recorded: tuple[Path, str], timing: str, factor: int) -> None:
     path, url = recorded

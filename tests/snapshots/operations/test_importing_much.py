@@ -92,6 +92,7 @@ def test_an_archive_in_an_archive_is_taken_once(tmp_path: Path) -> None:
         assert not any("in.test" in capture.url for capture in snapshot.captures())
 
 
+@pytest.mark.slow
 def test_what_is_known_on_disk_makes_the_index_that_the_records_make(tmp_path: Path) -> None:
     report = import_files([crawl(tmp_path / "x.warc.gz", 600)], tmp_path / "s")
     written = (tmp_path / "s" / INDEX).read_bytes()

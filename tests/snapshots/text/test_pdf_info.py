@@ -129,6 +129,7 @@ def test_a_pdf_that_unpacks_to_much_is_refused_by_name(
         pdf_text.page_image(data, 1)
 
 
+@pytest.mark.slow
 def test_a_pdf_that_takes_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf_text, "SECONDS", 1)
     monkeypatch.setattr(pdf_text, "MEMORY", 4 << 30)

@@ -25,6 +25,7 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc.boundaries import PIECE, boundary_after
 from stillweb.snapshots.warc.scan import NotSeekable
+from stillweb.snapshots.words import counted
 
 LARGE = 1 << 24  # bytes from which spawned processes are worth their start
 FORKED = 1 << 23  # the same for forks, which copy the pages that they touch
@@ -190,6 +191,11 @@ def settled(parts: list[Part], aside: Aside | None = None) -> list[Part]:
         around.merge(part.around)
         around.ids.update(part.ids if any(one.alone for one in parts) else ())
     answers = settle(((part.questions, part.alone) for part in parts), around)
+    paired = sum(answer.request_offset >= 0 for answer in answers)
+    if lacking := sum(len(part.questions) for part in parts) - paired:
+        late.notes.append(
+            f"{late.name}: left out: {counted(lacking, 'request')} whose answer it does not hold"
+        )
     late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
         part.questions, part.alone = [], []

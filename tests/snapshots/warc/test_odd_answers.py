@@ -148,11 +148,13 @@ def test_records_that_answer_no_request_are_counted_and_named(tmp_path: Path) ->
         record(b"forty-two penguins", kind=b"conversion", number=4),
         record(b"of a file", kind=b"resource", uri=b"file:///a.txt", number=5),
         record(b"of a tool", kind=b"screenshot", number=6),
+        record(b"GET /else HTTP/1.1\r\n\r\n", kind=b"request", uri=b"http://example.test/else", number=7),
     ]
     (tmp_path / "x.warc.gz").write_bytes(packed(record(_answer(_PAGE)), *none))
     report = import_files([tmp_path / "x.warc.gz"], tmp_path / "own")
     assert report.captures == 1
     told = "\n".join(report.notes)
+    assert "1 request whose answer" in told
     for what in (
         "response of dns:",
         "response of gemini:",

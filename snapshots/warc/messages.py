@@ -219,7 +219,7 @@ def incomplete(status: int, headers: Headers, body: bytes, method: str) -> str:
 
 def half_packed(body: bytes, coding: str) -> str:
     """Return that a body can't be unpacked to its end, "" if it can, is not packed or is too large to try."""
-    if not begins_packed(body, coding) or len(body) > MOST_UNPACKED or not KNOWN.issuperset(codings(coding)):
+    if not body or not coding or len(body) > MOST_UNPACKED or not KNOWN.issuperset(codings(coding)):
         return ""
     try:
         for _ in decode_pieces([body], coding):
@@ -227,7 +227,7 @@ def half_packed(body: bytes, coding: str) -> str:
     except LongBody:
         return ""
     except EncodingProblem:
-        return f"its {coding} can't be unpacked to its end"
+        return f"its {coding} can't be unpacked to its end" if begins_packed(body, coding) else ""
     return ""
 
 

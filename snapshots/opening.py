@@ -19,7 +19,7 @@ from stillweb.snapshots._os.cache import derived
 from stillweb.snapshots._os.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, chunks
 from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces
+from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces, sent_coding
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.remote import RemoteFile, RemotePlace, drop_old_blocks, is_remote, open_store
 from stillweb.snapshots.warc import warc
@@ -77,8 +77,8 @@ def _file(place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] |
         return several
     from stillweb.snapshots.importers import convert_to_cache
 
-    if lead[:2] == warc.GZIP_MAGIC:
-        place = _gunzipped(place, name, stamp)
+    if coding := sent_coding(lead, None):
+        place = _unpacked_file(place, name, stamp, coding)
     converted = convert_to_cache(place, name, stamp)
     if converted is None:
         place.close()
@@ -87,12 +87,12 @@ def _file(place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] |
     return open_directory(converted)
 
 
-def _gunzipped(place: Place, name: str, stamp: str) -> Place:
-    """Return what a gzip file holds, such as `browsertime.har.gz`. Raises DamagedInput."""
+def _unpacked_file(place: Place, name: str, stamp: str, coding: str) -> Place:
+    """Return what a packed file holds, such as `browsertime.har.gz` or mitmproxy's `.zhar`. Raises DamagedInput."""
 
     def unpack(out: BinaryIO) -> None:
         try:
-            out.writelines(decode_pieces(_pieces(place), "gzip"))
+            out.writelines(decode_pieces(_pieces(place), coding))
         except EncodingProblem as error:
             raise DamagedInput(f"{name}: {error}") from error
 

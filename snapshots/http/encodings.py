@@ -57,7 +57,7 @@ def codings(value: str | None) -> tuple[str, ...]:
 
 
 def sent_coding(body: bytes, told: str | None) -> str | None:
-    """Return the Content-Encoding of a request's body: as it is `told`, or as the body's first bytes show.
+    """Return the encoding of a request's body, or of a file: as it is `told`, or as the first bytes show.
 
     Scripts that pack what they report often tell none, as that would need a preflight (CORS).
     """

@@ -398,14 +398,18 @@ def test_a_web_socket_without_its_messages_is_named(tmp_path: Path) -> None:
     assert "is a web socket, of which the HAR holds no message: http://a.test/chat" in report.notes[0]
 
 
-def test_a_har_packed_by_gzip_opens(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "coding"), [("x.har.gz", "gzip"), ("x.zhar", "deflate"), ("x.har.zst", "zstd")]
+)
+def test_a_har_that_is_packed_opens(tmp_path: Path, name: str, coding: str) -> None:
+    """mitmproxy packs `.zhar` by zlib."""
     write(tmp_path / "x.har", entry("http://a.test/"))
-    packed = tmp_path / "x.har.gz"
-    packed.write_bytes(gzip.compress((tmp_path / "x.har").read_bytes()))
+    packed = tmp_path / name
+    packed.write_bytes(encode((tmp_path / "x.har").read_bytes(), coding))
     with Snapshot.open(packed) as snapshot:
         assert [c.url for c in snapshot.captures()] == ["http://a.test/"]
     packed.write_bytes(packed.read_bytes()[:-20])
-    with pytest.raises(DamagedInput, match=r"x\.har\.gz: "):
+    with pytest.raises(DamagedInput, match=f"{name}: "):
         Snapshot.open(packed)
 
 

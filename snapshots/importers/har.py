@@ -41,6 +41,7 @@ _BODILESS = frozenset({101, 204, 205, 304})
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _decode = json.JSONDecoder().raw_decode
+_UNREAD = frozenset({"ping", "preflight", "csp-violation-report"})  # as Chromium calls them
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # media types that are decoded by the declared charset
 _READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)
@@ -260,8 +261,9 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
         return f"got no answer (status {status}): {url}"
     body = _events(entry) or _body(answer, read, method, status)
     extra = {}
-    if body == NO_BODY and status in _REDIRECTS and any(n.lower() == "location" for n, _ in _headers(answer)):
-        # browsers omit the body of a redirect, and its Location is enough
+    leads = status in _REDIRECTS and any(n.lower() == "location" for n, _ in _headers(answer))
+    if body == NO_BODY and (leads or entry.get("_resourceType") in _UNREAD):
+        # browsers omit the body of a redirect, and its Location is enough; nobody reads that of a beacon
         body, extra = b"", {"WARC-Truncated": "unspecified"}
     if isinstance(body, str):
         return f"{body}: {url}"

@@ -266,6 +266,14 @@ def test_an_answer_whose_body_is_not_told_is_no_empty_page(tmp_path: Path, respo
     assert "its body is not in the HAR: http://a.test/1" in report.notes[0]
 
 
+def test_a_beacon_whose_answer_nobody_read_is_answered_and_unsure(tmp_path: Path) -> None:
+    told = {"content": {"size": 0}, "headers": [{"name": "Content-Length", "value": "43"}]}
+    beacon = entry("http://a.test/b", request={"method": "POST"}, response=told) | {"_resourceType": "ping"}
+    with Snapshot.open(write(tmp_path / "x.har", beacon)) as snapshot:
+        (capture,) = snapshot.captures()
+        assert (snapshot.read(capture).body, capture.truncated) == (b"", "unspecified")
+
+
 def test_a_page_that_a_browser_had_in_its_cache_is_answered(tmp_path: Path) -> None:
     """Chromium and Firefox tell the status 304 of their server, and the page."""
     asked = {"headers": [{"name": "If-None-Match", "value": '"1"'}]}

@@ -309,6 +309,7 @@ def _multipart(body: bytes, subtype: str, parameters: str, depth: int = 0) -> Bo
         delimiter = b"--" + (found[1] or found[2]).encode("ascii")
     except UnicodeEncodeError:
         return None
+    body = body.removeprefix(b"\r\n")  # an empty preamble, as Axis and WCF write it (RFC 2046, 5.1.1)
     if body in (delimiter + b"--", delimiter + b"--\r\n"):
         return Body(MULTIPART, (), subtype)  # a form without fields, as browsers send it
     if not body.startswith(delimiter + b"\r\n") or _too_many(body, delimiter):

@@ -175,6 +175,12 @@ def test_multipart_without_boundary_is_bytes() -> None:
     assert typed_body(b"--B\r\n", "multipart/form-data").kind == BYTES
 
 
+def test_a_line_break_before_the_first_boundary_says_nothing() -> None:
+    """Axis and WCF begin their messages with attachments so."""
+    (one, media), (other, drawn) = (multipart([("a", "", "1")], boundary) for boundary in "BC")
+    assert same(post("http://a.test/", one, media), post("http://a.test/", b"\r\n" + other, drawn))
+
+
 def test_in_multipart_related_the_order_counts() -> None:
     one, _ = multipart([("a", "", "1"), ("b", "", "2")], "B")
     two, _ = multipart([("b", "", "2"), ("a", "", "1")], "B")

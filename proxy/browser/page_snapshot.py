@@ -102,6 +102,8 @@ async def shows_pdf(page: Page) -> bool:
 async def _read(frame: Frame, only: str | None = None) -> dict[str, Any] | None:
     if not frame.url:  # Chromium refused its address: it has no document, and an evaluation would never end
         return None
+    if frame.url.startswith("chrome-extension:"):  # the PDF viewer's buttons, which come when Chromium likes
+        return None
     try:
         return await answered(frame.evaluate(reader(), only))
     except PlaywrightError:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from dataclasses import dataclass
+from typing import Any, cast
 
-from stillweb.proxy.browser.page_snapshot import Sight, look_at
+import pytest
+from playwright.async_api import Page
+
+from stillweb.proxy.browser.page_snapshot import Sight, look_at, state_of
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -64,3 +69,21 @@ def test_documents_without_a_body_are_seen(
         sight = browser.run(look(base))
     assert (sight.text, sight.aria) == (text, aria)
     assert sight.png.startswith(b"\x89PNG") == bool(aria)
+
+
+@dataclass
+class Shown:
+    """A page or frame as Playwright gives it, with one field."""
+
+    url: str
+    field: str
+    frames: tuple[Shown, ...] = ()
+
+    async def evaluate(self, script: str, only: str | None = None) -> dict[str, Any]:
+        return {"state": {"fields": [self.field]}}
+
+
+def test_the_buttons_of_the_pdf_viewer_are_no_state_of_the_page() -> None:
+    viewer = Shown("chrome-extension://mhjfbmdgcfjbbpaeojofohoefgiehjai/index.html", "Zoom level")
+    page = Shown("http://a.test/", "Name", (Shown("", ""), viewer, Shown("http://a.test/inner", "Street")))
+    assert asyncio.run(state_of(cast(Page, page))) == {"fields": ["Name", "Street"]}

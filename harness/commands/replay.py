@@ -238,7 +238,7 @@ def command(
             say("stopped at the first miss")
         if reason := _reason(misses[0]):
             say(f"  {reason}")
-            if clock is None and any(day in reason for day in _today()):
+            if clock is None and _asks_for_today(misses[0]):
                 say("  it asks for today; --clock recorded gives the program the day of the recording")
     if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
@@ -282,6 +282,15 @@ def _reason(miss: Mapping[str, Any]) -> str:
     for near in miss.get("nearest", ()):
         return f"nearest: {near['method']} {near['url']}, which differs in {'; '.join(near['differs'])}"
     return ""
+
+
+def _asks_for_today(miss: Mapping[str, Any]) -> bool:
+    """Return True if the nearest capture differs from a miss in today's date. In other places a capture's own date may stand."""
+    for difference in (text for near in miss.get("nearest", ())[:1] for text in near["differs"]):
+        asked, _, recorded = difference.partition(", recorded ")
+        if ": asked " in asked and any(day in asked and day not in recorded for day in _today()):
+            return True
+    return False
 
 
 def _today() -> set[str]:

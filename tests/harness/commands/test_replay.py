@@ -270,6 +270,22 @@ def test_a_program_that_asks_for_today_finds_the_recorded_day(days: int, tmp_pat
         assert f"the program's clock begins at {then:%Y-%m-%d}T12" in held.err
 
 
+def test_a_snapshot_of_today_is_no_reason_to_hold_the_clock(tmp_path: Path) -> None:
+    recorded, asked = (
+        Request(
+            "GET",
+            f"https://news.example/of?day={datetime.now(UTC):%Y-%m-%d}&page={n}",
+            (("Host", "news.example"),),
+        )
+        for n in (1, 2)
+    )
+    with Writer.open(tmp_path / "s") as writer:
+        writer.exchange(Exchange(recorded, 200, "OK", (), b"news", datetime.now(UTC), begin=1, end=2))
+    done = stillweb("replay", tmp_path / "s", "--", "curl", "-s", asked.url)
+    assert "differs in query page" in done.err
+    assert "--clock" not in done.err
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [

@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,6 @@ def s3_server() -> Iterator[str]:
 
 def use_s3(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> Any:
     """A client of the server; s3:// means the server from now on."""
-    import boto3
     import s3fs
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -44,9 +44,16 @@ def use_s3(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> Any:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "synthetic")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     s3fs.S3FileSystem.clear_instance_cache()
-    client = boto3.client("s3", endpoint_url=endpoint)
+    client = _client(endpoint)
     client.create_bucket(Bucket=BUCKET)
     return client
+
+
+@cache
+def _client(endpoint: str) -> Any:
+    import boto3
+
+    return boto3.client("s3", endpoint_url=endpoint)
 
 
 @contextmanager

@@ -42,11 +42,16 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return use_s3(monkeypatch, endpoint)
 
 
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return seal(small_snapshot(tmp_path_factory.mktemp("sealed") / "site")).path.read_bytes()
+
+
 @pytest.fixture
-def sealed(tmp_path: Path, s3: Any) -> Path:
-    small_snapshot(tmp_path / "site")
-    path = seal(tmp_path / "site").path
-    s3.upload_file(str(path), BUCKET, "site.wacz")
+def sealed(archive: bytes, tmp_path: Path, s3: Any) -> Path:
+    path = tmp_path / "site.wacz"
+    path.write_bytes(archive)
+    s3.put_object(Bucket=BUCKET, Key=path.name, Body=archive)
     return path
 
 

@@ -112,7 +112,7 @@ def test_every_kind_of_client_is_answered_from_the_snapshot(project):
 
 @pytest.mark.slow
 def test_workers_of_xdist_share_a_snapshot(project):
-    run(project, CLIENTS, "-n", "2").assert_outcomes(passed=7)
+    run(project, CLIENTS, "-n", "2", "-k", "httpx or requests").assert_outcomes(passed=3)
 
 
 @pytest.mark.slow

@@ -6,6 +6,10 @@ more than one of three. A reducer is fed event by event and can be carried on wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
 from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.identity.keys import mix
 
@@ -17,148 +21,112 @@ def _chain(state: int, value: int) -> int:
     return ((state ^ value) * 0x9E3779B97F4A7C15 + (state >> 29) + 1) & _MASK
 
 
-class Reducer:
+def _done(event: Event) -> int:
+    return event.done
+
+
+def _outcome(event: Event) -> int:
+    return _chain(event.done, event.said)
+
+
+class Reducer(Protocol):
     """The state that the events so far leave behind. `trust` is the chance that the answers are right on which it depends."""
 
-    __slots__ = ("state", "trust")
-
-    def __init__(self) -> None:
-        self.state = 0
-        self.trust = 1.0
+    state: int
+    trust: float
 
     def add(self, event: Event) -> None:
         """Let `event` happen."""
-        raise NotImplementedError
 
 
-class Last(Reducer):
-    """The last event alone: a filter, a login, a chosen language."""
+class Steps:
+    """A state that each event makes of the one before it."""
 
-    def add(self, event: Event) -> None:
-        self.state = event.done
+    __slots__ = ("_step", "state", "trust")
 
-
-class Outcome(Reducer):
-    """The last event and how it was answered: a switch that one request turns on and off."""
+    def __init__(self, step: Callable[[int, Event], int]) -> None:
+        self._step, self.state, self.trust = step, 0, 1.0
 
     def add(self, event: Event) -> None:
-        self.state, self.trust = _chain(event.done, event.said), event.trust
+        """Let `event` happen."""
+        self.state = self._step(self.state, event)
 
 
-class _Parts(Reducer):
-    """The sum of what was said of each part; what is said again of a part replaces what was said before."""
+class Slots:
+    """The sum of what was last said of each thing. `resets`: an event without parameters clears all of them.
 
-    __slots__ = ("parts",)
+    A thing is one of those that `of` tells apart; a state of what was `heard` is as sure as the answers.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: dict[object, int] = {}
+    __slots__ = ("_heard", "_of", "_resets", "_said", "_slots", "state", "trust")
 
-    def put(self, part: object, value: int) -> None:
-        """Replace what was said of `part`."""
-        self.state = (self.state - self.parts.get(part, 0) + value) & _MASK
-        self.parts[part] = value
-
-    def clear(self) -> None:
-        """Forget all parts."""
-        self.parts.clear()
-        self.state = 0
-
-
-class LastOfEach(_Parts):
-    """The last event of each type: two filters that hold at once."""
+    def __init__(
+        self,
+        of: Callable[[Event], object],
+        said: Callable[[Event], int] = _done,
+        *,
+        heard: bool = False,
+        resets: bool = False,
+    ) -> None:
+        self._of, self._said, self._heard, self._resets = of, said, heard, resets
+        self._slots: dict[object, int] = {}
+        self.state, self.trust = 0, 1.0
 
     def add(self, event: Event) -> None:
-        self.put(event.type, event.done)
+        """Let `event` happen."""
+        if self._resets and not event.parameters:
+            self._slots.clear()
+            self.state = 0
+            return
+        thing, value, slots = self._of(event), self._said(event), self._slots
+        self.state = (self.state - slots.get(thing, 0) + value) & _MASK
+        slots[thing] = value
+        if self._heard:
+            self.trust = event.trust if len(slots) == 1 else min(self.trust, event.trust)
 
 
-class OutcomeOfEach(_Parts):
-    """The last answer to each request."""
-
-    def add(self, event: Event) -> None:
-        self.put(event.done, _chain(event.done, event.said))
-        self.trust = min(self.trust, event.trust)
-
-
-class Sequence(Reducer):
-    """All events in their order."""
-
-    def add(self, event: Event) -> None:
-        self.state = _chain(self.state, event.done)
-
-
-class Bag(Reducer):
-    """The number of times that each event happened: a counter, a basket."""
-
-    def add(self, event: Event) -> None:
-        self.state = (self.state + _chain(event.done, 1)) & _MASK
-
-
-class BagSinceReset(Reducer):
-    """A bag since the last event without parameters: a basket that is emptied."""
-
-    def add(self, event: Event) -> None:
-        base = 0 if not event.parameters else self.state
-        self.state = (base + _chain(event.done, 1)) & _MASK
-
-
-class Set(_Parts):
-    """The events that happened at all: flags, pages that were seen."""
-
-    def add(self, event: Event) -> None:
-        self.put(event.done, event.done)
-
-
-class MostRecentFirst(Reducer):
+class MostRecentFirst:
     """Events by when they happened last: a list of what was seen."""
 
-    __slots__ = ("recent",)
+    __slots__ = ("_recent", "state", "trust")
 
     def __init__(self) -> None:
-        super().__init__()
-        self.recent: dict[int, None] = {}
+        self._recent: dict[int, None] = {}
+        self.state, self.trust = 0, 1.0
 
     def add(self, event: Event) -> None:
-        self.recent.pop(event.done, None)
-        self.recent[event.done] = None
-        self.state = mix(*self.recent)
+        """Let `event` happen."""
+        self._recent.pop(event.done, None)
+        self._recent[event.done] = None
+        self.state = mix(*self._recent)
 
 
-class Shown(Reducer):
-    """The last page that was shown, and the writes since: a page that shows all of a state tells it, whatever led there."""
-
-    def add(self, event: Event) -> None:
-        self.state = _chain(event.done, event.said) if event.safe else _chain(self.state, event.done)
+def _bag(state: int, event: Event) -> int:
+    return (state + _chain(event.done, 1)) & _MASK
 
 
-class Switch(Reducer):
-    """The events that happened an odd number of times: likes, folds, stars."""
-
-    def add(self, event: Event) -> None:
-        self.state ^= event.done
-
-
-class Toggle(_Parts):
-    """The last type said of each thing (add and remove, PUT and DELETE); an event without parameters resets."""
-
-    def add(self, event: Event) -> None:
-        if event.parameters:
-            self.put(event.parameters, mix(event.parameters, event.type))
-        else:
-            self.clear()
-
-
-REDUCERS: dict[str, type[Reducer]] = {
-    "last": Last,
-    "last of each": LastOfEach,
-    "sequence": Sequence,
-    "bag": Bag,
-    "set": Set,
-    "toggle": Toggle,
-    "bag since reset": BagSinceReset,
+REDUCERS: dict[str, Callable[[], Reducer]] = {
+    # the last event alone: a filter, a login, a chosen language
+    "last": partial(Steps, lambda _, e: e.done),
+    # two filters that hold at once
+    "last of each": partial(Slots, lambda e: e.type),
+    # all events in their order
+    "sequence": partial(Steps, lambda state, e: _chain(state, e.done)),
+    # how often each event happened: a counter, a basket
+    "bag": partial(Steps, _bag),
+    # the events that happened at all: flags, pages that were seen
+    "set": partial(Slots, _done),
+    # the last type said of each thing: add and remove, PUT and DELETE
+    "toggle": partial(Slots, lambda e: e.parameters, lambda e: mix(e.parameters, e.type), resets=True),
+    # a basket that an event without parameters empties
+    "bag since reset": partial(Steps, lambda state, e: _bag(state if e.parameters else 0, e)),
     "most recent first": MostRecentFirst,
-    "switch": Switch,
-    "shown": Shown,
-    "outcome": Outcome,
-    "outcome of each": OutcomeOfEach,
+    # the events that happened an odd number of times: likes, folds, stars
+    "switch": partial(Steps, lambda state, e: state ^ e.done),
+    # the last page that was shown, and the writes since: a page that shows all of a state tells it, whatever led there
+    "shown": partial(Steps, lambda state, e: _outcome(e) if e.safe else _chain(state, e.done)),
+    # the last event and how it was answered: a switch that one request turns on and off
+    "outcome": partial(Slots, lambda _: None, _outcome, heard=True),
+    # the last answer to each request
+    "outcome of each": partial(Slots, _done, _outcome, heard=True),
 }

@@ -11,8 +11,8 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
@@ -172,11 +172,6 @@ class Model:
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
-        # a value that all requests of a type send tells none of them from the others
-        for keys in self.siblings.values():
-            shared = frozenset.intersection(*(self.targets[k].event.ids for k in keys))
-            for target in (self.targets[k] for k in keys if shared and len(keys) > 1):
-                target.event = replace(target.event, ids=target.event.ids - shared)
         self._fits: dict[tuple[int, Chosen, str], Fit] = {}
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
@@ -317,7 +312,8 @@ class Model:
 
         def weigh(chosen: Chosen) -> float:
             prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
-            for reduction, share in _ways(chosen, alike):
+            acts = [t for t, _ in chosen if not t.startswith(PART) and self.kinds[t] != "sign-in"]
+            for reduction, share in _ways(acts, alike):
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
                 weight = prior + share + priors.OWN * fit.log + priors.POOL * others
@@ -743,7 +739,7 @@ def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
     one, other = [e.done for e in ours], [e.done for e in theirs]
     if one == other:
         return 0.0
-    share = priors.ALIKE["sequence"] + priors.ALIKE["last"] * (one[-1:] != other[-1:])
+    share = priors.ALIKE["sequence"] + priors.ALIKE["last of each"] * (one[-1:] != other[-1:])
     return share + priors.ALIKE["set"] * (set(one) != set(other))
 
 
@@ -787,18 +783,26 @@ def fold(
     return places, states, trusts
 
 
-def _ways(chosen: Chosen, alike: bool) -> Iterator[tuple[str, float]]:
-    """Yield reductions, and the log of the prior of each."""
-    if all(t.startswith(PART) for t, _ in chosen):
+def _ways(acts: Sequence[str], alike: bool) -> Iterator[tuple[str, float]]:
+    """Yield reductions of types of events, and the log of the prior of each; who asks needs none."""
+    if not acts:
         yield "last", 0.0
         return
     # of answers that are all the same no reduction explains more than another
-    shares = dict(priors.ALIKE if alike else priors.REDUCTIONS)
-    if all("," in t.split(" ", 3)[2] for t, _ in chosen if not t.startswith(PART)):
-        left = (1 - priors.SAYS_ALL) / (sum(shares.values()) - shares["last"])
-        shares = {name: priors.SAYS_ALL if name == "last" else share * left for name, share in shares.items()}
+    shares = priors.ALIKE if alike else priors.REDUCTIONS
+    if len(acts) > 1 and not alike:
+        shares = _with(shares, "last", priors.REPLACES)
+    if all("," in t.split(" ", 3)[2] for t in acts):
+        shares = _with(shares, "last of each", priors.SAYS_ALL)
     for name, share in shares.items():
         yield name, math.log(share)
+
+
+def _with(shares: Mapping[str, float], name: str, part: float) -> dict[str, float]:
+    """Return shares of which one is `part` of all; the others divide the rest as before."""
+    total = sum(shares.values())
+    rest = (1 - part) * total / (total - shares[name])
+    return {n: part * total if n == name else share * rest for n, share in shares.items()}
 
 
 def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:

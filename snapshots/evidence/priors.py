@@ -41,8 +41,9 @@ REDUCTIONS = {
     "outcome of each": 0.06,
 }
 
-SAYS_ALL = 0.7  # the share of "last" where each type of event has several parameters: it replaces what was said before
-ALIKE = {"last": 0.4, "sequence": 0.2, "set": 0.5}  # where all answers to a request are the same
+REPLACES = 0.13  # the share of "last" for several types: that each replaces what the others said
+SAYS_ALL = 0.7  # that of "last of each" where each has several parameters: it replaces what it said before
+ALIKE = {"last of each": 0.4, "sequence": 0.2, "set": 0.5}  # where all answers to a request are the same
 
 NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
 EARLIEST = 0.75  # the first recorded of several answers to sessions that did the same

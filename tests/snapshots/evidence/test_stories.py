@@ -447,6 +447,16 @@ def test_a_view_that_was_recorded_once_is_doubted_where_a_write_changed_the_othe
     assert likely(over(*walk), write, once)[1] < 0.75
 
 
+def test_writes_of_several_kinds_add_up_in_what_a_page_shows() -> None:
+    """The list as it was after the edit alone went to those who had deleted something before the edit."""
+    edit, price, delete = (post(f"{A}/{does}", f"id=1&how={does}") for does in ("edit", "price", "delete"))
+    walk: list[Exchange] = [(LIST, html("as it was"))] * 2
+    for write, shows in ((edit, "edited"), (price, "edited, priced"), (delete, "edited, priced, deleted")):
+        walk += [(write, redirect("/list")), (LIST, html(shows)), (LIST, html(shows))]
+    assert told(over(*walk), LIST, LIST, edit, LIST)[-1] == "edited"
+    assert told(over(*walk), LIST, delete, edit, LIST)[-1] == "miss"
+
+
 def test_what_a_path_shows_is_doubted_after_a_write_to_that_path_that_was_never_tried() -> None:
     """Though most addresses of the site share all words of that path."""
     show, write, other = get(f"{A}/api/note"), sent("/api/note", {"text": "tea"}, "PUT"), get(f"{A}/api/font")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ from stillweb.harness.commands.program import (
     program_of,
 )
 from stillweb.harness.console import Until, make_search_ready, say, say_damage
+from stillweb.snapshots.identity.sites import site_of
+from stillweb.snapshots.request import SAFE_METHODS
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -231,15 +233,21 @@ def command(
             f"{misses[0]['method']} {misses[0]['url']}"
             f"{'; --ledger FILE lists them with what came nearest' if ledger is None else ''}"
         )
-        if record_misses is not None:
-            layers = " ".join(map(str, (*snapshots, record_misses)))
-            say(f"{record_misses} has what was asked live: stillweb replay {layers}")
-        elif stop_at_miss:
-            say("stopped at the first miss")
         if reason := _reason(misses[0]):
             say(f"  {reason}")
             if clock is None and _asks_for_today(misses[0]):
                 say("  it asks for today; --clock recorded gives the program the day of the recording")
+        if record_misses is not None:
+            layers = " ".join(map(str, (*snapshots, record_misses)))
+            say(f"{record_misses} has what was asked live: stillweb replay {layers}")
+            if unknown := _writes_before_live(book):
+                say(
+                    f"{counted(len(unknown), 'request')} asked live after {unknown[0]['method']} {unknown[0]['url']}, which "
+                    "the snapshot answered and the server never got: the live answers may be those of another state (no "
+                    "login, an empty cart). Record the program anew instead: stillweb record -o DIR -- PROGRAM"
+                )
+        elif stop_at_miss:
+            say("stopped at the first miss")
     if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
     if doubts.expected_wrong:
@@ -282,6 +290,19 @@ def _reason(miss: Mapping[str, Any]) -> str:
     for near in miss.get("nearest", ()):
         return f"nearest: {near['method']} {near['url']}, which differs in {'; '.join(near['differs'])}"
     return ""
+
+
+def _writes_before_live(book: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return, for each request that was asked live, the first write of its session that the snapshot answered at its site before."""
+    writes: dict[tuple[str, str], Mapping[str, Any]] = {}
+    found = []
+    for entry in book:
+        place = entry["session"], site_of(entry["url"])
+        if entry.get("live"):
+            found += [writes[place]] if place in writes and entry["state"] else []
+        elif entry["method"] not in SAFE_METHODS and 0 < entry["status"] < 400:
+            writes.setdefault(place, entry)
+    return found
 
 
 def _asks_for_today(miss: Mapping[str, Any]) -> bool:

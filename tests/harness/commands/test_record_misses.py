@@ -288,6 +288,19 @@ def test_an_answer_without_an_end_is_passed_on_as_it_comes(tmp_path: Path) -> No
         assert next(got.iter_lines()) == "tick"
 
 
+def test_a_request_asked_live_after_a_login_that_was_replayed_is_told(tmp_path: Path, origin: Origin) -> None:
+    with Writer.open(tmp_path / "site") as writer:
+        writer.exchange(exchange(f"{origin.url}/login", b"welcome", method="POST"))
+    replay = ("replay", tmp_path / "site", "--record-misses")
+    ask = ["curl", "-sS", f"{origin.url}/cart"]
+    login = [*ask, "--next", "-sS", "-X", "POST", f"{origin.url}/login"]
+    before = stillweb(*replay, tmp_path / "before", "--", *login)
+    after = stillweb(*replay, tmp_path / "after", "--", *login, "--next", *ask[1:-1], f"{origin.url}/account")
+    assert [one.path for one in origin.asked] == ["/cart", "/cart", "/account"]
+    assert "asked live after" not in before.err
+    assert f"1 request asked live after POST {origin.url}/login" in after.err
+
+
 def test_a_layer_is_never_written_over(tmp_path: Path, origin: Origin) -> None:
     site = _site(tmp_path / "site", origin)
     done = stillweb("replay", site, "--record-misses", site, "--", "true")

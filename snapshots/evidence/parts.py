@@ -159,9 +159,10 @@ def issued_in(request: Request, known: Issued) -> tuple[Issued, list[str]]:
 
 
 def _issued_in(request: Request, *, known: Issued) -> tuple[Issued, list[str]]:
-    places, values = set(known), []
+    places: set[str] = set()
+    values = []
     for place, name, value in named_values(parse(request)):
-        if f"{place}:{name}" in known or (ONCE.search(name) and token_like(name, value)):
+        if (f"{place}:{name}" in known or ONCE.search(name)) and token_like(name, value):
             places.add(f"{place}:{name}")
             values.append(value)
     return frozenset(places), values

@@ -536,6 +536,8 @@ def test_a_nonce_that_a_page_gave_out_is_answered_as_the_recorded_one() -> None:
     assert told(matcher, page, save) == [form(nonce).body.decode(), "saved"]
     forged = post(f"{A}/form", f"csrf_token={other}&name=tea")
     assert likely(matcher, page, forged)[1] < SURE
+    for broken in ("", "None", "undefined"):  # what a program sends that did not find the value in the page
+        assert told(matcher, page, post(f"{A}/form", f"csrf_token={broken}&name=tea"))[1] == "miss"
 
 
 def test_two_cookie_jars_in_one_session_are_told_apart() -> None:

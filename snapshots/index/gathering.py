@@ -45,7 +45,7 @@ class Part:
     questions: list[Question] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] | None = None  # of ours; other tools write none
     reached: int = 0
     cut: bool = False
     around: Surroundings = field(default_factory=Surroundings)

@@ -51,7 +51,7 @@ class Findings:
     questions: list[Question] = field(default_factory=list)  # requests without an answer so far
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None  # from the last warcinfo record that has one
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] | None = None  # of ours; other tools write none
     reached: int = 0  # end offset of the last record
     cut: bool = False  # the file ends within a record
     around: Surroundings = field(default_factory=Surroundings)

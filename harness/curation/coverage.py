@@ -208,9 +208,6 @@ def _as_asked(need: Need, asked: Mapping[str, str]) -> Need:
     return then if then.answered else replace(then, notes=(*need.notes, MISSED_THEN))
 
 
-UNSURE = "several answers were recorded, or one in another state (a login, a filter), and nothing decides"
-
-
 def _url(url: str, store: Any, starts: set[str]) -> Need:
     page, _, fragment = url.partition("#")
     if url in starts and fragment:
@@ -233,8 +230,10 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
     notes: list[str] = []
     if capture.status >= 400:
         notes.append(f"recorded with status {capture.status}")
-    if found.ambiguous:
-        notes.append(UNSURE)
+    if found.confidence is not None and found.confidence.presumed:
+        notes.append(
+            f"presumed ({found.confidence.value:.2f}): what an agent does before (a login, a filter) may change it"
+        )
     if fragment:
         notes.append("no view of this fragment; the page itself is recorded")
     notes += _wall(store, capture, found.url if found.url != page else "")

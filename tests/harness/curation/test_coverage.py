@@ -21,6 +21,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
+from tests.snapshots.making import exchange
 from tests.support.spending import cpu_seconds
 
 BODY = "<html><head><title>Lakes</title></head><body><article><h1>Lakes</h1><p>{}</p></article></body></html>"
@@ -138,6 +139,16 @@ def test_what_an_answer_says_is_told_of_that_answer_not_of_another(tmp_path: Pat
         fetched = asyncio.run(Toolset(snapshot).session("a").call("fetch", {"url": "https://a.test/"}))
     assert "failed to be simplified" in fetched.text
     assert "its text is empty" in need.notes
+
+
+def test_an_answer_that_depends_on_what_came_before_is_told_with_its_confidence(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "site") as writer:
+        for n, (method, path) in enumerate((("POST", "/cart"), ("GET", "/me"))):
+            at = {"begin": 2 * n + 1, "end": 2 * n + 2}
+            writer.exchange(exchange(f"https://a.test{path}", b"<p>state %d" % n, method=method, **at))
+    with Snapshot.open(tmp_path / "site") as snapshot:
+        (need,) = coverage([task("https://a.test/me")], snapshot).doubtful
+    assert "presumed (0." in need.notes[0]
 
 
 def test_searches_are_looked_up_as_they_are_asked(tmp_path: Path) -> None:

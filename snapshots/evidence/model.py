@@ -312,8 +312,10 @@ class Model:
 
         def weigh(chosen: Chosen) -> float:
             prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
-            acts = [t for t, _ in chosen if not t.startswith(PART) and self.kinds[t] != "sign-in"]
-            for reduction, share in _ways(acts, alike):
+            types = [t for t, _ in chosen if not t.startswith(PART)]
+            for reduction, share in _ways(
+                [t for t in types if self.kinds[t] != "sign-in"] or types[:1], alike
+            ):
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
                 weight = prior + share + priors.OWN * fit.log + priors.POOL * others
@@ -414,13 +416,7 @@ class Model:
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
         silent = 0.0  # what is believed of fields whose values tell nothing
-        # types that writes may be of which were perhaps refused, perhaps done, and how far to trust what was noted
-        doubted: dict[str, float] = {}
-        for e in history.events[:place]:
-            either = {done := e.type.removesuffix(REFUSED), done + REFUSED}
-            if e.trust < 1 and not e.safe and either <= self.kinds.keys():
-                right = min(doubted.get(done, 1.0), 1 - priors.TURNED * (1 - e.trust))
-                doubted |= dict.fromkeys(either, right)
+        doubted = _doubted(past)
         for h in self.posterior(key):
             for chosen, share in self._members(h.types, found):
                 weight = h.probability * share
@@ -484,7 +480,8 @@ class Model:
         Of recorded sessions that did the same, a session is the one of its `name`, else one that was answered alike,
         else most likely the first: most answers that differ do so by the moment, and each fits such a session.
         """
-        (history, place), trust = past, 1.0
+        history, place = past
+        trust = min(_doubted(past).values(), default=1.0)
         same = [
             o
             for o in self.targets[key].observations
@@ -783,8 +780,19 @@ def fold(
     return places, states, trusts
 
 
+def _doubted(past: tuple[History, int]) -> dict[str, float]:
+    """Return how surely writes were done or refused as was noted where their answers are doubtful, by both types that they may be of."""
+    (history, place), found = past, dict[str, float]()
+    for e in history.events[:place]:
+        if e.trust < 1 and not e.safe and e.kind != "beacon":
+            done = e.type.removesuffix(REFUSED)
+            right = min(found.get(done, 1.0), 1 - priors.TURNED * (1 - e.trust))
+            found |= {done: right, done + REFUSED: right}
+    return found
+
+
 def _ways(acts: Sequence[str], alike: bool) -> Iterator[tuple[str, float]]:
-    """Yield reductions of types of events, and the log of the prior of each; who asks needs none."""
+    """Yield reductions of types of events, and the log of the prior of each; parts of the request need none."""
     if not acts:
         yield "last", 0.0
         return

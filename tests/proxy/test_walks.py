@@ -1,6 +1,6 @@
 """Random walks on the stateful site over real sockets: through the recorder, then through the gateway.
 
-STILLWEB_WALKS says how many walks (default 16); 1,000 take a few minutes:
+STILLWEB_WALKS says how many walks (default 24); 1,000 take a few minutes:
 `STILLWEB_WALKS=1000 python -m pytest -q -s --timeout 3000 tests/proxy/test_walks.py`.
 """
 
@@ -29,7 +29,7 @@ from tests.support.waiting import HANG
 from tests.support.walks import ALL, Action, Client, Result, Send, perform, random_walk
 
 SESSIONS = 8
-WALKS = int(os.environ.get("STILLWEB_WALKS", "16"))
+WALKS = int(os.environ.get("STILLWEB_WALKS", "24"))
 LENGTH = 6
 EVERY = sorted(ALL)
 
@@ -197,7 +197,7 @@ def test_what_was_walked_is_answered_as_the_live_site_does(recorded: Walked) -> 
 @pytest.mark.slow
 def test_other_walks_are_answered_rightly_or_missed(recorded: Walked) -> None:
     """In other orders, parts of what was recorded, each twice over, and walks that nobody recorded."""
-    some = recorded.walks[: max(4, WALKS // 4)]
+    some = recorded.walks[: max(6, WALKS // 4)]
     orders = {
         "from the middle": [walk[LENGTH // 2 :] for walk in some],
         "only the beginning": [walk[: LENGTH // 2] for walk in some],

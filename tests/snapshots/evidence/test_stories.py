@@ -531,11 +531,14 @@ def test_a_nonce_that_a_page_gave_out_is_answered_as_the_recorded_one() -> None:
         return html(f'<form method="post"><input type="hidden" name="csrf_token" value="{nonce}"></form>')
 
     page, nonce, other = get(f"{A}/form"), "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "a" * 8 + "0123456789abcdef"
-    save = post(f"{A}/form", f"csrf_token={nonce}&name=tea")
-    matcher = over((page, form(nonce)), (save, html("saved")))
-    assert told(matcher, page, save) == [form(nonce).body.decode(), "saved"]
+    save, shown = post(f"{A}/form", f"csrf_token={nonce}&name=tea"), get(f"{A}/saved")
+    matcher = over((page, form(nonce)), (shown, html("none")), (save, html("saved")), (shown, html("tea")))
+    assert told(matcher, page, shown, save, shown) == [form(nonce).body.decode(), "none", "saved", "tea"]
     forged = post(f"{A}/form", f"csrf_token={other}&name=tea")
     assert likely(matcher, page, forged)[1] < SURE
+    text, confidence = likely(matcher, page, shown, forged, shown)
+    assert text == "tea"
+    assert confidence < SURE  # the server may have refused it
     for broken in ("", "None", "undefined"):  # what a program sends that did not find the value in the page
         assert told(matcher, page, post(f"{A}/form", f"csrf_token={broken}&name=tea"))[1] == "miss"
 

@@ -54,7 +54,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$want" ]; then
     say "making .venv with $("$python" --version)"
     "$python" -m venv .venv >/dev/null 2>&1 || { rm -rf .venv; say "installing the venv module"; install_packages python3-venv || stop "'$python -m venv' fails; install the package python3-venv"; "$python" -m venv .venv; }
   fi
-  say "installing the locked dependencies (about a minute)"
+  say "installing $(grep -c == requirements.lock) locked packages: one to five minutes, without a word meanwhile"
   quietly .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
   quietly .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
   echo "$want" > "$stamp"

@@ -217,9 +217,12 @@ def _provider(kind: str) -> type[OpenAIAgent]:
 def import_agent(spec: str, options: Mapping[str, Any]) -> Agent:
     """Import the agent `module:object` into this process. Raise UsageError if it is none."""
     module_name, _, attribute = spec.partition(":")
-    found = getattr(load_module(module_name, f"agent {module_name}:{attribute}"), attribute, None)
+    module = load_module(module_name, f"agent {module_name}:{attribute}")
+    found = getattr(module, attribute, None)
     if found is None:
-        raise UsageError(f"agent {module_name}:{attribute}: the module has no {attribute!r}")
+        own = [n for n, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
+        names = f"; its own names are {', '.join(own)}" if own else ""
+        raise UsageError(f"agent {module_name}:{attribute}: the module has no {attribute!r}{names}")
     from stillweb.harness.agents.function import FunctionAgent, is_agent_function
 
     if hasattr(found, "run") and not isinstance(found, type):

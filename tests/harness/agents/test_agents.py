@@ -192,7 +192,7 @@ def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, messag
     [
         ("nonsense", "no agent 'nonsense': say script:FILE"),
         ("no_such_module:Agent", "there is no module 'no_such_module'"),
-        ("stillweb.harness.task:Agent", "the module has no 'Agent'"),
+        ("stillweb.harness.task:Agent", "the module has no 'Agent'; its own names are .*Problem"),
         ("stillweb.harness.task:Problem.x", "the module has no"),
         ("command:", "no agent"),
         ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),

@@ -58,7 +58,7 @@ def test_a_client_is_told_its_own_id(tmp_path: Path, method: str) -> None:
         assert told == [
             ("exact", False, None),
             ("rule:visit-id", True, "ids"),
-            ("exact", False, "ids"),
+            ("exact", True, "ids"),  # it follows from what was presumed
             ("rule:visit-id", True, "ids"),
             ("rule:visit-id", True, "head+ids"),
         ]

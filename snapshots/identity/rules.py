@@ -507,7 +507,6 @@ class Refused:
 
 # In a path, what rules may change: parameters, escapes, and ^, which URLs escape and rules do not
 _TOUCHED = frozenset(";%^")
-_SIGNED_PATH = re.compile(r"/(?:[0-9a-f]{32}/|edge-cache-token=)")
 # A URL with no escapes, parameters of paths, empty pairs or JSON
 _LETTERS = re.compile(rf"[A-Za-z0-9._~!$'()*+,=:@/-]*\?{PLAIN}(?:&{PLAIN})*")
 
@@ -545,7 +544,7 @@ class RuleSet:
 
     def leaves(self, url: str) -> bool:
         """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
-        if self.segmented or _SIGNED_PATH.search(url):
+        if any(field.name.search(url) for field in self._in_paths):
             return False
         if "?" not in url:
             return _TOUCHED.isdisjoint(url)
@@ -564,9 +563,9 @@ class RuleSet:
         )
 
     @cached_property
-    def segmented(self) -> bool:
-        """Return True if a user's rule leaves out segments of paths; of the built-in ones the path's own letters tell."""
-        return any(field.place == "segments" for rule in self.rules if rule.own for field in rule.blank)
+    def _in_paths(self) -> list[Field]:
+        """The fields that are looked for in paths."""
+        return [f for rule in self.rules for f in rule.blank if f.place == "segments"]
 
     @cached_property
     def _named(self) -> Callable[[str], list[Field]]:

@@ -526,6 +526,22 @@ def test_a_clock_in_the_address_decides_nothing() -> None:
     assert told(matcher, get(f"{A}/data?_={first + 86_400_000}"))[0].rstrip("?") == "data"
 
 
+@pytest.mark.parametrize(
+    ("recorded", "anew"),
+    [
+        ("exp=1714557600~acl=x~hmac=" + "0a" * 20, "exp=1714559600~acl=x~hmac=" + "1b" * 20),
+        (
+            "bcdn_token=" + "aB3d" * 6 + "&expires=1714557600",
+            "bcdn_token=" + "x9Yz" * 6 + "&expires=1714559600",
+        ),
+        ("0a" * 16 + "/6631a2b3", "1b" * 16 + "/6632c4d5"),
+    ],
+)
+def test_a_file_whose_path_was_signed_anew_is_answered(recorded: str, anew: str) -> None:
+    matcher = over((get(f"{A}/{recorded}/v/a.ts"), plain("a")), (get(f"{A}/{recorded}/v/b.ts"), plain("b")))
+    assert [told(matcher, get(f"{A}/{anew}/v/{name}.ts")) for name in "abc"] == [["a?"], ["b?"], ["miss"]]
+
+
 def test_a_nonce_that_a_page_gave_out_is_answered_as_the_recorded_one() -> None:
     def form(nonce: str) -> Response:
         return html(f'<form method="post"><input type="hidden" name="csrf_token" value="{nonce}"></form>')

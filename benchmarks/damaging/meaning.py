@@ -343,9 +343,8 @@ def _packed(records: list[bytes], chance: Chance) -> Data:
     form = chance.choice(("warc", "warc.gz", "warc.gz", "warc.zst"))
     if form == "warc":
         return "x.warc", b"".join(records)
-    pack = (
-        partial(gzip.compress, mtime=0) if form == "warc.gz" else zstandard.ZstdCompressor(level=1).compress
-    )
+    zstd = zstandard.ZstdCompressor(level=1).compress
+    pack = partial(gzip.compress, mtime=0) if form == "warc.gz" else zstd
     return f"x.{form}", b"".join(pack(record) for record in records)
 
 

@@ -249,11 +249,12 @@ def _flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number."""
 
-    __slots__ = ("_chains", "_keys", "_places", "events", "marks")
+    __slots__ = ("_chains", "_keys", "_places", "doubts", "events", "marks")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = []
         self.marks: list[int] = [0]  # by place, a number for all that happened before
+        self.doubts: list[int] = []  # places of the writes whose answers are doubtful
         self._places: dict[str, list[int]] = {}  # by type
         self._chains: dict[str, list[int]] = {}  # the same as `marks`, of one type alone
         self._keys: dict[int, list[int]] = {}  # places by key
@@ -285,6 +286,8 @@ class History:
         chain = self._chains.setdefault(event.type, [0])
         chain.append(mix(chain[-1], event.done))
         self.marks.append(mix(self.marks[-1], event.done))
+        if event.trust < 1 and not event.safe and event.kind != "beacon":
+            self.doubts.append(len(self.events))
         self.events.append(event)
 
     def drop(self) -> None:
@@ -294,6 +297,8 @@ class History:
         self._places[event.type].pop()
         self._chains[event.type].pop()
         self._keys[event.key].pop()
+        if self.doubts and self.doubts[-1] == len(self.events):
+            self.doubts.pop()
 
     def types(self, place: int) -> Iterator[str]:
         """Yield the types that happened before `place`."""

@@ -313,9 +313,10 @@ class Model:
         def weigh(chosen: Chosen) -> float:
             prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
             types = [t for t, _ in chosen if not t.startswith(PART)]
-            for reduction, share in _ways(
-                [t for t in types if self.kinds[t] != "sign-in"] or types[:1], alike
-            ):
+            acts = [
+                t for t in types if self.kinds[t] != "sign-in"
+            ]  # `fold` keeps who asks apart from the others
+            for reduction, share in _ways(acts or types[:1], alike):
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
                 weight = prior + share + priors.OWN * fit.log + priors.POOL * others
@@ -783,11 +784,10 @@ def fold(
 def _doubted(past: tuple[History, int]) -> dict[str, float]:
     """Return how surely writes were done or refused as was noted where their answers are doubtful, by both types that they may be of."""
     (history, place), found = past, dict[str, float]()
-    for e in history.events[:place]:
-        if e.trust < 1 and not e.safe and e.kind != "beacon":
-            done = e.type.removesuffix(REFUSED)
-            right = min(found.get(done, 1.0), 1 - priors.TURNED * (1 - e.trust))
-            found |= {done: right, done + REFUSED: right}
+    for event in (history.events[p] for p in history.doubts if p < place):
+        done = event.type.removesuffix(REFUSED)
+        right = min(found.get(done, 1.0), 1 - priors.TURNED * (1 - event.trust))
+        found |= {done: right, done + REFUSED: right}
     return found
 
 

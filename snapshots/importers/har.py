@@ -342,9 +342,8 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         encoded = int(answer.get("bodySize") or 0), whole_number(fields.get("content-length", "")) or 0
         lacks = size > 0 or (text is None and (size < 0 or max(encoded) > 0))
         lacks |= "content-encoding" not in fields and encoded[1] > 0
-        lacks |= fields.get("content-type", "").startswith(
-            "text/event-stream"
-        )  # of whose events none is told
+        # of the events of a stream none is told
+        lacks |= fields.get("content-type", "").startswith("text/event-stream")
         bodiless = method == "HEAD" or status in _BODILESS - {304} or (status == 304 and size <= 0)
         return NO_BODY if lacks and not bodiless else b""
     coded = _coded(content)
@@ -582,9 +581,8 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
 
 
 def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
-    data = (
-        asked.get("postData") or asked.get("_content") or {}
-    )  # HTTP Toolkit's name of bytes that are no text
+    # HTTP Toolkit names bytes that are no text `_content`
+    data = asked.get("postData") or asked.get("_content") or {}
     if name := _file_of(data):
         return read(name)
     text = data.get("text")

@@ -227,9 +227,8 @@ def secret_header(name: str, value: str) -> bool:
 
 
 _KEPT_SIGNER = re.compile(r'who="([^"]*)"')  # as the recorder keeps it, before a pseudonym
-_NAMES = (
-    " !#$%&'()*+,-./:;<=>?@[]^_`{|}~"  # characters of names that stay as they are, beside letters and digits
-)
+# Characters of names that stay as they are, beside letters and digits
+_NAMES = " !#$%&'()*+,-./:;<=>?@[]^_`{|}~"
 
 
 def signer(credentials: str) -> str | None:

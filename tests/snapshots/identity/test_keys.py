@@ -226,7 +226,7 @@ def test_a_packed_body_is_the_body_that_it_holds(coding: str, media: str, body: 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
 @pytest.mark.parametrize("media", ["application/json", "text/plain"])
 def test_a_body_that_is_packed_without_saying_so_is_the_body_that_it_holds(coding: str, media: str) -> None:
-    """As the scripts of PostHog, Datadog and others send it."""
+    """Scripts of PostHog, Datadog and others send such bodies."""
     body = b'{"event": "penguin", "n": 42}'
     packed = post("http://a.test/", encode(body, coding), media)
     assert same(packed, post("http://a.test/", body, media))

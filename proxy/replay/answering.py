@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
@@ -35,6 +36,7 @@ from stillweb.proxy.replay.misses import (
     told_to,
     unsure,
 )
+from stillweb.proxy.replay.polls import Polls
 from stillweb.proxy.replay.replies import (
     ESTABLISHED,
     Held,
@@ -70,7 +72,6 @@ from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup
 from stillweb.snapshots.evidence.lookup import doubted as doubt_of
-from stillweb.snapshots.evidence.polls import TRANSPORT
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.echoes import (
@@ -146,6 +147,7 @@ class Answerer:
     ) -> None:
         self.snapshot = snapshot
         self.matcher: Matcher = snapshot.matcher()
+        self.polls = Polls(self.matcher)
         self.ledger = ledger
         self.virtual_hosts = {host.lower(): answer for host, answer in (virtual_hosts or {}).items()}
         self.accept = accept
@@ -210,20 +212,14 @@ class Answerer:
         return memo.wire
 
     def waits(self, request: Request, line: Line) -> bool:
-        """Return True while what its session said before is judged, or the answer of an Engine.IO poll is not due.
-
-        That was recorded after events that are still to come.
-        """
-        return line.judging or (
-            TRANSPORT in request.url
-            and self.accept.startswith("rule")
-            and self.matcher.polling.waits(request, line.session.progress)
-        )
+        """Return True while what its session said before is judged, or something is to be sent before an Engine.IO web socket opens."""
+        opens = not self.accept.startswith("rule") or self.polls.opens(request.url, line.polls)
+        return line.judging or not opens
 
     async def due(self, request: Request, line: Line, *, left: bool = False) -> None:
         """Wait until `waits` is false.
 
-        If the client leaves before, or has `left`, the ledger line of an unanswered poll is written.
+        If the client leaves before, or has `left`, the ledger line of an unanswered request is written.
         """
         if line.judging:
             await self.to_its_end(line.until(lambda: not line.judging), request.body)
@@ -232,7 +228,7 @@ class Answerer:
                 raise asyncio.CancelledError
             await line.until(lambda: not self.waits(request, line))
         except asyncio.CancelledError:
-            unanswered(self, request, line, "rule:engine-io")
+            unanswered(self, request, line, None)
             raise
 
     def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
@@ -360,15 +356,15 @@ class Answerer:
         if self._worker is not None:
             self._worker.shutdown(cancel_futures=True)
 
-    def lookup(self, request: Request, line: Line, *, patient: bool = False, at: str = "") -> Lookup:
+    def lookup(self, request: Request, line: Line, at: str = "") -> Lookup:
         """Look up a request of a session at the accepted levels."""
         return self.matcher.lookup(
             request,
             line.session,
             accept=self.accept,
-            patient=patient,
             min_confidence=self.min_confidence,
             at=at,
+            poll=partial(self.polls.next, line.polls),
         )
 
     # Faults
@@ -442,9 +438,9 @@ class Answerer:
             if not (moment := moment_of(wanted)):
                 return self.miss(request, line, None, f"Accept-Datetime {wanted!r} is no HTTP date")
             request, memo_key = undated(request), None
-        lookup = self.lookup(request, line, patient=True, at=moment)
+        lookup = self.lookup(request, line, moment)
         if lookup.verdict == HANGS:
-            return hanging(self, request, line)
+            return hanging(self, request, line, lookup.rule)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
             return self.miss(request, line, None, "no web socket was recorded there")
         if lookup.capture is None:
@@ -467,6 +463,7 @@ class Answerer:
         except DamagedInput as error:
             return self._damaged(request, line, lookup, error)
         line.session.answered(lookup)
+        line.polls.answered(lookup.capture, lookup.polled)
         if line.waiting:
             line.moved()
         if reply.pieces is not None:
@@ -942,27 +939,26 @@ GONE = "its client left before it was answered"
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
 
 
-def hanging(answerer: Answerer, request: Request, line: Line) -> Reply:
+def hanging(answerer: Answerer, request: Request, line: Line, rule: str | None) -> Reply:
     """Return a reply that is held until the request has an answer."""
 
     def due() -> bool:
-        return answerer.lookup(request, line, patient=True).verdict != HANGS
+        return answerer.lookup(request, line).verdict != HANGS
 
     reply = Reply(504, "Hanging", ())
     reply.held = Held(
         0,
         lambda: answerer.answer(request, line),
         until=lambda: line.until(due),
-        left=lambda: unanswered(answerer, request, line, "exact"),
+        left=lambda: unanswered(answerer, request, line, rule),
     )
     return reply
 
 
-def unanswered(answerer: Answerer, request: Request, line: Line, verdict: str) -> None:
+def unanswered(answerer: Answerer, request: Request, line: Line, rule: str | None) -> None:
     """Write the ledger line of a poll whose client left without an answer."""
-    rule = verdict.partition("rule:")[2] or None
-    asked = Lookup(verdict, None, rule, request_key(request), request)
-    answerer.note(line, answerer.tail(request, asked, verdict, "", 0, more={"why": LEFT}))
+    asked = Lookup(f"rule:{rule}" if rule else "exact", None, rule, request_key(request), request)
+    answerer.note(line, answerer.tail(request, asked, asked.verdict, "", 0, more={"why": LEFT}))
 
 
 async def never() -> None:
@@ -985,11 +981,7 @@ def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | Non
     more: dict[str, Any] = {"why": failed.why}
     if lookup is None:
         more["irrelevant"] = irrelevant_url(request.url) or errand(request.url)
-    if (
-        failed.failure.waited
-        and not failed.tunnel
-        and answerer.matcher.hanging.polls(request.method, request.url)
-    ):
+    if failed.failure.waited and not failed.tunnel and answerer.polls.on(request.method, request.url):
         reply.held = Held(0, lambda: None, until=never)  # the client left together with its page
     elif 0 < failed.failure.waited <= MOST_HELD:
         reply.held = Held(

@@ -21,6 +21,7 @@ from stillweb.proxy.net.own_pages import NOTHING, page_fields
 from stillweb.proxy.replay.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.replay.ledger import encode
 from stillweb.proxy.replay.misses import Missed
+from stillweb.proxy.replay.polls import PollProgress
 from stillweb.proxy.replay.response import with_ages
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.conditions import followed_by
@@ -235,6 +236,7 @@ class Line:
         "missed",
         "name",
         "named",
+        "polls",
         "prefix",
         "seen",
         "seq",
@@ -261,6 +263,7 @@ class Line:
         self.broken: dict[tuple[str, bytes], list[int]] = {}
         self.again: list[int] = []
         self.trusting: set[tuple[str, bytes]] = set()  # authorities and browsers of successful handshakes
+        self.polls = PollProgress()
         self.waiting: set[asyncio.Future[None]] = set()  # polls that wait for news
         self.prefix = f'{{"session":{encode(name)},"seq":'
         self.memos: dict[tuple[str, bytes], Hot] = {}  # settled requests whose bytes name the session
@@ -274,7 +277,7 @@ class Line:
 
     def begin_anew(self, session: Session) -> None:
         """Reset all that decides answers. The request count goes on."""
-        self.session = session
+        self.session, self.polls = session, PollProgress()
         self.sockets, self.talks, self.named = {}, [], set()
         self.moved()
 

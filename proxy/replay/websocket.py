@@ -89,7 +89,7 @@ class Talk:
         line = self._line
         if word := self.player.word():
             line.session.says(site_of(self._request.url), word)
-        line.session.opened(self._request.url)
+        line.polls.opened(self._request.url)
         if line.waiting:  # polls on other connections; the client is to receive this answer first
             asyncio.get_running_loop().call_later(BREATH, line.moved)
 

@@ -13,7 +13,6 @@ from stillweb.snapshots.contents.failing import Failed
 from stillweb.snapshots.evidence.conditions import Followed, Peek, followed_by
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import History
-from stillweb.snapshots.evidence.polls import PollProgress, channel_of
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
@@ -141,7 +140,6 @@ class Session:
     left: dict[str, str] = field(default_factory=dict)  # by site, the address of the page before that
     served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
     told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
-    progress: PollProgress = field(default_factory=PollProgress)
     drawn: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
     secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
@@ -164,7 +162,6 @@ class Session:
             return
         self.noted = None
         self.drawn.update(lookup.ids)
-        self.progress.answered(capture, lookup.polled)
         if lookup.matcher is not None:
             lookup.matcher.note(self, lookup.request, capture, lookup.confidence)
 
@@ -183,10 +180,6 @@ class Session:
             self.served.append(self.found)
         if self.matcher is not None:
             self.matcher.note_live(self, request, response)
-
-    def opened(self, url: str) -> None:
-        """Note that a web socket was opened."""
-        self.progress.upgraded.add(channel_of(url)[0])
 
     def draws(self, secrets: Mapping[str, str]) -> None:
         """Note secrets that its client drew itself, by the pseudonyms for which they stand from now on."""

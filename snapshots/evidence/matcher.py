@@ -25,7 +25,6 @@ from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
 from stillweb.snapshots.evidence.model import Observation, Parts
 from stillweb.snapshots.evidence.parts import WHO, issued_in
-from stillweb.snapshots.evidence.polls import TRANSPORT, Hanging, Polling, Turn, hangs
 from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, Store, keep_cookies, told_by
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
@@ -52,6 +51,9 @@ OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
 STILL = 0.9999  # that a file stays as it is
+
+# The capture that answers a long poll, and whether it is due; of a request, the recorded session followed, and the captures with its key
+Poll = Callable[[Request, str, Sequence[Capture]], tuple[Capture, bool] | None]
 
 
 def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
@@ -111,9 +113,7 @@ class Matcher:
         self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
         self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
-        self.hanging = Hanging(self.group, self.spoken.writes, snapshot.failures)
         self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)
-        self.polling = Polling(self.group, snapshot.metadata_addresses)
 
     def session(self, name: str = "default") -> Session:
         """Return a fresh session, before any event."""
@@ -168,15 +168,15 @@ class Matcher:
         session: Session | None = None,
         *,
         accept: str = "rule",
-        patient: bool = False,
         min_confidence: float = SERVED,
         at: str = "",
+        poll: Poll | None = None,
     ) -> Lookup:
         """Return the likeliest answer to a request of a session. Raises UsageError for an unknown `accept`.
 
         The session moves only when it is told that the answer was given (`Session.answered`), and by a miss.
-        With `patient`, a long poll whose answer is not due gets `HANGS`. `at`, 17 digits, is the moment that
-        the client names: the newest answer that is no later counts, else the first (RFC 7089, 4.5.3).
+        `at`, 17 digits, is the moment that the client names: the newest answer that is no later counts, else the
+        first (RFC 7089, 4.5.3). What `poll` returns for a long poll is its answer, or `HANGS` where that is not due.
         """
         request = request.derived("signed in", Request.signed_in)
         plain = is_plain(request)
@@ -186,7 +186,7 @@ class Matcher:
         if hot is not None and accept == "rule" and self._simple(request, hot[1], own, hot[0]):
             own.found = hot[1].capture
             return hot[1]
-        lookup = self._lookup(request, plain, own, accept, patient, min_confidence, at)
+        lookup = self._lookup(request, plain, own, accept, min_confidence, at, poll)
         own.found = lookup.capture
         if lookup.verdict == MISS and session is not None and not lookup.irrelevant:
             self.note_missed(own, lookup.request)
@@ -208,19 +208,17 @@ class Matcher:
         plain: bool,
         session: Session,
         accept: str,
-        patient: bool,
         min_confidence: float,
         at: str,
+        poll: Poll | None,
     ) -> Lookup:
         accepted = self._accepts[accept]
         key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
-        polled = TRANSPORT in request.url and accepted.by_rule and not at
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)
         alone = (
             plain
             and len(candidates) == 1
-            and not polled
             and not session.drawn
             and not at
             and self._alone(request, key, candidates[0], session, site)
@@ -234,15 +232,14 @@ class Matcher:
             key = request_key(request)
             candidates = self._same(request, key)
         follows = session.following(site).session
-        poll = None if at else self.hanging.next(request, session.progress, follows, candidates)
-        if poll is not None and patient and hangs(poll, session.progress):
-            return Lookup(HANGS, None, None, key, request)
+        capture, due = (poll and not at and poll(request, follows, candidates)) or (None, True)
+        same = capture is not None and capture.key == key.canonical
+        rule = self._rule(request, capture) if capture is not None and accepted.by_rule and not same else None
         evidence = self.evidence(site)
-        turn, rule = self._polled(request, key, session) if polled else (None, None)
-        if turn is not None:
-            lookup = self._given(request, key, turn.capture, rule, 0.5 if turn.last or not turn.due else 1.0)
-        elif poll is not None:
-            lookup = self._given(request, key, poll.capture, None, 1.0)
+        if capture is not None and (same or rule):
+            if not due:
+                return Lookup(HANGS, None, rule, key, request)
+            lookup = self._given(request, key, capture, rule, 1.0)
             lookup.polled = True
         else:
             lookup = self._chosen(request, key, evidence, past, session, accepted, at)
@@ -467,14 +464,6 @@ class Matcher:
     def _given(request: Request, key: Key, capture: Capture, rule: str | None, confidence: float) -> Lookup:
         verdict = f"rule:{rule}" if rule else "exact" if capture.exact == key.exact else "canonical"
         return Lookup(verdict, capture, rule, key, request, confidence)
-
-    def _polled(self, request: Request, key: Key, session: Session) -> tuple[Turn | None, str | None]:
-        """Return what is next on a channel, and the rules that are needed for it."""
-        turn = self.polling.turn(request, session.progress)
-        if turn is None or turn.capture.key == key.canonical:
-            return turn, None
-        rule = self._rule(request, turn.capture)
-        return (turn, rule) if rule else (None, None)  # sealed when there was no rule that leaves `t` out
 
     def issued(self, request: Request) -> Issued:
         """Return where a request holds values that its site gave out."""

@@ -131,9 +131,9 @@ def test_a_poll_that_hangs_ends_with_the_gateway(
 ) -> None:
     arrived = Event()
 
-    def noted(answerer: Answerer, request: Request, line: Line) -> Reply:
+    def noted(answerer: Answerer, request: Request, line: Line, rule: str | None) -> Reply:
         arrived.set()
-        return hanging(answerer, request, line)
+        return hanging(answerer, request, line, rule)
 
     monkeypatch.setattr("stillweb.proxy.replay.answering.hanging", noted)
     more = {"http1": protocol == "http/1.1", "http2": protocol == "h2"}

@@ -12,9 +12,9 @@ import h2.connection
 import httpx
 import pytest
 
-from stillweb.proxy.replay.answering import Answerer
+from stillweb.proxy.replay.answering import Answerer, hanging
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.replies import Line
+from stillweb.proxy.replay.replies import Line, Reply
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client, tunnel
@@ -93,16 +93,16 @@ def test_nor_does_one_that_takes_its_stream_back(polled: Gateway) -> None:
 def test_the_last_poll_stays_open_and_ends_with_the_gateway(
     polled: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrived, due = Event(), Answerer.due
+    arrived = Event()
 
-    async def noted(self: Answerer, request: Request, line: Line, **how: bool) -> None:
+    def noted(answerer: Answerer, request: Request, line: Line, rule: str | None) -> Reply:
         arrived.set()
-        await due(self, request, line, **how)
+        return hanging(answerer, request, line, rule)
 
     with client(polled, "p") as c, ThreadPoolExecutor(1) as pool:
         c.post(at("http/1.1", 12), content=b"42", headers={"Content-Type": "text/plain"})
         assert [c.get(at("http/1.1", number)).text for number in (13, 14)] == ["42 said", "2"]
-        monkeypatch.setattr(Answerer, "due", noted)
+        monkeypatch.setattr("stillweb.proxy.replay.answering.hanging", noted)
         last = pool.submit(c.get, at("http/1.1", 15))
         assert arrived.wait(HANG)
         polled.close()

@@ -1,0 +1,218 @@
+"""Long polls: requests that hang until there is news, and what each was recorded after.
+
+Engine.IO's channels, on which Socket.IO talks until a web socket is open, say what they are. A poll (GET) is answered once the
+server has something to say, mostly since the client said something by a POST beside it. In replay the answers on a channel come in
+recorded order, each when all was said that had been sent before it came (https://socket.io/docs/v4/engine-io-protocol).
+
+Any other path is seen to be polled from the recording: an answer came only after its client had written something elsewhere, half a
+second or more after it had asked; and it asked again at once, or left while it waited. Nothing that the client did hung on
+the answer, so in replay the answer waits until the client has written the same again. After the last answer a poll stays open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl
+
+from stillweb.snapshots.cache import Cache, cached
+from stillweb.snapshots.capture import Capture
+from stillweb.snapshots.dates import seconds_of
+from stillweb.snapshots.http.static import static_mime
+from stillweb.snapshots.identity.keys import group_prefix, split_url
+from stillweb.snapshots.request import SAFE_METHODS, Request
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.evidence.matcher import Matcher
+
+HUNG = 0.5  # seconds
+_IN_ADDRESS = "transport="  # in that of each request on a channel
+_POLLING, _SOCKET = "polling", "websocket"
+Name = (
+    str | tuple[object, ...]
+)  # of equal polls: their key, on a channel the address without `t`, and the body
+
+
+def _channel_of(url: str) -> tuple[str, str]:
+    """Return the channel of an address, and its transport; "" for a handshake, which begins one, and for any other address."""
+    return _channel(url) if _IN_ADDRESS in url else ("", "")
+
+
+@cached
+def _channel(url: str) -> tuple[str, str]:
+    address, _, query = url.partition("?")
+    named = dict(parse_qsl(query, keep_blank_values=True))
+    if "EIO" not in named or "transport" not in named:
+        return "", ""
+    return f"{address}?{named['sid']}" if named.get("sid") else "", named["transport"]
+
+
+@cached
+def _but_t(url: str) -> tuple[str, ...]:
+    address, _, query = url.partition("?")
+    return address, *sorted(pair for pair in query.split("&") if not pair.startswith("t="))
+
+
+@dataclass(slots=True)
+class PollProgress:
+    """The progress of a session on its channels and long polls."""
+
+    polled: set[tuple[str, int]] = field(default_factory=set)  # places of the captures that answered polls
+    wrote: Counter[str] = field(default_factory=Counter)  # keys of what was written
+    sockets: set[str] = field(default_factory=lambda: {""})  # channels that went on in a web socket
+
+    def answered(self, capture: Capture, polled: bool) -> None:
+        """Note an answer that was given; with `polled`, that to a long poll."""
+        if polled or _channel_of(capture.url)[0]:
+            self.polled.add(capture.place)
+        if capture.method not in SAFE_METHODS:
+            self.wrote[capture.key] += 1
+
+    def opened(self, url: str) -> None:
+        """Note that a web socket was opened."""
+        self.sockets.add(_channel_of(url)[0])
+
+
+class Poll(NamedTuple):
+    """A recorded poll, and what came before its answer, but after that of the poll before."""
+
+    capture: Capture
+    after: tuple[tuple[str, int], ...]  # keys of writes, and how often each was made by then
+    socket: str  # the channel whose web socket was open, "" for none
+    again: bool  # the same request had another answer later, or none
+
+    def due(self, session: PollProgress) -> bool:
+        """Return True if a session has done what came before the answer, and was not given the last answer."""
+        if self.again and self.capture.place in session.polled:
+            return False
+        return self.socket in session.sockets and all(session.wrote[key] >= n for key, n in self.after)
+
+
+class Polls:
+    """The long polls of a snapshot."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._polls = Cache[tuple[str, str], dict[Name, list[Poll]]]()
+
+    def next(
+        self, session: PollProgress, request: Request, follows: str, same: Sequence[Capture]
+    ) -> tuple[Capture, bool] | None:
+        """Return the capture that answers a poll, the first that the session was not given or the last, and whether it is due.
+
+        None where nothing is known to be polled so. `follows` is the recorded session that it follows, `same` are the captures
+        with the key of the request.
+        """
+        channel, transport = _channel_of(request.url)
+        if channel and transport == _POLLING:
+            name: Name = *_but_t(request.url), request.body
+        elif any(capture.end - capture.begin > 2 and not _page_or_file(capture) for capture in same):
+            name = same[0].key
+        else:
+            return None  # which costs nothing to see: no other request began and ended while it was under way
+        found = self.on(request.method, request.url).get(name)
+        if not found:
+            return None
+        own = [poll for poll in found if poll.capture.session == follows] or found
+        left = (poll for poll in own if poll.capture.place not in session.polled)
+        poll = next(left, own[-1])
+        return poll.capture, poll.due(session)
+
+    def opens(self, url: str, session: PollProgress) -> bool:
+        """Return False while something is to be sent on a channel that goes on in the web socket of an address."""
+        channel, transport = _channel_of(url)
+        if not channel or transport != _SOCKET:
+            return True
+        posts = (poll.capture for polls in self.on("POST", url).values() for poll in polls)
+        return all(c.place in session.polled for c in posts if _channel_of(c.url)[0] == channel)
+
+    def on(self, method: str, url: str) -> dict[Name, list[Poll]]:
+        """Return the polls of a path."""
+        path = method, group_prefix(url)
+        found = self._polls.get(path)
+        if found is None:
+            found = self._polls.keep(path, self._found(method, url))
+        return found
+
+    def _found(self, method: str, url: str) -> dict[Name, list[Poll]]:
+        group, found = self._matcher.group(url), defaultdict[Name, list[Poll]](list)
+        by_channel, by_session = (defaultdict[str, list[Capture]](list) for _ in range(2))
+        for capture in sorted(group.captures, key=lambda c: (c.begin, c.timestamp, c.place)):
+            channel, transport = _channel_of(capture.url)
+            if capture.method != method:
+                continue
+            if channel and transport == _POLLING:
+                by_channel[channel].append(capture)
+            elif not _page_or_file(capture):
+                by_session[capture.session].append(capture)
+        for polls in by_channel.values():
+            for poll in self._of_channel(polls):
+                found[*_but_t(poll.capture.url), group.request(poll.capture).body].append(poll)
+        failures = self._matcher.snapshot.failures(split_url(url)[0])
+        left = [f for f in failures if f.waited and f.request.method == method]
+        for session, line in by_session.items():
+            keys = [failure.key for failure in left if failure.session == session]
+            for poll in _of_path(line, self._matcher.spoken.writes(url, session), keys):
+                found[poll.capture.key].append(poll)
+        return found
+
+    def _of_channel(self, polls: Sequence[Capture]) -> Iterator[Poll]:
+        """Yield the polls of a channel: GETs that wait for what was sent by POST on any channel, and POSTs that wait for nothing.
+
+        What a client said after its last POST went over a web socket, if the channel went on in one.
+        """
+        url = polls[0].url
+        (channel, _), reads = _channel_of(url), polls[0].method in SAFE_METHODS
+        written = self._matcher.spoken.writes(url, polls[0].session) if reads else ()
+        sent = [w for w in written if _channel_of(w.url)[0]]  # another page's, too
+        last = max((w.begin for w in sent if _channel_of(w.url)[0] == channel), default=-1)
+        sockets = map(_channel_of, self._matcher.snapshot.metadata_addresses(url.partition("?")[0]))
+        switched = reads and (channel, _SOCKET) in sockets
+        for poll, after in _between(polls, sent):
+            yield Poll(poll, tuple(after), channel if switched and last < poll.end else "", reads)
+
+
+def _of_path(line: Sequence[Capture], writes: Sequence[Capture], left: Sequence[str]) -> Iterator[Poll]:
+    """Yield the polls among the captures of a path in one session. `left`: keys of those that had no answer."""
+    hung = False
+    polls: list[Capture] = []
+    again = bool(left)
+    for before, capture in zip([None, *line], line, strict=False):
+        inside = [w for w in writes if w is not capture and capture.begin < w.begin < capture.end]
+        follows = before is not None and before in polls and capture.begin == before.end + 1
+        again = again or follows
+        hung = hung or any(_seconds(capture, w) >= HUNG for w in inside)
+        if inside or follows:
+            polls.append(capture)
+    if not hung or not again:
+        return
+    keys, places = Counter([*(capture.key for capture in polls), *left]), {poll.place for poll in polls}
+    others = [w for w in writes if w.begin > polls[0].begin and w.place not in places]
+    for poll, after in _between(polls, others):
+        yield Poll(poll, tuple(after[-1:]), "", keys[poll.key] > 1)
+
+
+def _between(
+    polls: Iterable[Capture], writes: Iterable[Capture]
+) -> Iterator[tuple[Capture, list[tuple[str, int]]]]:
+    """Yield each poll with the keys of the writes since the poll before it, and how often each was made so far."""
+    made, left = Counter[str](), deque(writes)
+    for poll in polls:
+        after = []
+        while left and left[0].begin < poll.end:
+            key = left.popleft().key
+            made[key] += 1
+            after.append((key, made[key]))
+        yield poll, after
+
+
+def _page_or_file(capture: Capture) -> bool:
+    return "html" in capture.mime or static_mime(capture.mime)
+
+
+def _seconds(first: Capture, second: Capture) -> float:
+    """Return the seconds from one capture to another, 0 where either is undated."""
+    began, then = seconds_of(first.timestamp), seconds_of(second.timestamp)
+    return 0.0 if began is None or then is None else then - began

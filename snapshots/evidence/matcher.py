@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -40,9 +40,10 @@ from stillweb.snapshots.identity.keys import Key, digest, group_prefix, is_plain
 from stillweb.snapshots.identity.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import Issued, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.identity.urlkeys import site_prefix
+from stillweb.snapshots.identity.urlkeys import path_prefix, site_prefix
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
-from stillweb.snapshots.secrets.redact import PREFIX, mask
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
 HOT = 1 << 12  # decisions remembered
@@ -510,6 +511,16 @@ class Matcher:
             if group.derived(c, ("left", known), lambda one: left(one, True)) == wanted
         ]
 
+    def _masked(self, request: Request) -> Iterable[Capture]:
+        """Return the captures whose path differs from that of a request in secrets alone."""
+        path = mask(request).url.partition("?")[0]
+        before, secret, _ = path.partition(MASK)
+        return (
+            c
+            for c in (self.snapshot.prefix(path_prefix(before)) if secret else ())
+            if c.method == request.method and PSEUDONYM_TEXT.sub(MASK, c.url.partition("?")[0]) == path
+        )
+
     def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
         """Return True if all values were shown in answers that were served."""
         missing = set(values)
@@ -565,7 +576,10 @@ class Matcher:
         if known is None and mask(request) is request and not fields:
             return request
         names: dict[str, int] = {}
-        for capture in found or self.twins(request) or (group.alike(request.method) if fields else ()):
+        alike = (
+            found or self.twins(request) or (group.alike(request.method) if fields else self._masked(request))
+        )
+        for capture in alike:
             counts = minded or guarded(capture)
 
             def said(stored: Request, capture: Capture = capture, counts: bool = counts) -> set[str]:

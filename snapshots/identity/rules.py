@@ -77,8 +77,9 @@ class Pattern:
 class Field:
     """A named value in a place of a request. Both patterns must match in full.
 
-    In `segments` the name is looked for in the path, and the values are what its groups hold. `drawn`: the value must also look
-    random. `beside`: each of these patterns must match a name in the same query, form or JSON object.
+    In `segments` the name is looked for in the path, and the values are what its groups hold. In other places, what the group `blank`
+    of `value` holds is blanked, if it has one, and the rest stays. `drawn`: the value must also look random. `beside`: each of these
+    patterns must match a name in the same query, form or JSON object.
     """
 
     place: str
@@ -96,6 +97,13 @@ class Field:
         if self.value and self.value.fullmatch(value) is None:
             return False
         return not self.drawn or drawn(value)
+
+    def blanked(self, value: str) -> str:
+        """Return a value that the field matches with a mark for what is blanked of it."""
+        found = (
+            self.value.fullmatch(value) if self.value and "blank" in self.value.compiled.groupindex else None
+        )
+        return value[: found.start("blank")] + BLANK + value[found.end("blank") :] if found else BLANK
 
     def among(self, names: Collection[str]) -> bool:
         """Return True if the names hold all that must stand beside the field."""
@@ -349,10 +357,11 @@ def _read_json(text: bytes, label: str) -> Body | None:
     return Body(JSON, [line.value for line in lines], f"{label};lines", size=len(text))
 
 
-def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str:
+def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str | None:
+    """Return a value as the fields leave it, the same object where none matches; None where one drops it."""
     if any(item.matches(name, value) for item in drop):
-        return "drop"
-    return "blank" if any(item.matches(name, value) for item in blank) else "keep"
+        return None
+    return next((item.blanked(value) for item in blank if item.matches(name, value)), value)
 
 
 def _concerns(fields: Iterable[Field], names: Iterable[str]) -> bool:
@@ -399,9 +408,10 @@ def _edit_pairs(pairs: tuple[str, ...], drop: list[Field], blank: list[Field]) -
         return
     for pair in pairs:
         name, _, value = pair.partition("=")
-        told = _judge(_text(name), _text(value), drop, blank)
-        if told != "drop":
-            yield pair if told == "keep" else f"{name}={BLANK}"
+        text = _text(value)
+        told = _judge(_text(name), text, drop, blank)
+        if told is not None:
+            yield pair if told is text else f"{name}={told}"
 
 
 def named_pairs(parsed: Parsed, fields: list[Field]) -> list[tuple[str, str]]:
@@ -416,12 +426,13 @@ def _edit_path(url: str, drop: list[Field], blank: list[Field]) -> str:
     out = [head]
     for item in parameters:
         text, slash, rest = item.partition("/")
-        name, _, value = text.partition("=")
-        told = _judge(_text(name), _text(value), drop, blank)
-        if told == "drop":
+        name, _, given = text.partition("=")
+        value = _text(given)
+        told = _judge(_text(name), value, drop, blank)
+        if told is None:
             out[-1] += slash + rest
         else:
-            out.append(item if told == "keep" else f"{name}={BLANK}{slash}{rest}")
+            out.append(item if told is value else f"{name}={told}{slash}{rest}")
     return ";".join(out)
 
 
@@ -441,9 +452,10 @@ def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -
     names = [_text(pair.name) for pair in pairs]
     drop, blank = _found(drop, names), _found(blank, names)
     for pair in pairs:
-        told = _judge(_text(pair.name), _text(pair.value), drop, blank)
-        if told != "drop":
-            out.append(pair if told == "keep" else Pair(pair.name, BLANK.encode()))
+        value = _text(pair.value)
+        told = _judge(_text(pair.name), value, drop, blank)
+        if told is not None:
+            out.append(pair if told is value else Pair(pair.name, told.encode()))
     return tuple(out)
 
 
@@ -452,9 +464,10 @@ def _edit_parts(parts: tuple[Part, ...], drop: list[Field], blank: list[Field]) 
     names = [part.name for part in parts]
     drop, blank = _found(drop, names), _found(blank, names)
     for part in parts:
-        told = _judge(part.name, _text(part.content), drop, blank)
-        if told != "drop":
-            out.append(part if told == "keep" else Part(part.headers, BLANK.encode()))
+        value = _text(part.content)
+        told = _judge(part.name, value, drop, blank)
+        if told is not None:
+            out.append(part if told is value else Part(part.headers, told.encode()))
     return tuple(out)
 
 
@@ -476,8 +489,9 @@ def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
         if isinstance(item, (dict, list)):
             new = _edit_json(item, drop, blank)
         elif named:
-            told = _judge(name, item if isinstance(item, str) else str(item), ours, theirs)
-            new = {"drop": _DROPPED, "blank": BLANK}.get(told, item)
+            text = item if isinstance(item, str) else str(item)
+            told = _judge(name, text, ours, theirs)
+            new = _DROPPED if told is None else item if told is text else told
         if new is not item:
             edited[name] = new
     if not edited:

@@ -109,7 +109,7 @@ _STRONG = (
 )
 # A value under a weak name is a secret if it looks random; "token=1" or "sid=3" is none.
 _WEAK = (
-    r"(?:^|_)(?:key|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication|api)(?:_?\d{1,3})?$"
+    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication|api)(?:_?\d{1,3})?$"
     r"|^(?:(?:auth|authorization|oauth|device)_)?code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
 )
 # Values under these names are no secrets. Form tokens come from the page that the client just got: if they were
@@ -130,13 +130,16 @@ _password = re.compile(_PASSWORD)
 # Schemes of Authorization whose text is another one for each request, out of a challenge, the time or the request.
 _MADE_ANEW = re.compile(
     r"digest|usernametoken|negotiate|ntlm|hawk|mac|oauth|signature|vapid|aws|goog1|oss|obs|qbox|qiniu|sharedkey(lite)?"
+    r"|acs|amx|apiauth|fc|kss|log|nos|ucloud|upyun"
     r"|([a-z0-9]+-)*hmac(-[a-z0-9]+)?|[a-z0-9]+-(ecdsa|rsa)-[a-z0-9-]+",
     re.I,
 )
+_SIGNATURE = re.compile(r"(?:^|[\s,&;])sig(?:n(?:ature)?)?=", re.I)  # of schemes that are not known
 # Who signs, in the credentials of Digest (RFC 7616, 3.4), Hawk, OAuth 1, WSSE, HTTP signatures, and the clouds' own: their
 # key's id stands up to the first "/" of `Credential`, or before a colon.
 _SIGNER = re.compile(
-    r"""(?:^|[\s,&])(?:username\*?|id|key_?id|credential|oauth_consumer_key|oauth_token)=(?:"([^"]{1,200})"|([^\s,&/"]{1,200}))"""
+    r"(?:^|[\s,&;])(?:username\*?|id|key_?id|credential|oauth_consumer_key|oauth_token|access|(?:access|client)_token|skn|mchid"
+    r"""|app_?id|awsaccesskeyid)=(?:"([^"]{1,200})"|([^\s,&;/"]{1,200}))"""
     r"|^([\w.@+-]{1,200}):",
     re.I,
 )
@@ -192,6 +195,17 @@ def secret_field(name: str, value: str) -> bool:
     return strength == 2 or (looks_drawn(value) and not any(map(str.isspace, unquote(value))))
 
 
+# What follows the id of a key in a credential that signs (AWS4, GOOG4, OSS4, TOS4): the day, and what it is for
+_SCOPE = re.compile(r"(?:\\*/|%2[Ff])\d{8}(?:\\*/|%2[Ff])")
+
+
+def without_scope(name: str, value: str) -> str:
+    """Return the id of the key in a credential that signs, without day and scope, which are no secrets; any other value as it is."""
+    if "redential" not in name or (scope := _SCOPE.search(value)) is None:
+        return value
+    return value[: scope.start()]
+
+
 @cached
 def given_field(name: str, value: str) -> bool:
     """Return True if a member of this name in an answer holds a secret.
@@ -237,10 +251,10 @@ def signer(credentials: str) -> str | None:
     The id of a key is told by eight hex digits of its hash.
     """
     scheme, _, rest = credentials.strip().partition(" ")
-    if _MADE_ANEW.fullmatch(scheme) is None:
-        return None
     if kept := _KEPT_SIGNER.match(rest):
         return kept[1]
+    if _MADE_ANEW.fullmatch(scheme) is None and _SIGNATURE.search(rest) is None:
+        return None
     found = ["".join(one) for one in _SIGNER.findall(rest.strip())] or _of_windows(rest.strip())
     return " ".join(
         hashlib.sha256(one.encode()).hexdigest()[:8] if looks_drawn(one) or has_format(one.encode()) else one
@@ -392,7 +406,9 @@ def known_formats(data: bytes) -> Iterator[tuple[str, bytes]]:
             if match is None:
                 continue
             done = match.end()
-            yield name, match[match.lastindex or 0]
+            secret = match[match.lastindex or 0]
+            if not PSEUDONYM.search(secret):
+                yield name, secret
             break
 
 
@@ -562,6 +578,9 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
             scheme = _SCHEME.match(found.value)
             if scheme is not None and found.start + scheme.end() < found.end:
                 found = Named(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
+            size = len(without_scope(name, data[found.start : found.end].decode("latin-1")))
+            if found.start + size < found.end:
+                found = Named(name, without_scope(name, found.value), found.start, found.start + size)
             if (secret_header if name[0] == "-" else judge)(found.name, found.value):
                 done = max(end, found.end)
                 yield found
@@ -716,7 +735,8 @@ def held_by_forms(page: bytes) -> Iterator[str]:
     The client sends them later, but by then the page would be stored with the secrets.
     """
     for said in _inputs(page, _HIDDEN):
-        name, value = said.get(b"name", ""), said.get(b"value", "")
+        name = said.get(b"name", "")
+        value = without_scope(name, said.get(b"value", ""))
         if said.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
             yield value
 

@@ -373,8 +373,9 @@ class Redactor:
 
     def _named(self, match: re.Match[str], decode: Callable[[str], str], kind: str) -> str:
         name, value = match[1], match[2]
-        if self._secret(name, value, form=kind == "field"):
-            return f"{name}={self.found(f'{kind} {name}', decode(value))}"
+        key = detect.without_scope(name, value)
+        if self._secret(name, key, form=kind == "field"):
+            return f"{name}={self.found(f'{kind} {name}', decode(key))}{value[len(key) :]}"
         if "%" not in value or not _PACKED.search(value):
             return match[0]
         plain = decode(value)  # a URL or JSON
@@ -397,9 +398,10 @@ class Redactor:
         if named is None or not 0 < len(content) <= 4096:
             return part
         name, value = named[1].decode("utf-8", "replace"), content.decode("utf-8", "replace")
-        if not self._secret(name, value, form=True):
+        key = detect.without_scope(name, value)
+        if not self._secret(name, key, form=True):
             return part
-        return head + blank + self.found(f"field {name}", value).encode()
+        return head + blank + (self.found(f"field {name}", key) + value[len(key) :]).encode()
 
     def _text(self, text: str) -> str:
         """Learn the secrets of well-known formats in a header or URL; return it with the known secrets replaced."""
@@ -422,16 +424,16 @@ def altered(headers: Headers, length: int | None = None) -> Headers:
 
 
 class _Masker(Redactor):
-    """Redactor that replaces every secret by `MASK` and learns nothing."""
+    """Redactor for one message that replaces every secret by `MASK`, wherever it occurs."""
 
     def __init__(self) -> None:
         super().__init__(b"")
 
-    def learn(self, secret: str) -> str:
+    def pseudonym(self, secret: str) -> str:
         return MASK
 
     def _text(self, text: str) -> str:
-        return detect.PSEUDONYM_TEXT.sub(MASK, text)
+        return detect.PSEUDONYM_TEXT.sub(MASK, super()._text(text))
 
 
 def mask(request: Request) -> Request:

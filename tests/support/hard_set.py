@@ -275,6 +275,14 @@ def address_signed_anew(draw: random.Random) -> Made:
     return one, two
 
 
+def address_signed_by_another_key(draw: random.Random) -> Made:
+    one, two = (
+        Request("GET", f"http://a.test/k?AWSAccessKeyId={draw.getrandbits(60)}&Expires=1&Signature=a1")
+        for _ in range(2)
+    )
+    return one, two
+
+
 def conversation_with_drawn_call_ids(draw: random.Random) -> Made:
     ids = [f"call_{draw.getrandbits(60):x}" for _ in range(2)]
     bodies = [
@@ -549,7 +557,8 @@ JOIN: list[Kind] = [
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,
-    message_with_an_id, sign_in_with_a_drawn_state, address_signed_anew, address_signed_in_a_way_of_its_own, conversation_with_drawn_call_ids,
+    message_with_an_id, sign_in_with_a_drawn_state, address_signed_anew, address_signed_in_a_way_of_its_own, address_signed_by_another_key,
+    conversation_with_drawn_call_ids,
     prompt_that_names_drawn_tabs,
 ]  # fmt: skip
 APART: list[Kind] = [

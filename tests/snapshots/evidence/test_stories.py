@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 
@@ -868,6 +869,10 @@ SIGNED_BY = {
     "SigV2": "AWS {}:{}",
     "Azure": "SharedKey {}:{}",
     "App Configuration": "HMAC-SHA256 Credential={}&SignedHeaders=host&Signature={}",
+    "EdgeGrid": "EG1-HMAC-SHA256 client_token={};timestamp=20240501T10:15:00+0000;nonce={}",
+    "Huawei": "SDK-HMAC-SHA256 Access={}, SignedHeaders=host, Signature={}",
+    "Alibaba": "acs {}:{}",
+    "Service Bus": "SharedAccessSignature sr=a.test&skn={}&sig={}",
 }
 
 
@@ -898,6 +903,70 @@ def test_which_key_signs_is_told_from_others(how: str) -> None:
     matcher = over((stored, html("birds")))
     assert told(matcher, signed(key)) == ["birds"]
     assert told(matcher, signed(other)) == ["birds?"]
+
+
+PRESIGNED = {
+    "S3": "X-Amz-Credential={key}%2F2024050{n}%2Feu-west-1%2Fs3%2Faws4_request&X-Amz-Date=2024050{n}T101500Z&X-Amz-Signature={sig}",
+    "S3, version 2": "AWSAccessKeyId={key}&Expires=171455760{n}&Signature={sig}",
+    "Google": "GoogleAccessId={key}%40p.iam.test&Expires=171455760{n}&Signature={sig}",
+    "CloudFront": "Expires=171455760{n}&Signature={sig}&Key-Pair-Id={key}",
+    "Azure": "sv=2023-11-03&se=2024-05-0{n}T10%3A15%3A00Z&skoid={key}&sr=b&sp=r&sig={sig}",
+    "Azure, by policy": "sv=2023-11-03&si={key}&sr=b&sig={sig}",
+    "Tencent": "q-ak={key}&q-sign-time=171455760{n}&q-signature={sig}",
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "place"),
+    [(how, place) for how in PRESIGNED for place in ("address", "address in an archive")]
+    + [(how, "form") for how in ("S3", "S3, version 2", "Google", "Tencent")],
+)
+def test_who_signs_an_address_or_form_is_told_from_others(how: str, place: str) -> None:
+    def signed(key: str, n: int) -> Request:
+        said = PRESIGNED[how].format(key=key, n=n, sig=f"{n}a2b3c4d5e6f7a8b" * 4)
+        if place != "form":
+            return get(f"{A}/file?{said}")
+        pairs = "".join(
+            f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{unquote(value)}\r\n'
+            for name, _, value in (
+                pair.partition("=")
+                for pair in f"key=a&policy=eyJ{n}&{said}".split("&")
+                if "Expires" not in pair
+            )
+        )
+        return post(f"{A}/file", f"{pairs}--x--\r\n", "multipart/form-data; boundary=x")
+
+    key, other = "AKIAQYLPMN5HFIQR7XYA", "AKIAZZZPMN5HKKQR7ABC"
+    stored = signed(key, 1)
+    if place != "address in an archive":
+        stored = Redactor(b"k" * 32).request(stored)
+    matcher = over((stored, html("birds")))
+    assert [told(matcher, signed(key, n)) for n in (1, 2)] == [["birds"], ["birds"]]
+    assert [told(matcher, signed(other, n)) for n in (1, 2)] == [["birds?"], ["birds?"]]
+
+
+BOT = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
+HELD = {
+    "in a path": get(f"{A}/bot{BOT}/getMe"),
+    "at a path's end": post(
+        "http://hooks.slack.com/services/T00000000/B00000000/q9xT2vLmZk3qP7bAW8rT5yU1", "payload=x"
+    ),
+    "under a name that does not say so": get(f"{A}/k?x=AKIAQYLPMN5HFIQR7XYA"),
+    "in a text": sent("/k", {"x": "my key is ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8, ok?"}),
+    "told twice": sent("/k", {"q": "mail tea4two4all to ann", "password": "tea4two4all"}),
+}
+
+
+@pytest.mark.parametrize("where", HELD)
+def test_a_recorded_secret_finds_its_answer_wherever_it_was_replaced(where: str) -> None:
+    stored = Redactor(b"k" * 32).request(HELD[where])
+    assert stored != HELD[where]
+    assert told(over((stored, html("birds"))), HELD[where]) == ["birds"]
+
+
+def test_another_key_in_a_path_is_a_miss() -> None:
+    stored = Redactor(b"k" * 32).request(HELD["in a path"])
+    assert told(over((stored, html("birds"))), get(f"{A}/bot{BOT[::-1]}/getMe")) == ["miss"]
 
 
 @pytest.mark.parametrize("answer", [redirect("/"), data({"ok": True})], ids=["a form", "a call"])

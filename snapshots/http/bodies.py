@@ -27,8 +27,8 @@ UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet
 
 MAX_NESTED = 4  # multipart bodies within each other
 MAX_DEPTH = 64  # of JSON; deeper values are bytes, so that no recursion over them exhausts the stack
-# about the values of JSON, a form or multipart; a body of more is bytes, as each takes up to 250 bytes of memory
-MAX_VALUES = 1 << 19
+MAX_VALUES = 1 << 19  # about those of JSON; a body of more is bytes, as each takes up to 250 bytes of memory
+MAX_FIELDS = 1 << 14  # of a form or multipart; a body of more is bytes. PHP and Django take 1,000, Rack 4,096
 MAX_LINES = 256  # of the head of a part
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -230,7 +230,7 @@ _READER = json.JSONDecoder(
 
 
 def _json(body: bytes, parameters: str) -> Body | None:
-    if charset_of(parameters) or _too_many(body, b",", b"[", b"{"):
+    if charset_of(parameters) or sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         return None
     try:
         value = read_json(_READER, body.decode("utf-8"))
@@ -240,10 +240,6 @@ def _json(body: bytes, parameters: str) -> Body | None:
         return Body(JSON, value, canonical=canonical, size=len(body))
     except (ValueError, RecursionError, ArithmeticError):
         return None
-
-
-def _too_many(body: bytes, *marks: bytes) -> bool:
-    return sum(map(body.count, marks)) > MAX_VALUES
 
 
 def _depth(value: Any) -> int:
@@ -277,7 +273,7 @@ def form_pairs(text: bytes) -> tuple[Pair, ...]:
 
 def _form(body: bytes, charset: str) -> Body | None:
     # JSON or XML sent with curl's default type is not a form: decoding its "+" would lose information.
-    if _too_many(body, b"&") or any(matches(_NOT_A_FORM, body, 1)):
+    if body.count(b"&") > MAX_FIELDS or any(matches(_NOT_A_FORM, body, 1)):
         return None
     if not body.isascii():  # UTF-8 decodes to the bytes that escapes stand for (WHATWG URL, 5.1)
         try:
@@ -312,7 +308,7 @@ def _multipart(body: bytes, subtype: str, parameters: str, depth: int = 0) -> Bo
     body = body.removeprefix(b"\r\n")  # an empty preamble, as Axis and WCF write it (RFC 2046, 5.1.1)
     if body in (delimiter + b"--", delimiter + b"--\r\n"):
         return Body(MULTIPART, (), subtype)  # a form without fields, as browsers send it
-    if not body.startswith(delimiter + b"\r\n") or _too_many(body, delimiter):
+    if not body.startswith(delimiter + b"\r\n") or body.count(delimiter) > MAX_FIELDS:
         return None
     sections = (b"\r\n" + body).split(b"\r\n" + delimiter)
     if sections[0] or sections[-1] not in (b"--", b"--\r\n"):

@@ -21,7 +21,7 @@ from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstrin
 from stillweb.snapshots.identity.urlkeys import IPV4, PORT, path_prefix, request_urlkey, surt
 from stillweb.snapshots.request import Remembering, Request
 
-VERSION = 1
+VERSION = 2
 
 # Header fields that replace the method.
 METHODS = frozenset(("x-http-method-override", "x-http-method", "x-method-override"))

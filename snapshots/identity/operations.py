@@ -61,9 +61,10 @@ def _operation(item: Any) -> Operation | None:
         return None
     text = item.get("query")
     text = text if isinstance(text, str) and "{" in text else ""
+    if not text and "variables" not in item and "persistedQuery" not in _members(item.get("extensions")):
+        return None
     names = tuple(in_order(_names(item)))
-    by_name = names and ("variables" in item or "persistedQuery" in _members(item.get("extensions")))
-    return Operation(text, names) if text or by_name else None
+    return Operation(text, names) if text or names else None
 
 
 def _names(item: Mapping[str, Any]) -> Iterator[str]:

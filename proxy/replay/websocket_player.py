@@ -46,6 +46,8 @@ def _text(said: Said) -> str:
 
 
 _JSON = (("Content-Type", "application/json"),)
+_LINES = (("Content-Type", "application/x-ndjson"),)
+_BETWEEN = re.compile(rb"\}[\x1e\n]\{")  # two messages in one: SignalR's, Centrifugo's
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,10 @@ def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
 
 def _message(url: str, said: Said) -> Request:
     """Return a message as a request to compare."""
-    return Request("POST", url, _JSON, said if isinstance(said, bytes) else said.encode("utf-8", "replace"))
+    body = said if isinstance(said, bytes) else said.encode("utf-8", "replace")
+    if _BETWEEN.search(body):
+        return Request("POST", url, _LINES, _BETWEEN.sub(b"}\n{", body))
+    return Request("POST", url, _JSON, body)
 
 
 def same(url: str, one: Said, other: Said, request: Callable[[str, Said], Request] = _message) -> bool | None:
@@ -147,7 +152,7 @@ def alike(one: Request, other: Request) -> bool:
 
 
 # Socket.IO's packet type, namespace and number before JSON; SignalR's record separator after it
-_FRAMED = re.compile(r"(\d*+(?:/[^,\[{]*,)?\d*+)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
+_FRAMED = re.compile(r"(\d*+-?(?:/[^,\[{]*,)?\d*+)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
 TRIES = 100  # combinations of rules that are tried for a message
 _DECODER = json.JSONDecoder()
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
@@ -161,7 +166,7 @@ def _framed(said: Said) -> tuple[str, str, str]:
 
 # What a client counts its messages by, which their answers repeat: Socket.IO's acknowledgement, Phoenix' references
 _NUMBERED = re.compile(
-    r'(4[23](?:/[^,\[{]*,)?)(\d+)()(\[.*)|(\[ *)(null|"\d+")( *, *"\d+")( *, *"[^"]+" *, *"[^"]+" *, *\{.*)',
+    r'(4[2356](?:\d+-)?(?:/[^,\[{]*,)?)(\d+)()(\[.*)|(\[ *)(null|"\d+")( *, *"\d+")( *, *"[^"]+" *, *"[^"]+" *, *\{.*)',
     re.S,
 )
 
@@ -310,7 +315,7 @@ def _counted(one: Conversation) -> dict[Spot, Count]:
 
 def _is_beat(said: Said) -> bool | None:
     """Return True for a sign of life, None for a receipt, which may be more than that."""
-    return isinstance(said, str) and is_sign_of_life(said)
+    return is_sign_of_life(_text(said))
 
 
 def _form(said: Said) -> str:
@@ -561,6 +566,8 @@ class Player:
                 return None
         self.lives = True
         after = leads.messages[alike[0] + 1 : alike[0] + 2] if alike else ()
+        if alike:
+            self._by_rule(self._alive[0], leads.messages[alike[0]][1], said)
         return self._own([what for mine, what in after if not mine and _is_beat(what)])
 
     def _inherit(self, one: Conversation, other: Conversation) -> None:

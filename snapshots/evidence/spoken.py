@@ -7,8 +7,10 @@ what a session has said in replay.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -41,7 +43,11 @@ class Source(Protocol):
 def word(entry: Mapping[str, Any]) -> str:
     """Return a stored message in the form that is counted; "" for one that says nothing."""
     text = str(entry.get("text", entry.get("base64", "")))
-    if "text" in entry and (_LIFE.fullmatch(text) or is_sign_of_life(text) is not False):
+    plain = text
+    if "text" not in entry:
+        with suppress(ValueError):  # another tool's record, which is no conversation
+            plain = b64decode(text).decode("latin-1")
+    if ("text" in entry and _LIFE.fullmatch(text)) or is_sign_of_life(plain) is not False:
         return ""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 

@@ -135,24 +135,31 @@ def _in_text(text: str, recorded: str, own: str) -> str:
     return called + text[_CALL_WITHIN:]
 
 
+_OF_IDS = ('"methods"', '"subs"')  # lists of the ids of calls in DDP (Meteor)
+
+
 def _in_json(text: str, found: list[Echo]) -> str:
     """Replace members whose name and value are a recorded echo's; an `id` only in the outermost object, or those of a list."""
     out: list[str] = []
-    nested: list[str] = []  # the open brackets
+    nested: list[str] = []  # the open brackets, that of a list of ids with its name
     end = 0
     name: str | None = None
     before = before_last = ""
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token in "[{":
-            nested.append(token)
+            nested.append(before_last if before == ":" and before_last in _OF_IDS else token)
         elif token in "]}" and nested:
             nested.pop()
-        elif before == ":" and token not in "{[":
-            name = _read(before_last)
+        elif (before == ":" and token not in "{[") or (token != "," and nested[1:] and nested[1] in _OF_IDS):
+            name = _read(before_last) if before == ":" else "id"
             value = _read(token)
             for echo in found:
-                if echo.name == "id" and nested not in (["{"], ["[", "{"]):
+                if echo.name == "id" and nested not in (
+                    ["{"],
+                    ["[", "{"],
+                    *(["{", name] for name in _OF_IDS),
+                ):
                     continue  # of something that the answer names
                 plain = echo.recorded == token  # a text of a query, which the answer tells as a number
                 if echo.name == name and (

@@ -135,10 +135,42 @@ def test_time_decides_how_many_signs_of_life_there_are() -> None:
     assert not more.ambiguous
 
 
+def test_each_heartbeat_is_answered_by_its_own_number() -> None:
+    """Phoenix' clients give up a socket on which a heartbeat gets no reply."""
+
+    def beat(number: int, event: str = "heartbeat", said: str = "") -> str:
+        return f'[null,"{number}","phoenix","{event}",{{{said}}}]'
+
+    reply = '"status":"ok"'
+    one = answering(
+        (True, "a"),
+        (False, "1"),
+        (True, beat(4)),
+        (False, beat(4, "phx_reply", reply)),
+        (True, "b"),
+        (False, "2"),
+    )
+    said = [one.client("http://h/", what) for what in ("a", beat(4), beat(5), beat(6), "b")]
+    assert said == [["1"], *([beat(n, "phx_reply", reply)] for n in (4, 5, 6)), ["2"]]
+    assert not one.ambiguous
+
+
+def test_an_empty_object_may_be_a_sign_of_life() -> None:
+    """Centrifugo's clients answer its pings so; others may ask with it."""
+    one = answering((True, "a"), (False, "1"), (False, "{}"), (True, "{}"), (True, "b"), (False, "2"))
+    assert [one.client("http://h/", what) for what in ("a", "b")] == [["1", "{}"], ["2"]]
+    assert one.ambiguous
+    assert answering((True, "a"), (False, "1")).client("http://h/", "{}") is None
+
+
 @pytest.mark.parametrize(
-    "said", ["\n", "3", '{"type":6}\x1e', '{"op":"heartbeat","d":null}', '["phoenix","heartbeat"]']
+    "said",
+    [
+        *("\n", "3", '{"type":6}\x1e', '{"op":"heartbeat","d":null}', '["phoenix","heartbeat"]'),
+        *('{"event":"pusher:ping","data":{}}', b"\xc0\x00", b"\x02\x91\x06"),
+    ],
 )
-def test_signs_of_life_that_were_never_recorded_change_nothing(said: str) -> None:
+def test_signs_of_life_that_were_never_recorded_change_nothing(said: str | bytes) -> None:
     one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
     assert [one.client("http://h/", what) for what in ("a", said, "b")] == [["1"], [], ["2"]]
     assert one.word() == ""
@@ -178,6 +210,10 @@ def test_words_about_life_are_no_sign_of_it() -> None:
         ('{"topic":"r:1","event":"phx_join","payload":{},"ref":"1"}', '{"topic":"r:1","event":"phx_reply","ref":"1"}', '{"topic":"r:1","event":"phx_join","payload":{},"ref":"3"}', '{"topic":"r:1","event":"phx_reply","ref":"3"}', True),
         ('421["x",{"a":1}]', '431["421"]', '420["x",{"a":1}]', '430["421"]', True),
         ('["3","5","room:1","x",{}]', '["3","5","room:1","phx_reply",{"n":5}]', '["3","4","room:1","x",{}]', '["3","4","room:1","phx_reply",{"n":5}]', True),
+        ('451-7["up",{"_placeholder":true,"num":0}]', '437["ok"]', '451-3["up",{"_placeholder":true,"num":0}]', '433["ok"]', True),
+        ('427["get"]', '461-7[{"_placeholder":true,"num":0}]', '423["get"]', '461-3[{"_placeholder":true,"num":0}]', True),
+        ('{"msg":"method","id":"1","method":"m","params":[]}', '{"msg":"updated","methods":["1"]}', '{"msg":"method","id":"3","method":"m","params":[]}', '{"msg":"updated","methods":["3"]}', True),
+        ('{"type":1,"invocationId":"0","target":"m","arguments":[]}\x1e{"type":1,"invocationId":"1","target":"n","arguments":[]}\x1e', '{"type":3,"invocationId":"0"}\x1e{"type":3,"invocationId":"1"}\x1e', '{"type":1,"invocationId":"4","target":"m","arguments":[]}\x1e{"type":1,"invocationId":"5","target":"n","arguments":[]}\x1e', '{"type":3,"invocationId":"4"}\x1e{"type":3,"invocationId":"5"}\x1e', True),
         ('42["x",{"r":0.8444218515250481}]', "ok", '42["x",{"r":0.7579544029403025}]', "ok", False),
         ('{"type":"x","ts":1714557600001}', "ok", '{"type":"x","ts":1714557661002}', "ok", False),
     ],

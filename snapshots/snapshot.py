@@ -369,12 +369,14 @@ class Snapshot:
         return list(dict.fromkeys(target_of(one) for one in entries if views or one["mime"] != VIEW_MEDIA))
 
     def not_captures(self) -> Iterator[tuple[str, str]]:
-        """Yield kind and URI of the resource and conversion records, which answer no request."""
+        """Yield kind and URI of the resource and conversion records, and of the metadata of answers, which answer no request."""
         for layer in self._layers:
             for line in layer.index.lines("urn:", prefix=True):
                 entry = parse_line(line)[2]
-                if entry.get("kind") in ("resource", "conversion"):
-                    yield entry["kind"], target_of(entry)
+                kind, uri = entry.get("kind"), target_of(entry)
+                told = kind == "metadata" and uri.startswith("http") and entry["mime"] != VIEW_MEDIA
+                if told or kind in ("resource", "conversion"):
+                    yield entry["kind"], uri
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield web socket conversations (docs/snapshot.md) with their addresses, each in recorded order."""

@@ -32,6 +32,7 @@ from stillweb.snapshots.writer import Writer
 Progress = Callable[[int, int], None]
 AnyPath = str | os.PathLike[str]
 TOLD = 100  # captures between two reports of progress
+DERIVED = "; it may be a WAT or WET file, derived of an archive that holds the answers: import that one"
 SMALL = 1 << 16  # stored size in bytes up to which a record is read at once: some 64 MB unpacked at worst
 
 
@@ -138,9 +139,12 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         report.notes += left_out(source)
         report.damaged += left_out(source, "damaged")
         shifts = copy_captures(holder, captures, count, writer, report, way)
+        talks = set()
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
-                report.sockets += copy_conversations(source, uri, writer, shifts)
+                if said := copy_conversations(source, uri, writer, shifts):
+                    talks.add(uri)
+                    report.sockets += said
         with noting_damage(report, f"{path}: requests that failed"):
             for failure in source.failures():
                 failure.write(writer)
@@ -151,10 +155,12 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         for view in views:
             writer.view(view, readable_parts(source, view, report))
             report.views += 1
-        taken = {f"urn:{kind}:{view.address}" for view in views for kind in RESOURCES}
+        taken = talks | {f"urn:{kind}:{view.address}" for view in views for kind in RESOURCES}
         passed_over = Counter(what_of(kind, uri) for kind, uri in source.not_captures() if uri not in taken)
         if passed_over:
             report.notes.append(f"{path}: left out: {listed(passed_over)}")
+            if not (count or views or talks):
+                report.notes[-1] += DERIVED
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.http.encodings import decode, encode
 from stillweb.snapshots.operations.importing import import_files
@@ -149,6 +150,7 @@ def test_records_that_answer_no_request_are_counted_and_named(tmp_path: Path) ->
         record(b"of a file", kind=b"resource", uri=b"file:///a.txt", number=5),
         record(b"of a tool", kind=b"screenshot", number=6),
         record(b"GET /else HTTP/1.1\r\n\r\n", kind=b"request", uri=b"http://example.test/else", number=7),
+        record(b"outlink: /else\r\n", kind=b"metadata", number=8),
     ]
     (tmp_path / "x.warc.gz").write_bytes(packed(record(_answer(_PAGE)), *none))
     report = import_files([tmp_path / "x.warc.gz"], tmp_path / "own")
@@ -161,5 +163,14 @@ def test_records_that_answer_no_request_are_counted_and_named(tmp_path: Path) ->
         "conversion of http:",
         "resource of file:",
         "screenshot of http:",
+        "metadata of http:",
     ):
         assert f"1 {what}" in told
+
+
+@pytest.mark.parametrize("kind", [b"metadata", b"conversion"])
+def test_a_file_that_was_derived_of_an_archive_is_named_so(kind: bytes, tmp_path: Path) -> None:
+    """Common Crawl's WAT and WET files: they open as archives do, and hold no answer."""
+    (tmp_path / "x.warc.wat.gz").write_bytes(packed(record(b'{"Envelope":{}}', kind=kind)))
+    with pytest.raises(DamagedInput, match="WAT or WET"):
+        import_files([tmp_path / "x.warc.wat.gz"], tmp_path / "own")

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.damaging import kills
 from tests.harness import small_site
 from tests.proxy.origin import Origin
+from tests.support.command_line import Started
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -21,6 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("kills")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kills, "CAPTURES", 100)
+        patch.setattr(kills, "start", lambda killed: Started(*killed.words))  # a fork, killed in its work
         patch.setenv("STILLWEB_STATE", str(folder / "state"))
         patch.setenv("STILLWEB_CACHE", str(folder / "cache"))
         kills.prepare(folder / "made")

@@ -65,11 +65,14 @@ FOR_PDFS = ("pypdf", "pypdfium2", "stillweb.snapshots.text.pdf_text")
 LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
 forks_agents = True  # but in tests that are marked `own_process`
 LOADED = (
+    "anyio._backends._asyncio",
     "bs4",
     "concurrent.futures.thread",
+    "cryptography.fernet",
     "fsspec",
     "httpcore",
     "openai.resources",
+    "platformdirs.unix",
     "pytest",
     "mcp.server.lowlevel",
     "protego",
@@ -77,6 +80,7 @@ LOADED = (
     "requests",
     "stillweb.api",
     "stillweb.harness.agents.module",
+    "stillweb.harness.agents.openai",
     "stillweb.harness.agents.script",
     "stillweb.harness.curation.drift",
     "stillweb.harness.curation.needs",
@@ -89,14 +93,22 @@ LOADED = (
     "stillweb.harness.runs.agent_process",
     "stillweb.harness.runs.display",
     "stillweb.harness.runs.engine",
+    "stillweb.harness.runs.given_text",
     "stillweb.harness.runs.runner",
     "stillweb.harness.sandbox.launcher",
+    "stillweb.harness.scoring.simple",
+    "stillweb.harness.servers.mcp",
+    "stillweb.harness.servers.program",
     "stillweb.harness.tools.serper",
+    "stillweb.harness.tools.service_hosts",
+    "stillweb.harness.tools.toolset",
     "stillweb.proxy.browser.capture_view",
     "stillweb.proxy.check.check",
     "stillweb.proxy.record.recorder",
     "stillweb.proxy.replay.gateway",
     "stillweb.snapshots.evidence.matcher",
+    "stillweb.snapshots.index.swift_lines",
+    "stillweb.snapshots.operations.importing",
     "stillweb.snapshots.operations.upgrading",
     "stillweb.snapshots.text.freezing",
     "trafilatura",
@@ -246,6 +258,8 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
         anyio.__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
     if loaded is LOADED:
         _fill_caches()
+    # looked for here once: the names of some thousand modules lie in as many pages, which a fork would copy
+    ours = [name for name in sys.modules if name.split(".")[0] == "tests"]
     gc.freeze()
     orders = socket.socket(fileno=number)
     while True:
@@ -255,7 +269,7 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
         pid = _fork_sibling()
         if pid == 0:
             orders.close()
-            return _become(json.loads(data), files)
+            return _become(json.loads(data), files, ours)
         with socket.socket(fileno=files.pop(3)) as teller:
             teller.send(struct.pack("i", pid))
         for file in files:
@@ -264,6 +278,7 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
 
 def _fill_caches() -> None:
     """Compute once what each fork would compute for itself: a third of what a command costs when all is imported."""
+    from stillweb.harness.cli import COMMANDS
     from stillweb.harness.runs.hashes import code_hash
     from stillweb.harness.view.library import Library
     from stillweb.proxy.net.client_env import usual_authorities
@@ -272,6 +287,8 @@ def _fill_caches() -> None:
     from stillweb.snapshots.identity.rules import builtin
     from stillweb.snapshots.identity.sites import site_of
 
+    for module, _ in COMMANDS.values():
+        importlib.import_module(f"stillweb.harness.commands.{module}")
     builtin()
     check_versions()
     code_hash()
@@ -299,8 +316,8 @@ def _fork_sibling() -> int:
     return int(pid)
 
 
-def _become(order: dict[str, Any], files: list[int]) -> str:
-    """Make this fork what a started program would be. Return the program."""
+def _become(order: dict[str, Any], files: list[int], modules: list[str]) -> str:
+    """Make this fork what a started program would be, without these modules. Return the program."""
     if order["session"]:
         os.setsid()
     numbers = [0, 1, 2, *order["files"]]
@@ -327,7 +344,7 @@ def _become(order: dict[str, Any], files: list[int]) -> str:
         if resource.getrlimit(limit) != tuple(values):
             resource.setrlimit(limit, tuple(values))
     tests = order["argv"][1:4] == TESTER
-    for name in [name for name in sys.modules if name.split(".")[0] == "tests" and not tests]:
+    for name in modules if not tests else ():
         del sys.modules[name]
     if tests or order["argv"][1:4] == REPETITION:
         OURS.clear()

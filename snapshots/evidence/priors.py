@@ -108,7 +108,7 @@ PARTS = {
     r"order": 0.15,  # of values of one name
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io|jsonp|json-rpc|mutation-id|soap|presigned|tool-call)": 0.002,
     r"rule (cache-buster|timestamp)": 0.001,
-    r"rule (request-id|oauth|content-id)": 0.03,
+    r"rule (request-id|oauth|saml|content-id)": 0.03,
     r"rule handle": 0.05,
     r"rule issued-value": 0.3,
     r"rule .*": 0.15,

@@ -22,6 +22,7 @@ _OPERATION = re.compile(
     r":(?:stream)?GenerateContent|/model/[^/]+/(?:converse|invoke)[a-z-]*|/deployments/[^/]+/.*completions",
     re.I,
 )
+_LANGCHAIN = ("human", "ai", "tool", "system")  # types of turns that have no role
 TURNS = ("messages", "input", "contents", "prompt")  # members that hold the turns of a conversation
 # Claude Code's billing line, the first text of its system prompt: ids of its run, and a checksum of each
 # request.
@@ -38,8 +39,12 @@ def asks_a_model(parsed: Parsed) -> bool:
 
 def converses(parsed: Parsed) -> bool:
     """Return True if a request asks a model, or holds the turns of a conversation for a server that does."""
-    turns = parsed.body.value.get("messages") if isinstance(parsed.body.value, dict) else None
-    roles = isinstance(turns, list) and any(isinstance(turn, dict) and "role" in turn for turn in turns)
+    value = parsed.body.value
+    held = value.get("input") if isinstance(value, dict) and isinstance(value.get("input"), dict) else value
+    turns = held.get("messages") if isinstance(held, dict) else None
+    roles = isinstance(turns, list) and any(
+        isinstance(turn, dict) and ("role" in turn or turn.get("type") in _LANGCHAIN) for turn in turns
+    )
     return roles or asks_a_model(parsed)
 
 

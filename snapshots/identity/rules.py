@@ -38,7 +38,7 @@ from stillweb.snapshots.identity.model_calls import (
     without_sender,
     without_told_moments,
 )
-from stillweb.snapshots.identity.soap import without_message_ids
+from stillweb.snapshots.identity.soap import without_message_ids, without_saml_ids
 from stillweb.snapshots.identity.spelling import BLANK, PLAIN, one_escape, with_one_escape, with_one_json
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn, looks_random
@@ -183,6 +183,11 @@ def _claimed(token: re.Match[str]) -> str:
     return f"{BLANK}{quote(json.dumps(left, sort_keys=True))}{BLANK}"
 
 
+def _saml(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+    """Drop and blank the named values, and leave of a SAML request what it says."""
+    return without_saml_ids(_edit(parsed, rule.drop, rule.blank))
+
+
 def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     """Blank the values that the site issued, except those that decide the answer."""
     blank = tuple(
@@ -265,6 +270,7 @@ KINDS: dict[str, Kind] = {
     "fields": _fields,
     "issued": _issued,
     "signed": _signed,
+    "saml": _saml,
     "encoding": _bare(with_one_escape),
     "json-query": _bare(with_one_json),
     "empty-query": _bare(_full_query),
@@ -474,6 +480,12 @@ def _edit_parts(parts: tuple[Part, ...], drop: list[Field], blank: list[Field]) 
 _DROPPED = object()
 
 
+def _told_names(value: Mapping[str, Any]) -> Collection[str]:
+    """Return the names in a JSON object, and `name=value` of its kind, by which fields are found beside others."""
+    kind = value.get("type")
+    return [*value, f"type={kind}"] if isinstance(kind, str) else value
+
+
 def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
     """Return a value without what the fields name; the same object where they name nothing."""
     if isinstance(value, list):
@@ -481,7 +493,8 @@ def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
         return items if any(map(is_not, items, value)) else value
     if not isinstance(value, dict):
         return value
-    ours, theirs = _found(drop, value), _found(blank, value)
+    names = _told_names(value)
+    ours, theirs = _found(drop, names), _found(blank, names)
     named = _concerns((*ours, *theirs), value)
     edited: dict[str, Any] = {}
     for name, item in value.items():
@@ -569,6 +582,7 @@ class RuleSet:
         return (
             "EIO" not in names
             and "=eyJ" not in url
+            and "SAMLRequest" not in names
             and not any(
                 (field.value is None or field.value.fullmatch(value)) and field.among(names)
                 for name, value in pairs

@@ -1,15 +1,18 @@
-"""SOAP requests: remove the ids and moments that a client draws for each message.
+"""SOAP and SAML requests: remove the ids and moments that a client draws for each message.
 
-They stand in the envelope's header: WS-Addressing's MessageID (https://www.w3.org/TR/ws-addr-core/, 3.2) and
+Those of SOAP stand in the envelope's header: WS-Addressing's MessageID (https://www.w3.org/TR/ws-addr-core/, 3.2) and
 WS-Security's timestamp, nonce, password digest and signature (OASIS wss-v1.1).
 """
 
 from __future__ import annotations
 
+import base64
 import re
+import zlib
 from dataclasses import replace
+from urllib.parse import unquote_to_bytes
 
-from stillweb.snapshots.http.bodies import BYTES, MULTIPART, Body, Part
+from stillweb.snapshots.http.bodies import BYTES, FORM, MULTIPART, Body, Part
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.spelling import BLANK
 
@@ -63,3 +66,49 @@ def message_id(parsed: Parsed) -> str | None:
         if _ENVELOPE.search(text, 0, 4096) and (found := _MESSAGE.search(text)):
             return found[2].decode("utf-8", "replace").strip()
     return None
+
+
+_REQUEST = b"SAMLRequest"
+_SAML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:[\w.-]+:)?\w{1,40}Request\b[^<>]*>")
+_OWN = re.compile(rb"(?<=\s)(ID|IssueInstant|NotOnOrAfter)=([\"'])[^\"'<>]*\2")
+_SIGNED = re.compile(rb"<((?:[\w.-]+:)?Signature)\b.*?</\1\s*>", re.S)
+_MOST = 1 << 16  # bytes of a SAML request
+
+
+def without_saml_ids(parsed: Parsed) -> Parsed:
+    """Return a sign-in by SAML with what its request says but for its id, moments and signature, or `parsed` itself for another request.
+
+    The request stands packed in an address or plain in a form (SAML 2.0 Bindings, 3.4.4 and 3.5.4).
+    """
+    query = parsed.query
+    if query is not None:
+        pairs = (pair.partition("=") for pair in query)
+        query = tuple(
+            f"{name}={_said(unquote_to_bytes(value)).decode('latin-1')}"
+            if name.encode() == _REQUEST
+            else f"{name}{equals}{value}"
+            for name, equals, value in pairs
+        )
+    body = parsed.body
+    if body.kind == FORM:
+        values = tuple(
+            replace(pair, value=_said(pair.value)) if pair.name == _REQUEST else pair for pair in body.value
+        )
+        body = body if values == body.value else body.with_value(values)
+    if query == parsed.query and body is parsed.body:
+        return parsed
+    return replace(parsed, query=query, body=body)
+
+
+def _said(packed: bytes) -> bytes:
+    """Return what a packed SAML request says without its id, moments and signature; another text as it is."""
+    try:
+        text = base64.b64decode(packed)
+        if not text.lstrip().startswith(b"<"):
+            text = zlib.decompressobj(-15).decompress(text, _MOST)
+    except (ValueError, zlib.error):
+        return packed
+    start = _SAML.match(text)
+    if start is None or len(text) >= _MOST:
+        return packed
+    return _OWN.sub(rb"\1=" + _MARK, start[0]) + _SIGNED.sub(b"", text[start.end() :])

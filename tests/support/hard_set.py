@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -255,6 +256,12 @@ def address_signed_in_a_way_of_its_own(draw: random.Random) -> Made:
 def sign_in_with_a_drawn_state(draw: random.Random) -> Made:
     drawn_anew = [f"a1{draw.getrandbits(128):032x}" for _ in range(2)]
     one, two = (Request("GET", f"http://a.test/authorize?client_id=c&response_type=code&state={state}") for state in drawn_anew)  # fmt: skip
+    return one, two
+
+
+def sign_in_by_saml(draw: random.Random) -> Made:
+    said = [f'<AuthnRequest ID="_{draw.getrandbits(60)}"/>'.encode() for _ in range(2)]
+    one, two = (Request("GET", f"http://a.test/sso?SAMLRequest={quote(b64encode(text))}") for text in said)
     return one, two
 
 
@@ -557,7 +564,7 @@ JOIN: list[Kind] = [
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,
-    message_with_an_id, sign_in_with_a_drawn_state, address_signed_anew, address_signed_in_a_way_of_its_own, address_signed_by_another_key,
+    message_with_an_id, sign_in_with_a_drawn_state, sign_in_by_saml, address_signed_anew, address_signed_in_a_way_of_its_own, address_signed_by_another_key,
     conversation_with_drawn_call_ids,
     prompt_that_names_drawn_tabs,
 ]  # fmt: skip

@@ -7,6 +7,7 @@ importer is a function that yields exchanges, and notes on omitted parts.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -50,8 +51,8 @@ def exchanges_in(
     place: Place, name: str, lead: bytes, beside: Beside | None = None
 ) -> Iterable[Exchange | Conversation | Failure | str] | None:
     """Return the exchanges, failed requests and notes in a file, or None if its format is unknown."""
-    text = lead.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text.startswith(b"{"):
+    text = lead.decode(json.detect_encoding(lead), "replace").lstrip()
+    if text.startswith("{"):
         from stillweb.snapshots.importers import har
 
         return _storable(har.exchanges(place, name, beside), name)
@@ -106,7 +107,7 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted 12 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 13 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder

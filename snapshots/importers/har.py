@@ -42,6 +42,7 @@ _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _decode = json.JSONDecoder().raw_decode
 _UNREAD = frozenset({"ping", "preflight", "csp-violation-report"})  # as Chromium calls them
+_ATTRIBUTES = {"Path": "path", "Domain": "domain", "SameSite": "sameSite"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # media types that are decoded by the declared charset
 _READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)
@@ -76,7 +77,7 @@ def exchanges(
     """
     data = place.read(0, place.size)
     try:
-        entries = json.loads(data.decode("utf-8-sig"))["log"]["entries"]
+        entries = json.loads(data.decode(json.detect_encoding(data)))["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError("entries is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -303,9 +304,32 @@ def _validated(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _headers(message: dict[str, Any]) -> Headers:
+    """Return the header fields of a request or answer; those that only other members tell come last."""
     found = [(str(h["name"]), str(h["value"])) for h in message.get("headers") or ()]
+    named = {name.lower() for name, _ in found}
+    cookies = [one for one in message.get("cookies") or () if one.get("name")]
+    leads = message.get("redirectURL")
+    if leads and "location" not in named and int(message["status"]) in _REDIRECTS:
+        found.append(("Location", str(leads)))
+    if "status" in message and "set-cookie" not in named:
+        found += [("Set-Cookie", _given(one)) for one in cookies]
+    elif "status" not in message and "cookie" not in named and cookies:
+        found.append(("Cookie", "; ".join(f"{one['name']}={one.get('value', '')}" for one in cookies)))
     # some tools join repeated fields by line breaks
     return tuple((n, v) for n, value in found if not n.startswith(":") for v in value.split("\n"))
+
+
+def _given(cookie: dict[str, Any]) -> str:
+    """Return the Set-Cookie of a cookie that an answer gave."""
+    from email.utils import format_datetime  # imported late: it loads socket and random
+
+    told = [f"{cookie['name']}={cookie.get('value', '')}"]
+    if expires := _time(cookie.get("expires")):
+        told.append(f"Expires={format_datetime(expires, usegmt=True)}")
+    told += [f"{name}={cookie[key]}" for name, key in _ATTRIBUTES.items() if cookie.get(key)]
+    return "; ".join(
+        [*told, *(name for name in ("Secure", "HttpOnly") if cookie.get(name[0].lower() + name[1:]) is True)]
+    )
 
 
 def _in_folder(folder: Path) -> Read:
@@ -603,16 +627,14 @@ def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | s
     """Return a multipart body of the fields of a form, or the reason why that is impossible: files are named alone."""
     media = next((v for n, v in _sent_headers(asked) if n.lower() == "content-type"), "")
     boundary = _BOUNDARY.search(media)
-    if boundary is None or any(one.get("fileName") or one.get("value") is None for one in params):
+    if boundary is None or any(one.get("value") is None for one in params):
         return "the parts of its request are in the HAR without their boundary, or without a file's content"
     lines: list[str] = []
     for one in params:
-        lines += [
-            f"--{boundary[1]}",
-            f'Content-Disposition: form-data; name="{one["name"]}"',
-            "",
-            str(one["value"]),
-        ]
+        file = f'; filename="{one["fileName"]}"' if one.get("fileName") else ""
+        lines += [f"--{boundary[1]}", f'Content-Disposition: form-data; name="{one["name"]}"{file}']
+        lines += [f"Content-Type: {one['contentType']}"] if one.get("contentType") else []
+        lines += ["", str(one["value"])]
     body = _utf8("\r\n".join((*lines, f"--{boundary[1]}--", "")))
     told = next((v for n, v in _headers(asked) if n.lower() == "content-length"), "")
     return (

@@ -394,3 +394,34 @@ def test_the_fields_of_a_form_are_its_parts(tmp_path: Path, length: str | None) 
             body = snapshot.read_request(capture).body
             assert body.count(b"--x1\r\n") == 2
             assert b'name="q"\r\n\r\ntea\r\n' in body
+
+
+def test_what_stands_beside_the_header_fields_becomes_one(tmp_path: Path) -> None:
+    """Some tools tell a redirect's target and cookies in their own members alone."""
+    cookie = {"name": "lang", "value": "de", "path": "/", "expires": "2025-02-01T00:00:00Z", "httpOnly": True}
+    response = {"status": 302, "headers": [], "redirectURL": "/next", "cookies": [cookie], "content": {}}
+    one = entry(
+        "http://example.test/",
+        request={"headers": [], "cookies": [{"name": "a", "value": "1"}]},
+        response=response,
+    )
+    other = entry("http://example.test/b", response={"redirectURL": "/next", "cookies": [cookie]})
+    with Snapshot.open(write(tmp_path / "x.har", one, other)) as snapshot:
+        first, second = snapshot.captures()
+        answer = snapshot.read(first)
+        assert answer.header("location") == "/next"
+        assert (
+            answer.header("set-cookie") == "lang=de; Expires=Sat, 01 Feb 2025 00:00:00 GMT; Path=/; HttpOnly"
+        )
+        assert snapshot.read_request(first).header("cookie") == "a=1"
+        plain = snapshot.read(second)
+        assert plain.header("location") is None  # it is no redirect
+        assert [v for n, v in plain.headers if n == "Set-Cookie"] == ["a=1", "b=2"]
+
+
+def test_a_har_in_utf16_opens(tmp_path: Path) -> None:
+    """PowerShell writes what it redirects so."""
+    text = json.dumps({"log": {"entries": [entry("http://example.test/")]}})
+    (tmp_path / "x.har").write_bytes(text.encode("utf-16"))
+    with Snapshot.open(tmp_path / "x.har") as snapshot:
+        assert [c.url for c in snapshot.captures()] == ["http://example.test/"]

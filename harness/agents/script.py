@@ -24,6 +24,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,13 @@ class ScriptAgent:
     def __init__(self, tasks: dict[str, Script], default: Script | None = None, name: str = "script") -> None:
         self.name = name
         self._tasks, self._default = tasks, default
-        self._texts = _Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=False)
-        self._values = _Native(undefined=StrictUndefined, autoescape=False)
-        for environment in (self._texts, self._values):
+        texts = _Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=False)
+        values = _Native(undefined=StrictUndefined, autoescape=False)
+        for environment in (texts, values):
             environment.filters.update(_FILTERS)
+        # to compile a template takes 4 ms, and all tasks may share the default script
+        self._text = cache(texts.from_string)
+        self._value = cache(partial(values.compile_expression, undefined_to_none=False))
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptAgent:
@@ -142,7 +146,7 @@ class ScriptAgent:
         if script.answer is None:
             return None
         try:
-            return self._texts.from_string(script.answer).render(names).strip()
+            return self._text(script.answer).render(names).strip()
         except _FAULTS as error:
             raise UsageError(f"script of {task.id!r}, answer: {error}") from error
 
@@ -174,11 +178,11 @@ class ScriptAgent:
             return value
         bare = value.strip()
         if bare.startswith("{{") and bare.endswith("}}") and bare.count("{{") == 1:
-            filled = self._values.compile_expression(bare[2:-2].strip(), undefined_to_none=False)(**names)
+            filled = self._value(bare[2:-2].strip())(**names)
             return (
                 str(filled) if isinstance(filled, Undefined) else filled
             )  # str() of it raises, with its name
-        return self._texts.from_string(value).render(names)
+        return self._text(value).render(names)
 
 
 def _script(value: Any, where: str) -> Script:

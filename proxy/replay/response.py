@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -66,11 +67,29 @@ def must_decode(snapshot: Snapshot, capture: Capture, stored: Response, request:
 
     A server that sent this very response to a client that does not accept its encoding sends it to all
     clients. Apache, for example, labels a `.tar.gz` as encoded, and a client that asks for it without
-    Accept-Encoding keeps it as it comes.
+    Accept-Encoding keeps it as it comes. Raises Refusal for a body that is packed with a dictionary which the client lacks.
     """
+    _check_dictionary(snapshot, capture, stored, request)
     return not readable(stored, request) and all(
         readable(stored, recorded) for recorded in islice(_asked(snapshot, capture), ASKED)
     )
+
+
+# Bytes before the hash of the dictionary, at the start of a body (RFC 9842, 4 and 5)
+_DICTIONARY = {"dcb": 4, "dcz": 8}
+
+
+def _check_dictionary(snapshot: Snapshot, capture: Capture, stored: Response, request: Request) -> None:
+    """Raise Refusal for a body that is packed with a dictionary, unless the client tells to have that one."""
+    start = next(
+        (_DICTIONARY[name] for name in encodings.codings(coding(stored)) if name in _DICTIONARY), None
+    )
+    if start is None:
+        return
+    with snapshot.open_body(capture) as body:
+        digest = body.read(start + 32)[start:]
+    if request.header("available-dictionary") != f":{base64.b64encode(digest).decode()}:":
+        raise Refusal("its body is packed with a dictionary that the client does not have")
 
 
 def _asked(snapshot: Snapshot, capture: Capture) -> Iterator[Request]:

@@ -36,7 +36,15 @@ from stillweb.snapshots.identity.group import Group, is_light
 from stillweb.snapshots.identity.header_fields import SILENT, bearing, fields_of
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.issued import shown_in, text_of
-from stillweb.snapshots.identity.keys import Key, digest, group_prefix, is_plain, opens_socket, request_key
+from stillweb.snapshots.identity.keys import (
+    Key,
+    digest,
+    group_prefix,
+    is_plain,
+    opens_socket,
+    request_key,
+    unpacked_body,
+)
 from stillweb.snapshots.identity.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import Issued, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
@@ -437,7 +445,7 @@ class Matcher:
 
     def _same_secrets(self, request: Request, captures: list[Capture], key: Key) -> list[Capture]:
         """Return the captures whose secrets are not proved to be others than those of a request."""
-        if PREFIX not in request.url and PREFIX.encode() not in request.body:
+        if PREFIX not in request.url and PREFIX.encode() not in unpacked_body(request):
             return captures
         group = self.group(request.url)
         return [

@@ -32,6 +32,7 @@ from stillweb.snapshots.request import Headers
 PLAIN = frozenset({"", "identity"})
 MOST_CODINGS = 16  # of a body, each of which is a generator around the next
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})(?:;[^\r\n]{0,200})?\r\n")
+_SIGNED_CHUNK = re.compile(rb"[0-9a-f]{1,8};chunk-signature=[0-9a-f]{64}\r\n")
 KNOWN = PLAIN | {"gzip", "x-gzip", "deflate", "br", "zstd"}
 
 
@@ -59,9 +60,14 @@ def codings(value: str | None) -> tuple[str, ...]:
 def sent_coding(body: bytes, told: str | None) -> str | None:
     """Return the encoding of a request's body, or of a file: as it is `told`, or as the first bytes show.
 
-    Scripts that pack what they report often tell none, as that would need a preflight (CORS).
+    Scripts that pack what they report often tell none, as that would need a preflight (CORS), and some clients of S3
+    none for the chunks that they sign.
     """
-    return told if codings(told) else next((name for start, name in _STARTS if body.startswith(start)), None)
+    if codings(told):
+        return told
+    if _SIGNED_CHUNK.match(body):
+        return "aws-chunked"
+    return next((name for start, name in _STARTS if body.startswith(start)), None)
 
 
 def one_coding(headers: Headers) -> Headers:
@@ -217,6 +223,11 @@ def _pack(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
         for piece in pieces:
             yield z.process(piece)
         yield z.finish()
+        return
+    if name == "aws-chunked":
+        for piece in filter(None, pieces):
+            yield b"%x;chunk-signature=%064x\r\n%s\r\n" % (len(piece), 0, piece)
+        yield b"0;chunk-signature=%064x\r\n\r\n" % 0
         return
     if name == "zstd":
         z = zstd_library().ZstdCompressor(level=3)

@@ -16,7 +16,7 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, logins_of
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
 from stillweb.snapshots.identity.issued import named_values
-from stillweb.snapshots.identity.keys import parse
+from stillweb.snapshots.identity.keys import parse, unpacked_body
 from stillweb.snapshots.identity.rules import timeless
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets import keystore
@@ -123,7 +123,7 @@ def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
     """Return the pseudonyms in a stored request that can be proven."""
     found = {m[0] for m in PSEUDONYM_TEXT.finditer(request.url)}
     if request.body:
-        found |= {m[0].decode() for m in PSEUDONYM.finditer(request.body)}
+        found |= {m[0].decode() for m in PSEUDONYM.finditer(unpacked_body(request))}
     if headers:
         for _, value in request.headers:
             found |= {m[0] for m in PSEUDONYM_TEXT.finditer(value)}
@@ -135,7 +135,7 @@ def secret_fields(stored: Request) -> set[str]:
 
     The page's form called them passwords (`<input type=password name=p>`).
     """
-    if PREFIX.encode() not in (stored.body or b""):
+    if PREFIX.encode() not in unpacked_body(stored):
         return set()
     values = named_values(parse(stored))
     return {

@@ -31,7 +31,7 @@ from stillweb.snapshots.http.bodies import (
     Part,
     typed_body,
 )
-from stillweb.snapshots.identity.keys import Parsed, digest, parse
+from stillweb.snapshots.identity.keys import Parsed, digest, parse, unpacked_body
 from stillweb.snapshots.identity.model_calls import (
     with_numbered_calls,
     with_numbered_handles,
@@ -653,8 +653,12 @@ def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> 
 
 def _pseudonyms_masked(request: Request) -> Request:
     url = PSEUDONYM_TEXT.sub(MASK, request.url)
-    body = mask_pseudonyms(request.body)
-    return request if url == request.url and body == request.body else replace(request, url=url, body=body)
+    plain = unpacked_body(request)
+    body = mask_pseudonyms(plain)
+    if url == request.url and body == plain:
+        return request
+    headers = tuple((n, v) for n, v in request.headers if n.lower() != "content-encoding")
+    return replace(request, url=url, headers=headers, body=body)
 
 
 def joining(

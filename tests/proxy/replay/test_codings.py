@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 from pathlib import Path
 
@@ -50,3 +51,22 @@ def test_a_file_that_its_server_sends_packed_to_all(
                 assert ("content-encoding" in answer.headers) is (kept or own is READS)
                 assert got in (body, PLAIN * size)
     assert {entry["verdict"] for entry in gateway.ledger} == {"exact"}
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+@pytest.mark.parametrize(("coding", "start"), [("dcb", b"\xffDCB"), ("dcz", b"\x5e\x2a\x4d\x18\x20\0\0\0")])
+def test_what_is_packed_with_a_dictionary_is_for_clients_that_have_it(
+    tmp_path: Path, authority: Authority, coding: str, start: bytes, size: int
+) -> None:
+    site, body = Site(tmp_path / "site"), start + b"\x11" * 32 + bytes(range(256)) * size
+    has, other = (
+        ("Available-Dictionary", f":{base64.b64encode(digest * 32).decode()}:")
+        for digest in (b"\x11", b"\x22")
+    )
+    site.add(FILE, body, headers=[("Content-Encoding", coding)], request_headers=(HOST, has))
+    with site.open() as snapshot, Gateway(snapshot, authority=authority) as gateway, client(gateway) as asks:
+        for own in ([has], [other], []):
+            with asks.stream("GET", FILE, headers=[("Accept-Encoding", coding), *own]) as answer:
+                got = b"".join(answer.iter_raw())
+            assert (got == body) is (own == [has])
+            assert answer.headers["stillweb-verdict"] == ("exact" if own == [has] else "miss")

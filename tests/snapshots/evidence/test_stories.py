@@ -963,6 +963,16 @@ HELD = {
     ),
     "under a name that does not say so": get(f"{A}/k?x=AKIAQYLPMN5HFIQR7XYA"),
     "in a text": sent("/k", {"x": "my key is ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8, ok?"}),
+    "in signed chunks": Request(
+        "PUT",
+        f"{A}/k",
+        (),
+        b"1a;chunk-signature=%s\r\nkey AKIAQYLPMN5HFIQR7XYA!!\r\n0;chunk-signature=%s\r\n\r\n"
+        % (b"a" * 64, b"a" * 64),
+    ),
+    "in a packed body": Request(
+        "POST", f"{A}/k", (("Content-Encoding", "gzip"),), gzip.compress(b"password=tea4two4all&u=1", mtime=0)
+    ),
     "told twice": sent("/k", {"q": "mail tea4two4all to ann", "password": "tea4two4all"}),
 }
 

@@ -22,8 +22,7 @@ _, HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
 @pytest.mark.slow
 @pytest.mark.skipif(0 <= HARD < 1000, reason="this machine allows few open files")
 def test_more_connections_than_the_limit_at_the_start(tmp_path: Path) -> None:
-    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, HARD))}
-    started = Started("replay", make(tmp_path / "s"), **few)
+    started = Started("replay", make(tmp_path / "s"), limits={resource.RLIMIT_NOFILE: (128, HARD)})
     port = int(started.line().rpartition(":")[2])
     socks = []
     try:
@@ -48,8 +47,7 @@ def begun(sock: socket.socket) -> bytes:
 
 @pytest.mark.slow
 def test_a_process_that_may_open_no_more_loses_connections_not_itself(tmp_path: Path) -> None:
-    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))}
-    started = Started("replay", make(tmp_path / "s"), **few)
+    started = Started("replay", make(tmp_path / "s"), limits={resource.RLIMIT_NOFILE: (128, 128)})
     port = int(started.line().rpartition(":")[2])
     request = b"GET http://a.test/none HTTP/1.1\r\nHost: a.test\r\n\r\n"
     with contextlib.ExitStack() as many:
@@ -127,8 +125,11 @@ def test_a_browser_needs_more(tmp_path: Path) -> None:
 
 def check_refused(tmp_path: Path, words: tuple[str, ...], files: int) -> None:
     paths = {"SNAP": make(tmp_path / "s"), "NEW": tmp_path / "new"}
-    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))}
-    done = stillweb(*(paths.get(word, word) for word in words), env={"STILLWEB_STATE": str(tmp_path)}, **few)
+    done = stillweb(
+        *(paths.get(word, word) for word in words),
+        env={"STILLWEB_STATE": str(tmp_path)},
+        limits={resource.RLIMIT_NOFILE: (files, files)},
+    )
     assert (done.code, done.out) == (4, "")
     (line,) = done.err.splitlines()
     assert line.startswith("stillweb: error: too few files may be opened (")

@@ -64,14 +64,36 @@ LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.starts
 FOR_PDFS = ("pypdf", "pypdfium2", "stillweb.snapshots.text.pdf_text")
 LIBC = ctypes.PyDLL(None, use_errno=True)  # whose calls keep the interpreter's lock
 forks_agents = True  # but in tests that are marked `own_process`
-LOADED = (
+FOR_REPETITIONS = (
     "anyio._backends._asyncio",
-    "bs4",
     "concurrent.futures.thread",
+    "openai.resources",
+    "stillweb.harness.agents.module",
+    "stillweb.harness.agents.openai",
+    "stillweb.harness.agents.script",
+    "stillweb.harness.models.client",
+    "stillweb.harness.results.certificate",
+    "stillweb.harness.runs.agent_process",
+    "stillweb.harness.runs.engine",
+    "stillweb.harness.runs.given_text",
+    "stillweb.harness.runs.runner",
+    "stillweb.harness.sandbox.launcher",
+    "stillweb.harness.scoring.simple",
+    "stillweb.harness.servers.program",
+    "stillweb.harness.tools.browser",
+    "stillweb.harness.tools.serper",
+    "stillweb.harness.tools.service_hosts",
+    "stillweb.harness.tools.toolset",
+    "stillweb.proxy.replay.gateway",
+    "stillweb.snapshots.evidence.matcher",
+    "stillweb.snapshots.index.swift_lines",
+)
+LOADED = (
+    *FOR_REPETITIONS,
+    "bs4",
     "cryptography.fernet",
     "fsspec",
     "httpcore",
-    "openai.resources",
     "platformdirs.unix",
     "pytest",
     "mcp.server.lowlevel",
@@ -79,35 +101,17 @@ LOADED = (
     "pypdf",
     "requests",
     "stillweb.api",
-    "stillweb.harness.agents.module",
-    "stillweb.harness.agents.openai",
-    "stillweb.harness.agents.script",
     "stillweb.harness.curation.drift",
     "stillweb.harness.curation.needs",
     "stillweb.harness.curation.refreshing",
     "stillweb.harness.export.publication",
-    "stillweb.harness.models.client",
     "stillweb.harness.pytest_plugin",
-    "stillweb.harness.results.certificate",
     "stillweb.harness.results.summary",
-    "stillweb.harness.runs.agent_process",
     "stillweb.harness.runs.display",
-    "stillweb.harness.runs.engine",
-    "stillweb.harness.runs.given_text",
-    "stillweb.harness.runs.runner",
-    "stillweb.harness.sandbox.launcher",
-    "stillweb.harness.scoring.simple",
     "stillweb.harness.servers.mcp",
-    "stillweb.harness.servers.program",
-    "stillweb.harness.tools.serper",
-    "stillweb.harness.tools.service_hosts",
-    "stillweb.harness.tools.toolset",
     "stillweb.proxy.browser.capture_view",
     "stillweb.proxy.check.check",
     "stillweb.proxy.record.recorder",
-    "stillweb.proxy.replay.gateway",
-    "stillweb.snapshots.evidence.matcher",
-    "stillweb.snapshots.index.swift_lines",
     "stillweb.snapshots.operations.importing",
     "stillweb.snapshots.operations.upgrading",
     "stillweb.snapshots.text.freezing",
@@ -144,10 +148,10 @@ class Forked(subprocess.Popen[str]):
             streams = [named["p2cread"], named["c2pwrite"], named["errwrite"]]
             streams = [number if stream == -1 else stream for number, stream in enumerate(streams)]
             confined = order["argv"][1:4] == CONFINED
-            reads_pdf = " ".join(order["argv"][2:3]).startswith(PDF)
-            server = _server(
-                _read_at_start(OURS if confined else environment), "FOR_PDFS" if reads_pdf else "LOADED"
-            )
+            loaded = "FOR_REPETITIONS" if order["argv"][1:4] == REPETITION else "LOADED"
+            if " ".join(order["argv"][2:3]).startswith(PDF):
+                loaded = "FOR_PDFS"
+            server = _server(_read_at_start(OURS if confined else environment), loaded)
             socket.send_fds(
                 server, [json.dumps(order).encode()], [*streams, theirs.fileno(), *named["pass_fds"]]
             )
@@ -256,8 +260,10 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
         importlib.import_module("tests.support.shared_driver").use_shared_drivers()
     if anyio := sys.modules.get("anyio"):
         anyio.__doc__ = "PYTEST_DONT_REWRITE"  # else pytest warns that it is loaded before its plugin
-    if loaded is LOADED:
+    if loaded in (LOADED, FOR_REPETITIONS):
         _fill_caches()
+    if loaded is LOADED:
+        _prepare_commands()
     # looked for here once: the names of some thousand modules lie in as many pages, which a fork would copy
     ours = [name for name in sys.modules if name.split(".")[0] == "tests"]
     gc.freeze()
@@ -278,24 +284,29 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
 
 def _fill_caches() -> None:
     """Compute once what each fork would compute for itself: a third of what a command costs when all is imported."""
-    from stillweb.harness.cli import COMMANDS
     from stillweb.harness.runs.hashes import code_hash
-    from stillweb.harness.view.library import Library
-    from stillweb.proxy.net.client_env import usual_authorities
-    from stillweb.proxy.record.mitmproxy_compat._patch import check_versions
     from stillweb.snapshots.identity.irrelevant import irrelevant_url
     from stillweb.snapshots.identity.rules import builtin
     from stillweb.snapshots.identity.sites import site_of
 
-    for module, _ in COMMANDS.values():
-        importlib.import_module(f"stillweb.harness.commands.{module}")
     builtin()
-    check_versions()
     code_hash()
-    for page in ("attempt.html", "figures.html", "run.html"):  # of a report
-        Library()._environment.get_template(page)
     irrelevant_url("https://a.example/")
     site_of("https://a.example/")
+
+
+def _prepare_commands() -> None:
+    """Load all commands, and compute what only they use."""
+    from stillweb.harness.cli import COMMANDS
+    from stillweb.harness.view.library import Library
+    from stillweb.proxy.net.client_env import usual_authorities
+    from stillweb.proxy.record.mitmproxy_compat._patch import check_versions
+
+    for module, _ in COMMANDS.values():
+        importlib.import_module(f"stillweb.harness.commands.{module}")
+    check_versions()
+    for page in ("attempt.html", "figures.html", "run.html"):  # of a report
+        Library()._environment.get_template(page)
     usual_authorities(None)
 
 
@@ -356,7 +367,7 @@ def _become(order: dict[str, Any], files: list[int], modules: list[str]) -> str:
             with open(os.devnull, "r+") as nothing:
                 for number in range(3):
                     os.dup2(nothing.fileno(), number)
-            return serve(theirs.detach(), LOADED)
+            return serve(theirs.detach(), ())  # what this process has loaded
         theirs.close()
         _servers[_read_at_start(OURS), "LOADED"] = ours
         if not tests:  # whose conftest does it

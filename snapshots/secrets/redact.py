@@ -405,11 +405,16 @@ class Redactor:
 
     def _text(self, text: str) -> str:
         """Learn the secrets of well-known formats in a header or URL; return it with the known secrets replaced."""
-        data = text.encode("utf-8", "surrogateescape")
+        how = "surrogateescape"
+        try:
+            data = text.encode("utf-8", how)
+        except UnicodeEncodeError:  # a caller's address, which no bytes on the wire give
+            how = "surrogatepass"
+            data = text.encode("utf-8", how)
         if len(data) >= EVERYWHERE * 2:
             self._learn_formats(data)
         changed = self._sought.replace(data)
-        return text if changed is data else changed.decode("utf-8", "surrogateescape")
+        return text if changed is data else changed.decode("utf-8", how)
 
 
 def altered(headers: Headers, length: int | None = None) -> Headers:

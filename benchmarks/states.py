@@ -27,8 +27,8 @@ from benchmarks.mini_sites import Mini, asked_of
 from benchmarks.unseen import UNSEEN
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SERVED, SURE
+from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.evidence.sites import Store
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import MemoryStore, Recorded
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
+from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, Preconditions, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
 from stillweb.snapshots.identity.cookies import cookies_of
+from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.warc.messages import set_cookies
 
@@ -21,6 +23,23 @@ CUT = 0.9  # what an answer is worth of which only the first was kept
 
 Place = tuple[str, int]
 T = TypeVar("T")
+
+
+class Store(Protocol):
+    """The part of a snapshot that a matcher needs."""
+
+    @property
+    def rules(self) -> RuleSet: ...
+    def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
+    def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
+    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
+    def prefix(self, start: str, /) -> Iterator[Capture]: ...
+    def read(self, capture: Capture, /) -> Response: ...
+    def read_start(self, capture: Capture, size: int, /) -> Response: ...
+    def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
+    def head(self, capture: Capture, /) -> Response: ...
+    def cut_short(self, capture: Capture, /) -> str: ...
+    def read_request(self, capture: Capture, /) -> Request: ...
 
 
 def _once(read: Callable[[Capture], T]) -> Callable[[Capture], T]:
@@ -44,19 +63,14 @@ class Peek:
     recorded 206 holds; `gives`: names and values of the cookies that an answer sets; `cut`: whether its body is incomplete.
     """
 
-    def __init__(
-        self,
-        read_request: Callable[[Capture], Request],
-        head: Callable[[Capture], Response],
-        cut_short: Callable[[Capture], str],
-    ) -> None:
-        self.fields: Callable[[Capture], Headers] = _once(lambda capture: read_request(capture).headers)
+    def __init__(self, store: Store) -> None:
+        self.fields: Callable[[Capture], Headers] = _once(lambda capture: store.read_request(capture).headers)
         self.preconditions: Callable[[Capture], Preconditions] = _once(
-            lambda capture: preconditions_of(read_request(capture).headers)
+            lambda capture: preconditions_of(store.read_request(capture).headers)
         )
-        self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(head(capture).header))
-        self.gives: Callable[[Capture], Headers] = _once(lambda capture: _gives(head(capture)))
-        self.cut: Callable[[Capture], bool] = _once(lambda one: bool(one.truncated or cut_short(one)))
+        self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(store.head(capture).header))
+        self.gives: Callable[[Capture], Headers] = _once(lambda capture: _gives(store.head(capture)))
+        self.cut: Callable[[Capture], bool] = _once(lambda one: bool(one.truncated or store.cut_short(one)))
 
 
 def _gives(head: Response) -> Headers:

@@ -18,6 +18,7 @@ from stillweb.snapshots.evidence.conditions import (
     PASSING,
     Peek,
     Situation,
+    Store,
     fitting,
 )
 from stillweb.snapshots.evidence.events import History
@@ -25,7 +26,7 @@ from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
 from stillweb.snapshots.evidence.model import Observation, Parts
 from stillweb.snapshots.evidence.parts import WHO, issued_in
-from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, Store, keep_cookies, told_by
+from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, keep_cookies, told_by
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
 from stillweb.snapshots.http.static import static, static_name
@@ -119,7 +120,7 @@ class Matcher:
         # by site, that its model is learnt in no time
         self._light = Cache[str, bool](lambda site: is_light(snapshot.prefix(site_prefix(site))))
         self._reading: dict[str, threading.Lock] = {}  # by site
-        self.peek = Peek(snapshot.read_request, snapshot.head, snapshot.cut_short)
+        self.peek = Peek(snapshot)
         self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
         self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.identity.keys import mix
@@ -27,16 +26,6 @@ def _done(event: Event) -> int:
 
 def _outcome(event: Event) -> int:
     return _chain(event.done, event.said)
-
-
-class Reducer(Protocol):
-    """The state that the events so far leave behind. `trust` is the chance that the answers are right on which it depends."""
-
-    state: int
-    trust: float
-
-    def add(self, event: Event) -> None:
-        """Let `event` happen."""
 
 
 class Steps:
@@ -105,6 +94,8 @@ def _bag(state: int, event: Event) -> int:
     return (state + _chain(event.done, 1)) & _MASK
 
 
+# Each has `state`, which the events so far leave behind, and `trust`, the chance that the answers are right on which that depends
+Reducer = Steps | Slots | MostRecentFirst
 REDUCERS: dict[str, Callable[[], Reducer]] = {
     # the last event alone: a filter, a login, a chosen language
     "last": partial(Steps, lambda _, e: e.done),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
-from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in, told_status
 from stillweb.snapshots.evidence.lookup import REMEMBERED
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
@@ -46,24 +46,6 @@ WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
 SIGNED_IN = "signed in "  # begins the mark of a cookie that a sign-in gave
 CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
-
-
-class Store(Protocol):
-    """The part of a snapshot that a matcher needs."""
-
-    @property
-    def rules(self) -> RuleSet: ...
-    def captures(self) -> Iterator[Capture]: ...
-    def candidates(self, urlkey: str, /) -> tuple[Capture, ...]: ...
-    def failures(self, address: str | None = None, /) -> Iterable[Failure]: ...
-    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
-    def prefix(self, start: str, /) -> Iterator[Capture]: ...
-    def read(self, capture: Capture, /) -> Response: ...
-    def read_start(self, capture: Capture, size: int, /) -> Response: ...
-    def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
-    def head(self, capture: Capture, /) -> Response: ...
-    def cut_short(self, capture: Capture, /) -> str: ...
-    def read_request(self, capture: Capture, /) -> Request: ...
 
 
 class Reader(Protocol):

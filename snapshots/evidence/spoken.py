@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.identity.irrelevant import irrelevant_url, is_sign_of_life
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
@@ -30,14 +31,6 @@ _LIFE = re.compile(
 Words = Mapping[str, int]
 UNKNOWN = ""  # what no session says
 UNREAD: Words = {UNKNOWN: 1}
-
-
-class Source(Protocol):
-    """The part of a snapshot that is needed here."""
-
-    def metadata_addresses(self, start: str, /) -> Iterable[str]: ...
-    def prefix(self, start: str, /) -> Iterable[Capture]: ...
-    def said_at(self, uri: str, /) -> Iterable[dict[str, Any]]: ...
 
 
 def word(entry: Mapping[str, Any]) -> str:
@@ -55,7 +48,7 @@ def word(entry: Mapping[str, Any]) -> str:
 class Spoken:
     """The messages of clients by site and session, each with the last event before it. Read when first asked for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Store) -> None:
         self._source = source
         self._said: dict[str, dict[str, list[tuple[int, str]]]] | None = None
         self._written: dict[tuple[str, str], list[Capture]] = {}

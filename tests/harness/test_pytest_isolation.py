@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from stillweb.proxy.net.isolation import can_isolate
 from tests.harness.plugin_project import project, run
 from tests.proxy.small_internet import inside, why_not
+from tests.support.isolating import needs_isolation
 from tests.support.waiting import STARTS
 
 __all__ = ["project"]
@@ -58,7 +58,7 @@ def test_a_run_that_is_not_isolated_says_what_it_does_not_hold(project, listener
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@needs_isolation
 @pytest.mark.parametrize(
     "how", [["--stillweb-isolate"], ["--stillweb-isolate", "-n2"], ["-o", "stillweb_isolate=true"]]
 )
@@ -75,7 +75,7 @@ def test_an_isolated_run_holds_it(project, listener, how):
     assert not reached(listener)
 
 
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@needs_isolation
 def test_no_recording_is_isolated(project):
     code = "import pytest\n@pytest.mark.snapshot('new', mode='once')\ndef test_it(stillweb): pass"
     result = run(project, code, "--stillweb-isolate")

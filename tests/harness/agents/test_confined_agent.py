@@ -24,12 +24,11 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.sandbox.test_attacks import without
 from tests.proxy.frozen import Site
 from tests.support.command_line import stillweb
+from tests.support.isolating import needs_confinement
 
 pytestmark = [
     pytest.mark.own_process,
-    pytest.mark.skipif(
-        can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
-    ),
+    needs_confinement,
 ]
 
 CANARY = "canary-of-the-references"

@@ -14,14 +14,12 @@ from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
-from stillweb.harness.sandbox.running import can_confine
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
+from tests.support.isolating import needs_confinement
 from tests.support.runs import SHELF
 
-pytestmark = pytest.mark.skipif(
-    can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
-)
+pytestmark = needs_confinement
 
 # It writes to the socket by which its process asks for tools and models.
 FORGER = """

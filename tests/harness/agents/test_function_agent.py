@@ -16,13 +16,11 @@ import pytest
 
 import stillweb
 from stillweb.harness.runs.playing import IN_PROCESS
-from stillweb.harness.sandbox.running import can_confine
+from tests.support.isolating import needs_confinement
 
 pytestmark = [
     pytest.mark.own_process,
-    pytest.mark.skipif(
-        can_confine(limits=None) is not None, reason=f"no confinement here: {can_confine(limits=None)}"
-    ),
+    needs_confinement,
 ]
 
 HELD = {"held": ["namespaces", "system calls"], "missing": []}

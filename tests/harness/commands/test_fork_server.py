@@ -13,11 +13,11 @@ import pytest
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
-from stillweb.harness.sandbox.running import can_confine
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from tests.support import command_line, fork_server
 from tests.support.command_line import stillweb
+from tests.support.isolating import needs_confinement
 
 LOOK = r"""
 readlink /proc/$PPID/cwd | tr -d 0-9
@@ -73,9 +73,7 @@ class Looks:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    can_confine(limits=None) is not None, reason=f"no confinement: {can_confine(limits=None)}"
-)
+@needs_confinement
 def test_a_forked_agent_is_what_a_started_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     for name in ("forked", "started"):

@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from stillweb.harness.trace import read_trace
-from stillweb.proxy.net.isolation import can_isolate
 from tests.harness.small_site import make
 from tests.proxy.origin import Answer, Origin
 from tests.support.command_line import Done, stillweb
+from tests.support.isolating import needs_isolation
 from tests.support.openai_endpoint import Endpoint
 
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("own_state"),
-    pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate())),
+    needs_isolation,
 ]
 LET_IN = "let in from this machine, and nothing else: {}\n"
 

@@ -11,12 +11,12 @@ import pytest
 
 from stillweb.harness.commands.recorded_again import answered_otherwise
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML
 from tests.proxy.frozen import Site
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.command_line import stillweb
+from tests.support.isolating import needs_isolation
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
 
@@ -205,7 +205,7 @@ def test_who_signs_in_drives_no_browser(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@needs_isolation
 def test_an_isolated_program_has_no_way_past(shop: Origin, tmp_path: Path) -> None:
     past = f"curl -sS --noproxy '*' {shop.url}/past; curl -sS {shop.url}/through"
     done = stillweb("record", "-o", tmp_path / "s", "--isolate", "--", "sh", "-c", past)

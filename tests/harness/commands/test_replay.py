@@ -19,7 +19,6 @@ import pytest
 
 from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.net.ca import EARLIER_DAYS
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.proxy.replay import ledger
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
@@ -29,6 +28,7 @@ from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, make_site
 from tests.proxy.origin import Answer, Origin
 from tests.snapshots.making import exchange
 from tests.support.command_line import Started, stillweb
+from tests.support.isolating import needs_isolation
 from tests.support.waiting import HANG
 
 SERPER = "https://google.serper.dev/search"
@@ -148,7 +148,7 @@ def test_direct_hosts_that_can_not_be(words: tuple[str, ...], why: str, site: Pa
     assert why in done.err
 
 
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@needs_isolation
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_a_port_of_this_machine_is_let_into_the_isolation_and_nothing_else(tmp_path: Path, name: str) -> None:
     program = (

@@ -17,12 +17,10 @@ from stillweb.harness.runs.ready import check_ready
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.benchmarks.sgi.test_dry import OUTPUTS, RIGHT, record
+from tests.support.isolating import needs_isolation
 from tests.support.runs import SHELF, write_script
-
-needs_isolation = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
 
 
 @pytest.fixture(autouse=True)

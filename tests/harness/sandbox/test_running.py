@@ -14,11 +14,11 @@ import pytest
 
 from stillweb.harness.sandbox import running as running_module
 from stillweb.harness.sandbox.running import Limits, SandboxResult, Start, ended_together, run, run_start
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from tests.support.isolating import needs_isolation
 from tests.support.waiting import HANG, running, until
 
-pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
+pytestmark = needs_isolation
 
 
 def python(code: str, cwd: Path, **limits: float) -> SandboxResult:

@@ -20,10 +20,10 @@ from stillweb.harness.servers.program import AttemptTools
 from stillweb.harness.tools import Toolset
 from stillweb.harness.trace import read_trace
 from stillweb.proxy.net import isolation
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, SITE, make_site
+from tests.support.isolating import needs_isolation
 from tests.support.runs import bird_task
 from tests.support.waiting import STARTS
 
@@ -107,7 +107,7 @@ def test_other_requests_still_go_to_the_gateway(tmp_path: Path, site: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@needs_isolation
 def test_in_a_namespace_without_a_network(tmp_path: Path, site: Path) -> None:
     (tmp_path / "agent.py").write_text(PROGRAM)
     task = {"id": "one", "question": "Which?", "answer": "7|3900\n9|3700", "scorer": "exact"}

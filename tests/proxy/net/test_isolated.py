@@ -9,13 +9,13 @@ import pytest
 
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.isolated import run_isolated
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.proxy.record.recorder import Recorder, record_command
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Origin
+from tests.support.isolating import needs_isolation
 
-pytestmark = pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+pytestmark = needs_isolation
 
 PROGRAM = """
 import os, socket, sys, urllib.request as u

@@ -21,9 +21,8 @@ import pytest
 from stillweb.proxy.net import isolation
 from stillweb.proxy.net.isolation import Canary, can_isolate, canary, enter_isolation, isolated
 from stillweb.snapshots.errors import MissingCapability
+from tests.support.isolating import needs_isolation
 from tests.support.waiting import HANG, STARTS
-
-needs_namespaces = pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
 
 INSIDE = """
 import json, os, socket, sys
@@ -55,7 +54,7 @@ def run(before: str = "", **options: object) -> tuple[dict[str, object], int]:
     return json.loads(done.stdout.splitlines()[-1]), done.returncode
 
 
-@needs_namespaces
+@needs_isolation
 @pytest.mark.parametrize(
     "before",
     ["", "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"],
@@ -73,7 +72,7 @@ def test_only_loopback_inside(before: str) -> None:
     assert all(error for _, error in proof["attempts"])
 
 
-@needs_namespaces
+@needs_isolation
 @pytest.mark.parametrize(("kind", "reached"), [("abstract", False), ("path", True)])
 def test_of_unix_sockets_only_those_with_a_path_lead_out(kind: str, reached: bool, tmp_path: Path) -> None:
     """An X server's socket in the file system stays within reach, its abstract one does not (docs/clients.md)."""
@@ -97,7 +96,7 @@ def test_of_unix_sockets_only_those_with_a_path_lead_out(kind: str, reached: boo
     assert done.stdout.split() == [str(reached)]
 
 
-@needs_namespaces
+@needs_isolation
 @pytest.mark.skipif(os.getuid() != 0, reason="gives root away")
 def test_works_without_root(tmp_path: Path) -> None:
     def become_nobody() -> None:
@@ -194,7 +193,7 @@ def test_the_canary_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(proof, Canary)
 
 
-@needs_namespaces
+@needs_isolation
 def test_shadow_passes_signals_on() -> None:
     """A program with threads runs on as a child; ending it from outside ends the child too."""
     program = (
@@ -252,7 +251,7 @@ print(asked > 0, child.returncode)
 """
 
 
-@needs_namespaces
+@needs_isolation
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no program unshare")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library asks no nscd")
 @pytest.mark.parametrize(("how", "asked"), [("plain", True), ("isolate", False)])
@@ -284,7 +283,7 @@ def test_a_service_that_cannot_be_hidden_is_no_isolation(
         isolation._unshare()
 
 
-@needs_namespaces
+@needs_isolation
 def test_no_socket_that_a_namespace_does_not_hold_is_opened() -> None:
     script = """if True:
         import ctypes, errno, socket

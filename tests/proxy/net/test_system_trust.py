@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.isolation import can_isolate, replace_system_list
+from stillweb.proxy.net.isolation import replace_system_list
+from tests.support.isolating import needs_isolation
 from tests.support.waiting import STARTS
 
 INSIDE = """
@@ -50,7 +51,7 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.mark.skipif(can_isolate() is not None, reason=str(can_isolate()))
+@needs_isolation
 @pytest.mark.parametrize("user", AS)
 def test_within_the_list_is_ours(folder: Path, user: str) -> None:
     assert run(folder, user, "isolate") == ["None", "ours ours"]

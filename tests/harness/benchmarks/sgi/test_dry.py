@@ -19,12 +19,10 @@ from stillweb.harness.benchmarks.sgi.dry import (
 from stillweb.harness.benchmarks.sgi.settings import find_environment
 from stillweb.harness.scoring import MEASURED, Context, JudgeFailed, Score, score
 from stillweb.harness.task import Task
-from stillweb.proxy.net.isolation import can_isolate
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from tests.harness.benchmarks.sgi.samples import vector
 from tests.harness.scoring.standins import Answers
-
-needs_isolation = pytest.mark.skipif(can_isolate() is not None, reason=f"no isolation here: {can_isolate()}")
+from tests.support.isolating import needs_isolation
 
 PROGRAM = """\
 import json

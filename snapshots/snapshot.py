@@ -7,6 +7,7 @@ import heapq
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import groupby
@@ -15,13 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.cache import Cache
-from stillweb.snapshots.capture import TIMING, Capture, Response, asked, read_timing, seen
+from stillweb.snapshots.capture import TIMING, Capture, Response, as_of, asked, read_timing, seen
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
     layered_id,
     listed_views,
+    page_list_faults,
     rules_from,
     snapshot_id,
     unpack_options,
@@ -31,14 +34,17 @@ from stillweb.snapshots.contents.provenance import Provenance, provenance_of
 from stillweb.snapshots.dates import read_at, timestamp_of
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.index.build import fits
-from stillweb.snapshots.index.cdxj import Index, parse_line, target_of
+from stillweb.snapshots.index.build import fits, join_lines, open_index
+from stillweb.snapshots.index.cdxj import Index, parse_line, target_of, to_capture
 from stillweb.snapshots.index.indexing import Progress, other_key
-from stillweb.snapshots.layer import Layer, answered, open_layer, overlaid
+from stillweb.snapshots.index.kept import Built
 from stillweb.snapshots.notes import note
+from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View, id_in
+from stillweb.snapshots.warc.container import Container
 from stillweb.snapshots.warc.reading import Archives
 from stillweb.snapshots.warc.warc import Record
 
@@ -53,6 +59,25 @@ if TYPE_CHECKING:
 
 MUTATION = "urn:stillweb:mutation:"  # a metadata record that tells of a mutation
 DROPPABLE = ("view", "dom", "aria", "text")  # resources that a layer may drop by an empty record
+
+
+@dataclass(slots=True)
+class Layer:
+    """One path of a snapshot. `prefix` keeps the file names of layers apart; the first layer has none."""
+
+    container: Container
+    index: Index
+    known: Built
+    prefix: str = ""
+
+    def named(self, capture: Capture) -> Capture:
+        """Return a capture of this layer with the layer's prefix on its file names."""
+        if not self.prefix:
+            return capture
+        original = capture.original
+        if original is not None:
+            original = (self.prefix + original[0], original[1], original[2])
+        return replace(capture, filename=self.prefix + capture.filename, original=original)
 
 
 class Snapshot:
@@ -94,7 +119,7 @@ class Snapshot:
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers.append(open_layer(path, prefix, progress, checked, aside, limit))
+                layers.append(_open_layer(path, prefix, progress, checked, aside, limit))
         except BaseException:
             for layer in layers:
                 layer.container.close()
@@ -168,7 +193,7 @@ class Snapshot:
         highest: dict[tuple[Any, ...], int] = {}
         for number, layer in enumerate(self._layers[1:], 1):
             for capture in layer.index:
-                highest.update(dict.fromkeys(answered(capture), number))
+                highest.update(dict.fromkeys(_answered(capture), number))
         return highest
 
     def candidates(self, urlkey: str) -> tuple[Capture, ...]:
@@ -178,7 +203,7 @@ class Snapshot:
     def _look(self, urlkey: str) -> tuple[Capture, ...]:
         if len(self._layers) == 1:
             return tuple(self._layers[0].index.candidates(urlkey))
-        return overlaid([[layer.named(c) for c in layer.index.candidates(urlkey)] for layer in self._layers])
+        return _overlaid([[layer.named(c) for c in layer.index.candidates(urlkey)] for layer in self._layers])
 
     def capture_at(self, place: tuple[str, int], url: str | None = None) -> Capture | None:
         """Return the capture at a file and offset, None if there is none.
@@ -202,7 +227,7 @@ class Snapshot:
             yield from self._layers[0].index.prefix(start)
             return
         parts = [[layer.named(c) for c in layer.index.prefix(start)] for layer in self._layers]
-        yield from sorted(overlaid(parts), key=lambda c: (c.urlkey, c.timestamp))
+        yield from sorted(_overlaid(parts), key=lambda c: (c.urlkey, c.timestamp))
 
     def speaks(self, protocol: str, start: str) -> bool:
         """Return True if a capture whose index key begins with `start` used the protocol. Parses no line."""
@@ -551,6 +576,65 @@ class Hit:
     def nearest(self) -> list[Near]:
         """Captures that come nearest to the request, each with what differs and the rule that would join them."""
         return self._lookup.explain()
+
+
+def _open_layer(
+    path: str | os.PathLike[str],
+    prefix: str,
+    progress: Progress | None,
+    checked: bool,
+    aside: OnDisk | None,
+    at: str = "",
+) -> Layer:
+    """Open one path of a snapshot; the parameters are those of `Snapshot.open`."""
+    writer = None
+    if not is_remote(path):
+        from stillweb.snapshots.writer import LIVE
+
+        writer = LIVE.get(str(Path(path).resolve()))
+    container = open_container(path)
+    if writer is not None and not fits(container):  # it has written records since it was opened
+        container.close()
+        # take the lines before opening the files, so that the files hold every record that the lines name
+        index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
+        container = open_container(path)
+    else:
+        index, known = open_index(container, progress, checked=checked, aside=aside)
+        known.notes += page_list_faults(container)
+    known.notes += container.left_out
+    if at:
+        index = _index_as_of(index, at)
+    if aside is not None:
+        aside.add(index.lines())
+    return Layer(container, index, known, prefix)
+
+
+def _index_as_of(index: Index, at: str) -> Index:
+    """Return an index of what is seen at `at`."""
+    lines = [line for line in index.lines() if seen(line.split(b" ", 2)[1].decode(), at)]
+    captures = {n: to_capture(*parse_line(x)) for n, x in enumerate(lines) if not x.startswith(b"urn:")}
+    kept = {id(capture) for capture in as_of(captures.values(), at)}
+    shown = [x for n, x in enumerate(lines) if n not in captures or id(captures[n]) in kept]
+    return Index(BytesPlace(join_lines(shown)))
+
+
+def _overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
+    """Merge captures of layers, lowest first: the highest layer answers a request."""
+    kept: list[Capture] = []
+    hidden: set[tuple[Any, ...]] = set()
+    for captures in reversed(parts):
+        kept += [c for c in captures if asked(c) not in hidden]
+        hidden.update(one for c in captures for one in _answered(c))
+    return tuple(sorted(kept, key=lambda c: (c.urlkey, c.timestamp)))
+
+
+def _answered(capture: Capture) -> tuple[tuple[Any, ...], ...]:
+    """Return the `asked` tuples that a capture hides in lower layers.
+
+    A whole response hides partial ones, too, but not the reverse.
+    """
+    found = asked(capture)
+    return (found,) if found[-1] else (found, (*found[:-1], True))
 
 
 def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) -> Iterator[dict[str, Any]]:

@@ -175,7 +175,8 @@ def fork_programs() -> None:
     """Let the workers of tests, pytester's runs, stillweb's own, workers of `seal`, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
     Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
-    their own for their agents; so have the workers of tests, which thus load stillweb no second time.
+    their own for their agents, and `seal` for its workers; so have the workers of tests, which thus load stillweb no
+    second time.
     """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
@@ -357,7 +358,7 @@ def _become(order: dict[str, Any], files: list[int], modules: list[str]) -> str:
     tests = order["argv"][1:4] == TESTER
     for name in modules if not tests else ():
         del sys.modules[name]
-    if tests or order["argv"][1:4] == REPETITION:
+    if tests or order["argv"][1:4] == REPETITION or order["argv"][3:4] == ["seal"]:
         OURS.clear()
         OURS.update(os.environ)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -123,7 +123,7 @@ with open("/proc/self/status") as status:
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_memory_does_not_grow_with_captures(tmp_path: Path) -> None:
     peaks: list[int] = []
-    for count in (2000, 6000):
+    for count in (1500, 4500):
         records: list[bytes] = []
         for number in range(count):
             uri = b"http://www.site%d.test/%d" % (number % 9, number)
@@ -136,4 +136,4 @@ def test_memory_does_not_grow_with_captures(tmp_path: Path) -> None:
         command = [sys.executable, "-c", PEAK, str(path), str(tmp_path / str(count))]
         told = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
         peaks.append(int(told))
-    assert (peaks[1] - peaks[0]) * 1024 / 4000 < 2500  # it was 4,500
+    assert (peaks[1] - peaks[0]) * 1024 / 3000 < 2500  # it was 4,500

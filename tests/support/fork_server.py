@@ -90,6 +90,9 @@ FOR_REPETITIONS = (
 )
 LOADED = (
     *FOR_REPETITIONS,
+    "_pytest.helpconfig",
+    "_pytest.junitxml",
+    "_pytest.unittest",
     "bs4",
     "cryptography.fernet",
     "fsspec",
@@ -109,6 +112,7 @@ LOADED = (
     "stillweb.harness.results.summary",
     "stillweb.harness.runs.display",
     "stillweb.harness.servers.mcp",
+    "stillweb.harness.testing.pytest_case",
     "stillweb.proxy.browser.capture_view",
     "stillweb.proxy.check.check",
     "stillweb.proxy.record.recorder",

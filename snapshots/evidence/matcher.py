@@ -527,7 +527,9 @@ class Matcher:
         return (
             c
             for c in (self.snapshot.prefix(path_prefix(before)) if secret else ())
-            if c.method == request.method and PSEUDONYM_TEXT.sub(MASK, c.url.partition("?")[0]) == path
+            if PREFIX in c.url
+            and c.method == request.method
+            and PSEUDONYM_TEXT.sub(MASK, c.url.partition("?")[0]) == path
         )
 
     def gave(self, served: Sequence[Capture], values: list[str]) -> bool:

@@ -571,7 +571,7 @@ class Matcher:
         drawn = request is not asked
         if drawn:
             found = self._same(request, request_key(request))
-        minded = bool(found) and minds(request, given=bool(past.given))
+        minded = minds(request, given=bool(past.given))
         if not found or minded or any(guarded(c) for c in found):
             request = self._recognised(request, found, session, minded)
         return request, ids, drawn

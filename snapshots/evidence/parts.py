@@ -31,7 +31,7 @@ from stillweb.snapshots.identity.header_fields import (
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
 from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
-from stillweb.snapshots.identity.rules import Issued, RuleSet, applied, reduced
+from stillweb.snapshots.identity.rules import Issued, Rule, RuleSet, applied, reduced
 from stillweb.snapshots.request import CONDITIONAL, Request
 from stillweb.snapshots.yielding import free, in_order, write_json
 
@@ -192,12 +192,27 @@ def _rule_parts(
         return key, found
     parsed = parse(request)
     useful = [r for r in rules.rules if applied((r,), parsed, issued) is not parsed]
+    alike = []  # rules that leave out what another one does
     for rule in useful:
-        others = [r for r in rules.rules if r is not rule]
-        left = digest(reduced(request, others, issued, stored=stored))
-        if left != key and (not rule.own or rule.doubted):
+        left = _left_without((rule,), request, rules, issued, stored)
+        if left == key:
+            alike.append(rule)
+        elif not rule.own or rule.doubted:
             found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else left
+    if len(alike) > 1 and not any(rule.own and not rule.doubted for rule in alike):
+        left = _left_without(alike, request, rules, issued, stored)
+        gave = [rule for rule in alike if given and rule.kind == "issued"]
+        rule = min(gave or alike, key=lambda rule: of_part(f"~rule {rule.id}"))
+        if left != key:
+            found[f"~rule {rule.id}"] = GIVEN if gave else left
     return key, found
+
+
+def _left_without(
+    some: Collection[Rule], request: Request, rules: RuleSet, issued: Issued, stored: bool
+) -> str:
+    """Return the key that the other rules leave of a request."""
+    return digest(reduced(request, [r for r in rules.rules if r not in some], issued, stored=stored))
 
 
 def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:

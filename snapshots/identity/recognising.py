@@ -137,12 +137,9 @@ def secret_fields(stored: Request) -> set[str]:
     """
     if PREFIX.encode() not in unpacked_body(stored):
         return set()
-    values = named_values(parse(stored))
-    return {
-        name
-        for place, name, value in values
-        if place in ("form", "part") and PSEUDONYM_TEXT.fullmatch(value) and says_nothing_of_secrets(name)
-    }
+    values = [(n, v) for place, n, v in named_values(parse(stored)) if place in ("form", "part")]
+    plain = {name for name, value in values if not PSEUDONYM_TEXT.fullmatch(value)}
+    return {name for name, _ in values if name not in plain and says_nothing_of_secrets(name)}
 
 
 def other_secrets(asked: Request, stored: Request) -> tuple[list[str], bool]:

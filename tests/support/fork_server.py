@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -171,16 +170,14 @@ class Forked(subprocess.Popen[str]):
 
 _start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_start)
-_asked: Counter[Variables] = Counter()
 _servers: dict[tuple[Variables, str], socket.socket] = {}
 
 
 def fork_programs() -> None:
     """Let the workers of tests, pytester's runs, stillweb's own, workers of `seal`, readers of PDFs, the processes of Python agents and the repetitions of `certify` be forks.
 
-    Of repetitions only from the second on in each environment, as a server for it costs a start. They have a server of
-    their own for their agents, and `seal` for its workers; so have the workers of tests, which thus load stillweb no
-    second time.
+    Repetitions have a server of their own for their agents, and `seal` for its workers; so have the workers of tests,
+    which thus load stillweb no second time.
     """
 
     def execute_child(process: subprocess.Popen[str], *given: Any) -> None:
@@ -188,9 +185,7 @@ def fork_programs() -> None:
         environment = os.environ if named["env"] is None else named["env"]
         words = list(named["args"]) if isinstance(named["args"], list | tuple) else []
         if words[1:4] == REPETITION:
-            found = _read_at_start(environment)
-            _asked[found] += 1
-            fork = _asked[found] > 1
+            fork = True
         elif words[1:4] == CONFINED:
             fork = forks_agents and _starts_agent(words)
         else:

@@ -28,7 +28,6 @@ Scoped = tuple[str, bool]
 Parts = Mapping[str, str]
 NO_PARTS: Parts = {}
 PART = "~"
-SITE = ""  # in place of a type of requests: all of the site
 # In place of a value with which a request was never recorded: of what clients draw anew, and of another field that they send of themselves
 ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
@@ -181,7 +180,7 @@ class Model:
         self._usual: Set[str] | None = None
         # by request, of the parts that were recorded
         self._part_chances: dict[int, dict[str, float | None]] = {}
-        self._decides: dict[tuple[str, str], float] = {}
+        self._decides: dict[str, float] = {}
         self._learn_priors()
 
     def _happen(self, history: History, reads: list[Event]) -> None:
@@ -202,8 +201,9 @@ class Model:
     # Priors
 
     def _learn_priors(self) -> None:
-        """Empirical Bayes: how often types decide on this site, and there for requests of one type, from the posteriors of its requests."""
-        decided, tested = (defaultdict[tuple[str, str], float](float) for _ in range(2))
+        """Empirical Bayes: how often types decide on this site, from the posteriors of its requests."""
+        decided: dict[str, float] = defaultdict(float)
+        tested: dict[str, float] = defaultdict(float)
         for key in (k for k, t in self.targets.items() if len(t.observations) > 1):
             inclusion: dict[str, float] = defaultdict(float)
             for h in self.posterior(key):
@@ -211,24 +211,18 @@ class Model:
                     inclusion[t] += h.probability
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
-                    for of in (SITE, self.targets[key].event.type):
-                        tested[of, t] += share if len(members) > 1 else 1
-                        decided[of, t] += inclusion[first] * share
-        for (of, t), count in tested.items():
-            strength, prior = priors.NEAR, self._decides.get((SITE, t), 0.0)
-            if of == SITE:  # which comes first
-                strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
-                prior = _of_kind(self.kinds[t])
-            self._decides[of, t] = _bounded((strength * prior + decided[of, t]) / (strength + count))
+                    tested[t] += share if len(members) > 1 else 1
+                    decided[t] += inclusion[first] * share
+        for t, count in tested.items():
+            strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
+            prior = strength * _of_kind(self.kinds[t])
+            self._decides[t] = _bounded((prior + decided[t]) / (strength + count))
         self._posteriors.clear()
         self._candidates.clear()
 
-    def chance(self, t: str, kind: str, target: Event, of: str = SITE) -> float:
-        """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything.
-
-        `of` is the type of `target` where its own answers say nothing of it: those to its like say more than others of the site.
-        """
-        chance = self._decides.get((of, t), self._decides.get((SITE, t), _of_kind(kind)))
+    def chance(self, t: str, kind: str, target: Event) -> float:
+        """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
+        chance = self._decides.get(t, _of_kind(kind))
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
         answer = "file" if target.kind == "asset" else "step" if target.confirmed or again or led else "page"
@@ -624,9 +618,7 @@ class Model:
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
         kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-        chance = (
-            self._part_chance(t, target) if part else self.chance(t, kind, target.event, target.event.type)
-        )
+        chance = self._part_chance(t, target) if part else self.chance(t, kind, target.event)
         if not part and kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
             chance = _moved(chance, priors.OWN_PATH)
         unheard = set() if part or here else self._unheard(t, target)
@@ -651,7 +643,7 @@ class Model:
         chances = self._recorded_parts(target)
         found = chances[part]
         if found is None:
-            found = self.chance(part, part, target.event, target.event.type)
+            found = self.chance(part, part, target.event)
             said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
             if any(words & self._shown(capture) - self._usual_words() for capture, words in said.items()):
                 found = _moved(found, priors.HEARD)
@@ -661,7 +653,7 @@ class Model:
     def strange(self, target: Target, parts: Parts) -> dict[str, float]:
         """Return the parts with which a request was never recorded, any number of them, and the chance that each decides nothing."""
         strange = sorted(parts.keys() - self._recorded_parts(target).keys())
-        return {part: 1 - self.chance(part, part, target.event, target.event.type) for part in strange}
+        return {part: 1 - self.chance(part, part, target.event) for part in strange}
 
     def _recorded_parts(self, target: Target) -> dict[str, float | None]:
         """Return the parts with which a request was recorded, and the chance that each decides where that is known."""

@@ -20,7 +20,6 @@ DECIDES = {
 KINDS = list(DECIDES)
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
 PART_STRENGTH = 2.0  # the same of a part of the request
-NEAR = 1.0  # the same of what the whole site shows, against what it shows of requests of one type
 # What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a write that is
 # answered by a redirect or a form that is shown again, or a read that always leads elsewhere, unless by who asks; of others
 ANSWERS = {"file": 0.03, "step": 0.15, "page": 1.0}

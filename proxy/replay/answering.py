@@ -945,6 +945,7 @@ def hanging(answerer: Answerer, request: Request, line: Line, rule: str | None) 
     def due() -> bool:
         return answerer.lookup(request, line).verdict != HANGS
 
+    line.moved()  # a web socket may open once it was asked
     reply = Reply(504, "Hanging", ())
     reply.held = Held(
         0,

@@ -11,12 +11,14 @@ the answer, so in replay the answer waits until the client has written the same 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
+from stillweb.proxy.replay.websocket_player import conversation
 from stillweb.snapshots.cache import Cache, cached
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.dates import seconds_of
@@ -59,15 +61,24 @@ def _but_t(url: str) -> tuple[str, ...]:
 class PollProgress:
     """The progress of a session on its channels and long polls."""
 
-    polled: set[tuple[str, int]] = field(default_factory=set)  # places of the captures that answered polls
+    asked: set[tuple[str, int]] = field(
+        default_factory=set
+    )  # places of the captures that answer its polls, once due
+    polled: set[tuple[str, int]] = field(default_factory=set)  # of those that did
     wrote: Counter[str] = field(default_factory=Counter)  # keys of what was written
     sockets: set[str] = field(default_factory=lambda: {""})  # channels that went on in a web socket
+
+    def asks(self, capture: Capture) -> None:
+        """Note a poll by the capture that answers it; what it writes is written now."""
+        if capture.place not in self.asked and capture.method not in SAFE_METHODS:
+            self.wrote[capture.key] += 1
+        self.asked.add(capture.place)
 
     def answered(self, capture: Capture, polled: bool) -> None:
         """Note an answer that was given; with `polled`, that to a long poll."""
         if polled or _channel_of(capture.url)[0]:
             self.polled.add(capture.place)
-        if capture.method not in SAFE_METHODS:
+        if capture.place not in self.asked and capture.method not in SAFE_METHODS:
             self.wrote[capture.key] += 1
 
     def opened(self, url: str) -> None:
@@ -118,15 +129,27 @@ class Polls:
         own = [poll for poll in found if poll.capture.session == follows] or found
         left = (poll for poll in own if poll.capture.place not in session.polled)
         poll = next(left, own[-1])
+        session.asks(poll.capture)
         return poll.capture, poll.due(session)
 
     def opens(self, url: str, session: PollProgress) -> bool:
-        """Return False while something is to be sent on a channel that goes on in the web socket of an address."""
+        """Return False while a channel that goes on in the web socket of an address is to be asked something first.
+
+        That is all but what comes behind a request whose answer waits for the socket.
+        """
         channel, transport = _channel_of(url)
         if not channel or transport != _SOCKET:
             return True
-        posts = (poll.capture for polls in self.on("POST", url).values() for poll in polls)
-        return all(c.place in session.polled for c in posts if _channel_of(c.url)[0] == channel)
+        for method in ("GET", "POST"):
+            polls = [poll for some in self.on(method, url).values() for poll in some]
+            for poll in sorted(polls, key=lambda poll: poll.capture.begin):
+                if _channel_of(poll.capture.url)[0] != channel:
+                    continue
+                if poll.capture.place not in session.asked:
+                    return False
+                if poll.socket:
+                    break
+        return True
 
     def on(self, method: str, url: str) -> dict[Name, list[Poll]]:
         """Return the polls of a path."""
@@ -159,19 +182,21 @@ class Polls:
         return found
 
     def _of_channel(self, polls: Sequence[Capture]) -> Iterator[Poll]:
-        """Yield the polls of a channel: GETs that wait for what was sent by POST on any channel, and POSTs that wait for nothing.
+        """Yield the polls of a channel: the answers to GETs came after what was sent by POST on any channel.
 
-        What a client said after its last POST went over a web socket, if the channel went on in one.
+        Those that came after the first message on the web socket with which the channel went on wait for that, too.
         """
         url = polls[0].url
         (channel, _), reads = _channel_of(url), polls[0].method in SAFE_METHODS
         written = self._matcher.spoken.writes(url, polls[0].session) if reads else ()
         sent = [w for w in written if _channel_of(w.url)[0]]  # another page's, too
-        last = max((w.begin for w in sent if _channel_of(w.url)[0] == channel), default=-1)
-        sockets = map(_channel_of, self._matcher.snapshot.metadata_addresses(url.partition("?")[0]))
-        switched = reads and (channel, _SOCKET) in sockets
+        snapshot, talks = self._matcher.snapshot, []
+        for address in snapshot.metadata_addresses(url.partition("?")[0]):
+            if _channel_of(address) == (channel, _SOCKET):
+                talks += [talk for said in snapshot.said_at(address) if (talk := conversation(said))]
+        first = min((talk.events[0] if talk.events else talk.begin for talk in talks), default=math.inf)
         for poll, after in _between(polls, sent):
-            yield Poll(poll, tuple(after), channel if switched and last < poll.end else "", reads)
+            yield Poll(poll, tuple(after), channel if first < poll.end else "", reads)
 
 
 def _of_path(line: Sequence[Capture], writes: Sequence[Capture], left: Sequence[str]) -> Iterator[Poll]:

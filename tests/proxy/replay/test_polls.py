@@ -14,8 +14,11 @@ import pytest
 
 from stillweb.proxy.replay.answering import Answerer, hanging
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.proxy.replay.polls import PollProgress, Polls
 from stillweb.proxy.replay.replies import Line, Reply
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client, tunnel
 from tests.proxy.replay.test_http2 import answers
@@ -109,3 +112,35 @@ def test_the_last_poll_stays_open_and_ends_with_the_gateway(
         assert isinstance(last.exception(HANG), httpx.TransportError)
     assert [entry["status"] for entry in polled.ledger.entries()] == [200, 200, 200, 0]
     assert polled.ledger.entries()[-1]["verdict"] == "rule:engine-io"
+
+
+def test_what_came_before_a_web_socket_spoke_does_not_wait_for_it(tmp_path: Path) -> None:
+    """Socket.IO's client went on in its socket before it had heard "hello", and heard it nowhere: 10 of 150 replays hung."""
+    site, channel = Site(tmp_path / "s"), f"https://{HOSTS['h2']}{PATH}&sid={SID}"
+    socket = channel.replace("polling", "websocket")
+    talk = {"url": socket, "session": "default", "begin": 5, "events": [6, 6], "messages": []}
+    talk["messages"] = [{"from": "client", "text": "2probe"}, {"from": "server", "text": "3probe"}]
+    for method, span in (("GET", (1, 4)), ("POST", (2, 3)), ("GET", (6, 7))):
+        site.add(f"{channel}&t={span[0]}", b"said", method=method, headers=TEXT)
+        site.exchanges[-1].begin, site.exchanges[-1].end = span
+    with site.open():
+        pass
+    with Writer.open(site.path) as writer:
+        writer.metadata(socket, talk)
+    with Snapshot.open(site.path) as snapshot:
+        polls, progress = Polls(snapshot.matcher()), PollProgress()
+
+        def next(method: str, t: int) -> tuple[int, bool] | None:
+            found = polls.next(progress, Request(method, f"{channel}&t={t}"), "default", ())
+            if found is not None and found[1]:
+                progress.answered(found[0], True)
+            return found and (found[0].begin, found[1])
+
+        assert next("GET", 11) == (1, False)  # the POST is to come
+        assert not polls.opens(socket, progress)
+        assert [next("POST", 12), next("GET", 11)] == [(2, True), (1, True)]
+        assert not polls.opens(socket, progress)  # nobody asked for what came after its first message
+        assert next("GET", 13) == (6, False)
+        assert polls.opens(socket, progress)
+        progress.opened(socket)
+        assert next("GET", 13) == (6, True)

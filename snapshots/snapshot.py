@@ -63,7 +63,7 @@ DROPPABLE = ("view", "dom", "aria", "text")  # resources that a layer may drop b
 
 @dataclass(slots=True)
 class Layer:
-    """One path of a snapshot. `prefix` keeps the file names of layers apart; the first layer has none."""
+    """An archive of a snapshot that consists of several. `prefix` sets its file names apart from those of the others; the lowest layer has none."""
 
     container: Container
     index: Index

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 HUNG = 0.5  # seconds
 _IN_ADDRESS = "transport="  # in that of each request on a channel
 _POLLING, _SOCKET = "polling", "websocket"
-Name = (
-    str | tuple[object, ...]
-)  # of equal polls: their key, on a channel the address without `t`, and the body
+# What equal polls have in common: their key, or on a channel the address without `t`, and the body
+Name = str | tuple[object, ...]
 
 
 def _channel_of(url: str) -> tuple[str, str]:
@@ -61,10 +60,9 @@ def _but_t(url: str) -> tuple[str, ...]:
 class PollProgress:
     """The progress of a session on its channels and long polls."""
 
-    asked: set[tuple[str, int]] = field(
-        default_factory=set
-    )  # places of the captures that answer its polls, once due
-    polled: set[tuple[str, int]] = field(default_factory=set)  # of those that did
+    # places of the captures that answer its polls once they are due, and of those that did
+    asked: set[tuple[str, int]] = field(default_factory=set)
+    polled: set[tuple[str, int]] = field(default_factory=set)
     wrote: Counter[str] = field(default_factory=Counter)  # keys of what was written
     sockets: set[str] = field(default_factory=lambda: {""})  # channels that went on in a web socket
 
@@ -77,8 +75,9 @@ class PollProgress:
     def answered(self, capture: Capture, polled: bool) -> None:
         """Note an answer that was given; with `polled`, that to a long poll."""
         if polled or _channel_of(capture.url)[0]:
+            self.asks(capture)
             self.polled.add(capture.place)
-        if capture.place not in self.asked and capture.method not in SAFE_METHODS:
+        elif capture.method not in SAFE_METHODS:
             self.wrote[capture.key] += 1
 
     def opened(self, url: str) -> None:
@@ -114,7 +113,7 @@ class Polls:
         """Return the capture that answers a poll, the first that the session was not given or the last, and whether it is due.
 
         None where nothing is known to be polled so. `follows` is the recorded session that it follows, `same` are the captures
-        with the key of the request.
+        with the key of the request. The session has asked for it from then on.
         """
         channel, transport = _channel_of(request.url)
         if channel and transport == _POLLING:

@@ -578,9 +578,9 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
             scheme = _SCHEME.match(found.value)
             if scheme is not None and found.start + scheme.end() < found.end:
                 found = Named(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
-            size = len(without_scope(name, data[found.start : found.end].decode("latin-1")))
-            if found.start + size < found.end:
-                found = Named(name, without_scope(name, found.value), found.start, found.start + size)
+            if (key := without_scope(name, found.value)) != found.value:
+                size = len(without_scope(name, data[found.start : found.end].decode("latin-1")))
+                found = Named(name, key, found.start, found.start + size)
             if (secret_header if name[0] == "-" else judge)(found.name, found.value):
                 done = max(end, found.end)
                 yield found

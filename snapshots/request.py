@@ -37,10 +37,11 @@ class Remembering:
             object.__setattr__(self, "_derived", {})
         return self
 
-    def forgetting(self) -> Self:
-        """Drop what was kept, and keep nothing more; return the object itself."""
+    def forgetting(self) -> list[Any]:
+        """Keep nothing more, and return what was kept of the object and of what was derived of it."""
+        kept = [*(self._derived or {}).values()]
         object.__setattr__(self, "_derived", None)
-        return self
+        return sum([one.forgetting() for one in kept if isinstance(one, Remembering)], kept)
 
     @property
     def remembers(self) -> bool:

@@ -83,7 +83,7 @@ from stillweb.snapshots.identity.echoes import (
     with_echoes,
 )
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
-from stillweb.snapshots.identity.keys import canonical_url, opens_socket, parse, request_key
+from stillweb.snapshots.identity.keys import canonical_url, opens_socket, request_key
 from stillweb.snapshots.identity.numbering import renumbered
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import surt
@@ -91,7 +91,7 @@ from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import TEXTUAL, mask
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import counted
-from stillweb.snapshots.yielding import FREED, free
+from stillweb.snapshots.yielding import free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,13 +268,11 @@ class Answerer:
         return reply
 
     def _forget(self, request: Request) -> None:
-        """Drop what was derived of a request. The thread frees the many pairs of a body, some at a time."""
-        body = parse(request).body.value if request.remembers and self._worker is not None else None
-        pairs = [*body] if isinstance(body, tuple) else []
-        request.forgetting()
-        if len(pairs) > FREED and self._worker is not None:
+        """Drop what was derived of a request. The thread frees it, so that a large one keeps nobody."""
+        kept = request.forgetting()
+        if kept and self._worker is not None:
             with contextlib.suppress(RuntimeError):  # the gateway ends
-                self._worker.submit(free, pairs)
+                self._worker.submit(free, kept)
 
     def slow(self, request: Request) -> bool:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
@@ -803,7 +801,8 @@ class Answerer:
             if reply.pieces is None:
                 if line.seq != seq:  # the session's last note is of a later request: it must stay
                     session.noted = None
-                session.happened(request.forgetting(), Response(reply.status, "", reply.fields, reply.body))
+                self._forget(request)
+                session.happened(request, Response(reply.status, "", reply.fields, reply.body))
             tell(reply.status)
             return reply
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 import random
+import weakref
 from unittest.mock import patch
 
 import pytest
@@ -23,6 +24,20 @@ def test_long_lists_are_in_the_order_of_sorted() -> None:
     pairs = [(name, str(number)) for number, name in enumerate(names)]
     assert in_order(iter(pairs)) == sorted(pairs)
     assert in_order(pairs, key=lambda pair: pair[0]) == sorted(pairs, key=lambda pair: pair[0])  # stable
+
+
+def test_what_else_holds_stays_when_a_list_is_freed() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.inside = [object()]
+
+    shared, alone = Kept(), Kept()
+    gone = weakref.ref(alone)
+    values = [[{"deep": (alone,)}, shared], [str(number) for number in range(5000)]]
+    del alone
+    yielding.free(values)
+    assert (values, gone()) == ([], None)
+    assert len(shared.inside) == 1
 
 
 GOOD = ["null", "true", "0", "-7", "0.1", "1e2", '"x"', '"é"', '"1.5e3"', '"\\u00e9\\n"', '"\x7f"']

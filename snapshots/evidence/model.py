@@ -575,6 +575,11 @@ class Model:
         for t in sorted((found.always & found.shares.keys()) - mine):
             kept = self._kept(t, target, past, parts)
             untried[t] = {answer: 1 - priors.NEEDED * (1 - chance) for answer, chance in kept.items()}
+        for t, right in _doubted(past).items():
+            if t not in found.shares:
+                most = 1 - (1 - right) * self._type_chance(t, target, past[0])
+                kept = untried.get(t, {})
+                untried[t] = {answer: min(most, kept.get(answer, 1.0)) for answer in target.answers}
         self._last_untried = key, past, parts, untried
         return untried
 
@@ -603,7 +608,7 @@ class Model:
     def _compared(
         self, t: str, target: Target, past: tuple[History, int], here: int | str
     ) -> dict[int, float]:
-        part, history = t.startswith(PART), past[0]
+        part = t.startswith(PART)
         differs: dict[int, float] = {}
         known: dict[int | str, float] = {here: 0.0}  # by what it was, the share in which that is another
         for o in target.observations:
@@ -617,13 +622,19 @@ class Model:
                 differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
-        kind = t if part else self.kinds.get(t) or next(e.kind for e in history.events if e.type == t)
-        chance = self._part_chance(t, target) if part else self.chance(t, kind, target.event)
-        if not part and kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
-            chance = _moved(chance, priors.OWN_PATH)
+        chance = self._part_chance(t, target) if part else self._type_chance(t, target, past[0])
         unheard = set() if part or here else self._unheard(t, target)
         less = _moved(chance, priors.UNSAID)
         return {a: 1 - (less if a in unheard else chance) * apart for a, apart in differs.items()}
+
+    def _type_chance(self, t: str, target: Target, history: History) -> float:
+        """Return the chance that a type decides which the recording never tried; more of a write to the path that is read."""
+        outcome = "refused" if t.endswith(REFUSED) else "write"  # of a write whose answer is doubtful
+        kind = self.kinds.get(t) or next((e.kind for e in history.events if e.type == t), outcome)
+        chance = self.chance(t, kind, target.event)
+        if kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
+            chance = _moved(chance, priors.OWN_PATH)
+        return chance
 
     def _unheard(self, t: str, target: Target) -> set[int]:
         """Return the pages that repeat nothing of what was sent with a type before them, though it had words to repeat."""

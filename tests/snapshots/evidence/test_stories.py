@@ -286,6 +286,19 @@ def test_nothing_is_sure_after_a_write_that_may_have_been_refused() -> None:
     assert likely(matcher, y_1, y_2, x_2, doc)[1] < SURE
 
 
+def test_a_page_is_doubted_after_a_presumed_refusal_whatever_else_was_recorded_before_it() -> None:
+    """Only a refused DELETE was recorded, and in another state; done, it would have changed the list."""
+    lock, drop = sent("/lock", {"on": True}, "PUT"), Request("DELETE", f"{A}/list/1")
+    shown = LIST, html("tea, pot")
+    tries = (drop, data({"error": "locked"}, 423)), (drop, data({"error": "locked again"}, 423))
+    matcher = over(shown, (lock, plain("on")), shown, tries[0], shown, tries[1], shown, tries[0])
+    text, refused = likely(matcher, LIST, drop)
+    assert text == '{"error": "locked"}'
+    assert refused < 0.9
+    assert likely(matcher, LIST, LIST)[1] >= SURE
+    assert likely(matcher, LIST, drop, LIST)[1] < SURE
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_an_answer_that_tells_of_a_moment_is_not_sure_of_another(status: int) -> None:
     one, other, busy = get(f"{A}/api/a"), get(f"{A}/api/b"), html("later", status)

@@ -13,7 +13,7 @@ from tests.support.command_line import stillweb
 
 HTML = [("Content-Type", "text/html")]
 WORDS = b"<title>A page</title><h1>A page</h1><p>" + b"that says something at some length, " * 30
-BUSY = WORDS + b"<script>setInterval(() => fetch('/tick?' + Math.random()), 100)</script>"
+NEVER_QUIET = "<script>setInterval(() => fetch('/tick?' + Math.random()), {})</script>"
 
 
 def noise(number: int) -> bytes:
@@ -22,11 +22,12 @@ def noise(number: int) -> bytes:
 
 
 def answer(asked: Asked) -> Answer:
-    """The site: pages, noise, and a page that is never quiet."""
+    """The site: pages, noise, and pages that are never quiet."""
     if asked.path.startswith("/noise/"):
         body = noise(int(asked.path.rpartition("/")[2]))
         return Answer(headers=[("Content-Type", "application/octet-stream")], body=body)
-    return Answer(headers=HTML, body=BUSY if asked.path == "/busy" else WORDS)
+    every = {"/busy": 100, "/ticking": 2000}.get(asked.path)  # ms
+    return Answer(headers=HTML, body=WORDS + (NEVER_QUIET.format(every).encode() if every else b""))
 
 
 def make(path: Path, count: int = 3, media: str = "text/html", body: bytes = WORDS) -> Path:

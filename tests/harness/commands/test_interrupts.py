@@ -150,7 +150,7 @@ def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_sealing_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
     """By Ctrl-C, or killed itself alone: its workers printed tracebacks then."""
-    path = make(tmp_path / "s", 150, body=WORDS * 20)  # more than is done before the signal comes
+    path = make(tmp_path / "s", 100, body=WORDS * 20)  # more than is done before the signal comes
     before, size = urls(path), archived(path)
     started = Started("seal", path)
     until(lambda: archived(path) > size + 2000, started)  # some texts are frozen

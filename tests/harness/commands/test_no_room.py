@@ -148,6 +148,13 @@ def test_what_is_made_anew_without_room_is_not_there(tmp_path: Path, what: str) 
     assert stillweb(*words[what]).code == 0
 
 
+@pytest.fixture(scope="module")
+def crawls(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small archive and a large one."""
+    folder = tmp_path_factory.mktemp("crawls")
+    return crawl(folder / "small.warc.gz", 0, 5), crawl(folder / "large.warc.gz", 5, 1500)
+
+
 def crawl(path: Path, first: int, count: int) -> Path:
     """An archive whose addresses are long, and small when packed: what is sorted on disk needs several times its room."""
     address = b"http://a.test/%05d/" + b"long" * 400
@@ -165,11 +172,10 @@ def crawl(path: Path, first: int, count: int) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["disk", "limit"])
 def test_no_room_for_temporary_files_while_importing(
-    tmp_path: Path, room: Callable[[int], Path], how: str
+    tmp_path: Path, crawls: tuple[Path, Path], room: Callable[[int], Path], how: str
 ) -> None:
     """What SQLite holds in memory is 2 MB; what comes to more lies in the directory for temporary files."""
-    small, large = crawl(tmp_path / "small.warc.gz", 0, 5), crawl(tmp_path / "large.warc.gz", 5, 1500)
-    words, out = ("import", small, large, "-o", tmp_path / "s"), tmp_path / "s"
+    words, out = ("import", *crawls, "-o", tmp_path / "s"), tmp_path / "s"
     if how == "disk":
         place = room(1_500_000)
         done = stillweb(*words, env={"TMPDIR": str(place), "SQLITE_TMPDIR": str(place)})
@@ -184,9 +190,10 @@ def test_no_room_for_temporary_files_while_importing(
     assert sound(out)
     kept = urls(out)
     assert kept[:5] == [url for url in kept if int(url.split("/")[3]) < 5]
-    assert stillweb("import", large, "-o", out).code == 0  # with room again it goes on
-    assert len({*urls(out)}) == 1505
-    assert sound(out)
+    if how == "limit":  # with room again it goes on
+        assert stillweb("import", crawls[1], "-o", out).code == 0
+        assert len({*urls(out)}) == 1505
+        assert sound(out)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from tests.snapshots.making import exchange
 from tests.support.command_line import stillweb
 from tests.support.waiting import STARTS, until
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state"), pytest.mark.whole_browser]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
 
 PAGE = """<!DOCTYPE html><title>T</title><p>team {team}, languages {language}, signed in: {signed}</p><p id=out></p><script>
 out.textContent = [new Date().toISOString(), navigator.language, Intl.DateTimeFormat().resolvedOptions().timeZone,
@@ -292,7 +292,7 @@ def test_no_browser_to_attach_to_is_told(tmp_path: Path) -> None:
     assert "http://127.0.0.1:1: no browser can be attached to" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.whole_browser
 def test_a_window_without_a_display_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,6 @@ class Lookup:
     ambiguous: bool = False  # whether that is too small to be sure
     inert: bool = False  # nothing follows from it for the session, in which only the request decided
     state: str = ""  # a label of what the session did at the site, "" for nothing that may decide
-    lasting: bool = False  # and it is the same whatever the session does
     why: tuple[str, ...] = ()
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)

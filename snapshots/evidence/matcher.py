@@ -55,7 +55,6 @@ from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
-HOT = 1 << 12  # decisions remembered
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
@@ -110,7 +109,6 @@ class Matcher:
         self.snapshot = snapshot
         self.rules = snapshot.rules
         self._accepts = Cache[str, Accept](Accept.read)
-        self._hot: dict[str, tuple[str, Lookup]] = {}
         self._keys = Cache[str, Key]()
         self.lock = threading.RLock()
         self._groups = Cache[str, Group](self._group)
@@ -189,40 +187,24 @@ class Matcher:
         first (RFC 7089, 4.5.3). What `poll` returns for a long poll is its answer, or `HANGS` where that is not due.
         """
         request = request.derived("signed in", Request.signed_in)
-        plain = is_plain(request)
         own = session if session is not None else self.session("none")
         own.matcher, own.noted = self, None
-        hot = self._hot.get(request.url) if plain and not at else None
-        if hot is not None and accept == "rule" and self._simple(request, hot[1], own, hot[0]):
-            own.found = hot[1].capture
-            return hot[1]
-        lookup = self._lookup(request, plain, own, accept, min_confidence, at, poll)
+        lookup = self._lookup(request, own, accept, min_confidence, at, poll)
         own.found = lookup.capture
         if lookup.verdict == MISS and session is not None and not lookup.irrelevant:
             self.note_missed(own, lookup.request)
         return lookup
 
-    def _simple(self, request: Request, found: Lookup, session: Session, site: str) -> bool:
-        """Return True if what was found for a URL holds for a request and a session, too."""
-        assert found.capture is not None
-        return (
-            (found.lasting or site not in session.past)
-            and bearing(request.headers) == SILENT
-            and accepts(request, found.capture)
-            and self._in_language(request, found.capture)
-        )
-
     def _lookup(
         self,
         request: Request,
-        plain: bool,
         session: Session,
         accept: str,
         min_confidence: float,
         at: str,
         poll: Poll | None,
     ) -> Lookup:
-        accepted = self._accepts[accept]
+        accepted, plain = self._accepts[accept], is_plain(request)
         key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
         asked, ids, candidates = request, drawing.NONE, self._same(request, key)
@@ -234,7 +216,9 @@ class Matcher:
             and self._alone(request, key, candidates[0], session, site)
         )
         if alone and accepts(request, candidates[0]) and self._in_language(request, candidates[0]):
-            return self._evident(request, key, candidates[0], site)
+            lookup = self._given(request, key, candidates[0], None, 1.0)
+            lookup.inert, lookup.matcher, lookup.grounds = True, self, lambda: ["recorded once"]
+            return lookup
         past = session.past.get(site) or Past()
         request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
         drawn_by = [drawing.RULE] if drawn else []
@@ -302,16 +286,6 @@ class Matcher:
         if wanted is None or static(capture.method, capture.mime, capture.status):
             return True
         return fields_of(self.peek.fields(capture)).get("accept-language", wanted) == wanted
-
-    def _evident(self, request: Request, key: Key, capture: Capture, site: str) -> Lookup:
-        """Return the lookup of a capture that nothing speaks against; it is remembered."""
-        lasting = static(capture.method, capture.mime, capture.status)
-        lookup = Lookup("exact", capture, None, key, request, 1.0, inert=True, lasting=lasting, matcher=self)
-        lookup.grounds = lambda: ["recorded once"]
-        if len(self._hot) >= HOT:
-            self._hot.clear()
-        self._hot[request.url] = (site, lookup)
-        return lookup
 
     def _chosen(
         self,

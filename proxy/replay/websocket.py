@@ -87,7 +87,7 @@ class Talk:
     def heard(self) -> None:
         """Process a recorded message of the client: it may change the site's answers and end polls."""
         line = self._line
-        if word := self.player.word():
+        for word in self.player.word().split():
             line.session.says(site_of(self._request.url), word)
         line.polls.opened(self._request.url)
         if line.waiting:  # polls on other connections; the client is to receive this answer first

@@ -9,6 +9,7 @@ import json
 import operator
 import re
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
+from stillweb.proxy.replay.packets import Packets, numbered, varint
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
@@ -54,11 +56,11 @@ _BETWEEN = re.compile(rb"\}[\x1e\n]\{")  # two messages in one: SignalR's, Centr
 class Conversation:
     """One recorded web socket.
 
-    `messages` are (from the client?, message); `close` is (code, reason) or None. `begin` is the event number
+    `messages` are (from the client?, message or packet); `close` is (code, reason) or None. `begin` is the event number
     of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are (steps done,
     messages so far) at each stored view: messages after a look came by time alone. `events` holds the last
     event of the session before each message, `times` when the message passed the recorder, in seconds since
-    1970 (empty in older records), `words` each message in the form that `spoken` counts.
+    1970 (empty in older records), `words` each message in the form that `spoken` counts, several of one packet with spaces between.
     """
 
     url: str
@@ -88,10 +90,26 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
 
 
 def _read(value: Mapping[str, Any]) -> Conversation:
+    protocol = str(value.get("protocol", ""))
+    packets = Packets(protocol)
     said: list[tuple[bool, Said]] = []
-    for one in value["messages"]:
+    ends: list[int] = []  # the message in which each packet ends
+    words: list[str] = []  # of the messages since the packet before
+    counted: dict[bool, list[str]] = {True: [], False: []}
+    for number, one in enumerate(value["messages"]):
         what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
-        said.append((one["from"] == "client", what))
+        mine = one["from"] == "client"
+        counted[mine].append(word(one))
+        for packet in packets.cut(mine, what):
+            said.append((mine, packet))
+            ends.append(number)
+            words.append(" ".join(filter(None, counted[mine])))
+            counted[mine].clear()
+    rests = [(mine, rest) for mine in (True, False) if (rest := packets.rest(mine))]
+
+    def kept(items: Sequence[_T]) -> tuple[_T, ...]:
+        return tuple(items[n] for n in ends if n < len(items))
+
     # older records have a single look
     looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])
     close = value.get("close")
@@ -99,13 +117,13 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         str(value["url"]),
         str(value.get("session", "")),
         int(value.get("begin", 0)),
-        tuple(said),
+        (*said, *rests),
         (int(close[0]), str(close[1])) if close else None,
-        str(value.get("protocol", "")),
-        tuple((operator.index(steps), operator.index(at)) for steps, at in looks),
-        tuple(operator.index(at) for at in value.get("events", ())),
-        tuple(operator.index(at) / 1000 for at in value.get("times", ())),
-        tuple(word(one) for one in value["messages"]),
+        protocol,
+        tuple((operator.index(steps), bisect_left(ends, operator.index(at))) for steps, at in looks),
+        kept([operator.index(at) for at in value.get("events", ())]),
+        kept([operator.index(at) / 1000 for at in value.get("times", ())]),
+        (*words, *("" for _ in rests)),
     )
 
 
@@ -173,7 +191,10 @@ _NUMBERED = re.compile(
 
 def _numbered(said: Said) -> tuple[Said, list[str]]:
     """Return a message without the numbers by which its client counts, and these."""
-    found = _NUMBERED.fullmatch(said) if isinstance(said, str) else None
+    if isinstance(said, bytes):
+        packet = numbered(said)
+        return (packet.bare(), [packet.id.decode("latin-1")]) if packet else (said, [])
+    found = _NUMBERED.fullmatch(said)
     if found is None:
         return said, []
     start, *numbers, rest = (part for part in found.groups() if part is not None)
@@ -186,7 +207,11 @@ def _renumbered(said: Said, found: list[Echo]) -> Said:
     own = {echo.recorded: str(echo.own) for echo in found if not echo.name}
     if not own or not any(number in own for number in numbers):
         return said
-    match = _NUMBERED.fullmatch(_text(said))
+    if isinstance(said, bytes):
+        packet = numbered(said)
+        assert packet is not None
+        return packet.with_id(own[numbers[0]].encode("latin-1"))
+    match = _NUMBERED.fullmatch(said)
     assert match is not None
     start, *told, rest = (part for part in match.groups() if part is not None)
     return "".join((start, *(re.sub(r"\d+", lambda m: own.get(m[0], m[0]), one) for one in told), rest))
@@ -357,12 +382,12 @@ def _protobuf(data: bytes, depth: int) -> list[Any] | None:
     fields: list[Any] = []
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = varint(data, at)
         size, start = {1: 8, 5: 4}.get(tag & 7, 0), at
         if tag & 7 == 0:
-            _, at = _varint(data, at)
+            _, at = varint(data, at)
         elif tag & 7 == 2:
-            size, start = _varint(data, at)
+            size, start = varint(data, at)
         if tag >> 3 == 0 or tag & 7 in (3, 4, 6, 7) or at < 0 or start < 0 or start + size > len(data):
             return None
         at = at if tag & 7 == 0 else start + size
@@ -370,16 +395,6 @@ def _protobuf(data: bytes, depth: int) -> list[Any] | None:
         inner = None if tag & 7 != 2 or depth > _DEEPEST or _is_text(part) else _protobuf(part, depth + 1)
         fields.append((tag, repr(part if inner is None else inner)))
     return sorted(fields) or None
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a varint and the offset after it, which is -1 if there is none."""
-    value = 0
-    for number, byte in enumerate(data[at : at + 10] if at >= 0 else b""):
-        value |= (byte & 127) << (7 * number)
-        if byte < 128:
-            return value, at + number + 1
-    return 0, -1
 
 
 def _is_text(data: bytes) -> bool:
@@ -592,6 +607,9 @@ class Player:
             and self._same(one.url, was_bare, own_bare)
         ):
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
+            if isinstance(said, bytes) and (packet := numbered(said)) and packet.client:
+                self._joined[id(one)]["visit-id"] = None
+                return None
             return True
         (*around, recorded), (*own_around, own) = _framed(stored), _framed(said)
         names = None
@@ -711,7 +729,7 @@ class Player:
         )
 
     def word(self) -> str:
-        """Return the client's last message in the form that `spoken` counts; "" if there is none."""
+        """Return the client's last message in the form that `spoken` counts, as `words` holds it; "" if there is none."""
         leads = self._alive[0]
         said = leads.words and self._count and not self.lives
         return leads.words[leads.heard()[self._count - 1]] if said else ""
@@ -1062,6 +1080,7 @@ class Socket:
         self._later: list[Callable[[], None]] = []  # what came while a message was judged
         self._size = 0  # of the parts
         self._frames: Any = FrameProtocol(client=False, extensions=[])
+        self._packets = Packets(player.protocol)
         self._parts: list[Said] = []
         self.closed = False  # True once nothing more is sent
 
@@ -1131,7 +1150,18 @@ class Socket:
                     whole = "".join(part for part in parts if isinstance(part, str))
                 else:
                     whole = b"".join(part for part in parts if not isinstance(part, str))
-                self._heard(whole)
+                for one in self._packets.cut(True, whole):
+                    self._hear(one)
+                if self._packets.begun > MAX_BODY:
+                    self._end(CloseReason.MESSAGE_TOO_BIG, f"a packet of more than {MAX_BODY:,} bytes")
+
+    def _hear(self, said: Said) -> None:
+        if self.closed:
+            return
+        if self._judging is not None:
+            self._later.append(lambda: self._hear(said))
+        else:
+            self._heard(said)
 
     def _heard(self, said: Said) -> None:
         if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import wsproto
-from wsproto.events import CloseConnection, Message, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Message, Request, TextMessage
 
 from stillweb.proxy.replay import websocket_player
 from stillweb.proxy.replay.gateway import Gateway
@@ -112,6 +112,11 @@ def test_repeated_members_come_in_any_order(stored: str | bytes, said: str | byt
         ('42["set",{"a":1}]', '43["set",{"a":1}]'),
         (b"\x12\x02ab", b"\x12\x02ba"),
         ("ab", "ba"),
+        (b"\x82\x06Q\x13\x00\x01a\x01", b"\x82\x06\x00\x07\x00\x01b\x01"),
+        (b"2\x06\x00\x01aQ\x14x", b"2\x06\x00\x01a\x00\x08y"),
+        # a session of before goes on
+        (b"\x10\x0e\x00\x04MQTT\x04\x00\x00<\x00\x02ab", b"\x10\x0e\x00\x04MQTT\x04\x00\x00<\x00\x02xy"),
+        (b"\x09\x95\x01\x80\xa10\xa1a\x91\x01", b"\x09\x95\x01\x80\xa11\xa1a\x91\x02"),
     ],
 )
 def test_other_members_are_another_message(stored: str | bytes, said: str | bytes) -> None:
@@ -214,12 +219,17 @@ def test_words_about_life_are_no_sign_of_it() -> None:
         ('427["get"]', '461-7[{"_placeholder":true,"num":0}]', '423["get"]', '461-3[{"_placeholder":true,"num":0}]', True),
         ('{"msg":"method","id":"1","method":"m","params":[]}', '{"msg":"updated","methods":["1"]}', '{"msg":"method","id":"3","method":"m","params":[]}', '{"msg":"updated","methods":["3"]}', True),
         ('{"type":1,"invocationId":"0","target":"m","arguments":[]}\x1e{"type":1,"invocationId":"1","target":"n","arguments":[]}\x1e', '{"type":3,"invocationId":"0"}\x1e{"type":3,"invocationId":"1"}\x1e', '{"type":1,"invocationId":"4","target":"m","arguments":[]}\x1e{"type":1,"invocationId":"5","target":"n","arguments":[]}\x1e', '{"type":3,"invocationId":"4"}\x1e{"type":3,"invocationId":"5"}\x1e', True),
+        (b"\x09\x95\x01\x80\xa10\xa1a\x91\x01", b"\x08\x95\x03\x80\xa10\x03\xa1r", b"\x0a\x95\x01\x80\xa210\xa1a\x91\x01", b"\x09\x95\x03\x80\xa210\x03\xa1r", True),
+        (b"\x82\x06Q\x13\x00\x01a\x01", b"\x90\x03Q\x13\x01", b"\x82\x06\x00\x07\x00\x01a\x01", b"\x90\x03\x00\x07\x01", True),
+        (b"2\x06\x00\x01aQ\x14x", b"@\x02Q\x14", b"2\x06\x00\x01a\x00\x08x", b"@\x02\x00\x08", True),
+        (b"\x10\x0e\x00\x04MQTT\x04\x02\x00<\x00\x02ab", b" \x02\x00\x00", b"\x10\x0f\x00\x04MQTT\x04\x02\x00<\x00\x03xyz", b" \x02\x00\x00", False),
+        (b"\x10\x11\x00\x04MQTT\x05\x02\x00<\x02%\x01\x00\x02ab", b" \x03\x00\x00\x00", b"\x10\x12\x00\x04MQTT\x05\x02\x00<\x02%\x01\x00\x03xyz", b" \x03\x00\x00\x00", False),
         ('42["x",{"r":0.8444218515250481}]', "ok", '42["x",{"r":0.7579544029403025}]', "ok", False),
         ('{"type":"x","ts":1714557600001}', "ok", '{"type":"x","ts":1714557661002}', "ok", False),
     ],
 )  # fmt: skip
 def test_what_a_client_draws_or_counts_is_its_own(
-    stored: str, answer: str, said: str, told: str, sure: bool
+    stored: str | bytes, answer: str | bytes, said: str | bytes, told: str | bytes, sure: bool
 ) -> None:
     one = answering((True, stored), (False, answer))
     assert one.client("http://h/", said) == [told]
@@ -449,7 +459,7 @@ def replayed(
 
 @contextmanager
 def opened(
-    path: Path, *, accept: str = "rule"
+    path: Path, *, accept: str = "rule", protocols: tuple[str, ...] = ()
 ) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
     """A gateway over a snapshot, and a client of its socket."""
     with (
@@ -460,7 +470,9 @@ def opened(
         peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
         assert b" 200 " in peer.recv(4096)
         client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        peer.sendall(client.send(Request(host=HOST, target="/ws")))
+        peer.sendall(client.send(Request(host=HOST, target="/ws", subprotocols=list(protocols))))
+        while not any(isinstance(event, AcceptConnection) for event in client.events()):
+            client.receive_data(peer.recv(4096))
         yield gateway, peer, client
 
 
@@ -613,6 +625,69 @@ def test_a_message_without_an_end_ends_its_socket(tmp_path: Path, monkeypatch: p
         for _ in range(2):
             peer.sendall(client.send(TextMessage("x" * 600, message_finished=False)))
         assert hear(peer, client).startswith("1009 ")
+
+
+def recorded_bytes(path: Path, protocol: str, *said: tuple[str, str | bytes]) -> Path:
+    """A snapshot of a socket on which messages of bytes were said."""
+    messages = [
+        {"from": who, "text": what}
+        if isinstance(what, str)
+        else {"from": who, "base64": base64.b64encode(what).decode()}
+        for who, what in said
+    ]
+    with Writer.open(path) as writer:
+        content = {"url": f"http://{HOST}/ws", "session": "s", "begin": writer.event("s"), "messages": messages, "protocol": protocol}  # fmt: skip
+        writer.metadata(f"http://{HOST}/ws", content)
+    return path
+
+
+def hear_bytes(peer: socket.socket, client: wsproto.WSConnection, size: int) -> bytes:
+    """The next messages, of a size together."""
+    heard = b""
+    while len(heard) < size:
+        heard += b"".join(bytes(event.data) for event in client.events() if isinstance(event, BytesMessage))
+        if len(heard) < size:
+            client.receive_data(peer.recv(4096))
+    return heard
+
+
+def test_packets_of_mqtt_end_within_messages_or_come_several_in_one(tmp_path: Path) -> None:
+    """mqtt.js sends a packet in pieces under Node and whole in a browser; its identifiers begin at random."""
+    path = recorded_bytes(
+        tmp_path / "s",
+        "mqtt",
+        *(("client", b"\x82"), ("client", b"\x06Q\x13\x00"), ("client", b"\x01a\x01")),
+        *(("server", b"\x90\x03Q"), ("server", b"\x13\x01")),
+        *(("client", b"2"), ("client", b"\x06\x00\x01aQ\x14x"), ("server", b"@\x02Q\x14")),
+    )
+    with opened(path, protocols=("mqtt",)) as (gateway, peer, client):
+        subscribe, publish = b"\x82\x06\x00\x07\x00\x01a\x01", b"2\x06\x00\x01a\x00\x08x"
+        for part in (subscribe[:3], subscribe[3:] + publish[:4], publish[4:]):
+            peer.sendall(client.send(BytesMessage(part)))
+        assert hear_bytes(peer, client, 9) == b"\x90\x03\x00\x07\x01@\x02\x00\x08"
+        assert {e["verdict"] for e in gateway.ledger.entries()} == {"exact"}
+
+
+def test_calls_of_signalr_in_one_message_come_in_another_order(tmp_path: Path) -> None:
+    def call(number: int, what: bytes) -> bytes:
+        return b"\x09\x95\x01\x80\xa1%d\xa1%s\x91\x01" % (number, what)
+
+    def answer(number: int, what: bytes) -> bytes:
+        return b"\x08\x95\x03\x80\xa1%d\x03\xa1%s" % (number, what)
+
+    hello = '{"protocol":"messagepack","version":1}\x1e'
+    path = recorded_bytes(
+        tmp_path / "s",
+        "",
+        *(("client", hello), ("server", "{}\x1e"), ("client", call(0, b"a") + call(1, b"b"))),
+        *(("server", answer(0, b"A")), ("server", answer(1, b"B"))),
+    )
+    with opened(path) as (gateway, peer, client):
+        peer.sendall(client.send(TextMessage(hello)))
+        assert hear(peer, client) == "{}\x1e"
+        peer.sendall(client.send(BytesMessage(call(0, b"b") + call(1, b"a"))))
+        assert hear_bytes(peer, client, 18) == answer(1, b"A") + answer(0, b"B")
+        assert [e["verdict"] for e in gateway.ledger.entries()][-1] == "rule:order"
 
 
 def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Packets of binary protocols on web sockets: MQTT's, and those of SignalR's MessagePack hubs.
+
+Each packet tells its length, and messages may end anywhere between or within packets (MQTT 3.1.1, 6). A packet that is answered
+holds an id that its client draws or counts, and that the answer repeats: an MQTT packet identifier (2.3.1), SignalR's invocation id
+(https://github.com/dotnet/aspnetcore/blob/main/src/SignalR/docs/specs/HubProtocol.md). MQTT's CONNECT holds the client's id.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+Said = str | bytes
+_MQTT = ("mqtt", "mqttv3.1")  # subprotocols
+_HUB = re.compile(r'\{[^{}]*"protocol": ?"messagepack"[^{}]*\}\x1e')  # a client's first message
+_CALL = re.compile(rb"[\x93-\x97][\x01-\x05]\x80([\xa1-\xaf]\d{1,15})", re.S)
+_CONNECT = 0x10
+_ANSWERS = (0x40, 0x50, 0x62, 0x70, 0x82, 0x90, 0xA2, 0xB0)  # packets that begin with their identifier
+_CLEAN = 2  # flag of a CONNECT that goes on with no session of before
+_LENGTH = 5  # bytes of a type and a length, of which four tell the length
+
+
+class Packets:
+    """Cuts the messages of both sides of a web socket into packets; those of other protocols stay as they are."""
+
+    def __init__(self, protocol: str) -> None:
+        self._types = 1 if protocol in _MQTT else None  # bytes before the length
+        self._rests = {True: bytearray(), False: bytearray()}
+
+    def cut(self, mine: bool, said: Said) -> list[Said]:
+        """Return the packets that end in a message of the client (`mine`) or the server."""
+        if isinstance(said, str):
+            if mine and self._types is None and _HUB.fullmatch(said):
+                self._types = 0
+            return [said]
+        if self._types is None:
+            return [said]
+        data, found, at = self._rests[mine], list[Said](), 0
+        data += said
+        while at < len(data):
+            size, start = varint(data, at + self._types)
+            if start < 0 and len(data) - at >= _LENGTH:  # no packet
+                start, size = at, len(data) - at
+            if start < 0 or start + size > len(data):
+                break
+            found.append(bytes(data[at : start + size]))
+            at = start + size
+        del data[:at]
+        return found
+
+    @property
+    def begun(self) -> int:
+        """The number of bytes of the client's packet whose end has not come."""
+        return len(self._rests[True])
+
+    def rest(self, mine: bool) -> bytes:
+        """Return the start of a packet whose end was not said."""
+        return bytes(self._rests[mine])
+
+
+class Numbered(NamedTuple):
+    """A packet with an id. `client`: the id is that of the client, which opens its session."""
+
+    start: bytes
+    id: bytes
+    rest: bytes
+    types: int
+    client: bool = False
+
+    def bare(self) -> bytes:
+        """Return the packet without its id and its length."""
+        return self.start + self.rest
+
+    def with_id(self, own: bytes) -> bytes:
+        """Return the packet with another id."""
+        head, body = self.start[: self.types], self.start[self.types :] + own + self.rest
+        return head + _length(len(body)) + body
+
+
+def numbered(said: bytes) -> Numbered | None:
+    """Return a packet with an id, parted at that; None for another message."""
+    size, at = varint(said, 1)
+    if at > 0 and at + size == len(said):
+        kind, body = said[0], said[at:]
+        spot, length = 0 if kind in _ANSWERS else -1, 2
+        if kind & 0xF0 == 0x30 and kind & 6 in (2, 4):
+            spot = 2 + int.from_bytes(body[:2])
+        elif kind == _CONNECT:
+            spot, length = _client_id(body)
+        if 0 <= spot <= len(body) - length:
+            end = spot + length
+            return Numbered(said[:1] + body[:spot], body[spot:end], body[end:], 1, kind == _CONNECT)
+    size, at = varint(said, 0)
+    call = _CALL.match(said, at) if at > 0 and at + size == len(said) else None
+    return Numbered(said[at : call.start(1)], call[1], said[call.end(1) :], 0) if call else None
+
+
+def _client_id(body: bytes) -> tuple[int, int]:
+    """Return where in a CONNECT the id of a client without a session of before stands, with its length; -1 for another."""
+    level = 2 + int.from_bytes(body[:2])
+    if len(body) < level + 6 or not body[level + 1] & _CLEAN:
+        return -1, 0
+    spot = level + 4
+    if body[level] >= 5:  # properties
+        size, spot = varint(body, spot)
+        spot = spot + size if spot > 0 else len(body)
+    return spot, 2 + int.from_bytes(body[spot : spot + 2])
+
+
+def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
+    """Return a varint and the offset after it, which is -1 if there is none."""
+    value = 0
+    for number, byte in enumerate(data[at : at + 10] if at >= 0 else b""):
+        value |= (byte & 127) << (7 * number)
+        if byte < 128:
+            return value, at + number + 1
+    return 0, -1
+
+
+def _length(size: int) -> bytes:
+    found = bytearray()
+    while size > 127:
+        found.append(size & 127 | 128)
+        size >>= 7
+    return bytes((*found, size))

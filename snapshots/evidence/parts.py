@@ -17,6 +17,7 @@ from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from stillweb.snapshots.http.header_values import wanted
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_session
+from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.header_fields import (
     FRAGMENT,
     PRESENT,
@@ -190,29 +191,36 @@ def _rule_parts(
     found: dict[str, str] = {}
     if key == digest(parse(request)):
         return key, found
-    parsed = parse(request)
+    parsed, left = parse(request), reduced(request, rules.rules, issued, stored=stored)
     useful = [r for r in rules.rules if applied((r,), parsed, issued) is not parsed]
-    alike = []  # rules that leave out what another one does
+    several: dict[str, list[tuple[Rule, str]]] = {}  # places whose values are in the part of no rule alone
+    told: set[str] = set()
     for rule in useful:
-        left = _left_without((rule,), request, rules, issued, stored)
-        if left == key:
-            alike.append(rule)
-        elif not rule.own or rule.doubted:
-            found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else left
-    if len(alike) > 1 and not any(rule.own and not rule.doubted for rule in alike):
-        left = _left_without(alike, request, rules, issued, stored)
-        gave = [rule for rule in alike if given and rule.kind == "issued"]
-        rule = min(gave or alike, key=lambda rule: of_part(f"~rule {rule.id}"))
-        if left != key:
-            found[f"~rule {rule.id}"] = GIVEN if gave else left
+        less = reduced(request, [r for r in rules.rules if r is not rule], issued, stored=stored)
+        if digest(less) != key and (not rule.own or rule.doubted):
+            found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else digest(less)
+        if len(useful) > 1:
+            told.update(_changed(less, left))
+            for place, value in _changed(parsed, applied((rule,), parsed, issued)).items():
+                several.setdefault(place, []).append((rule, value))
+    for place in sorted(several.keys() - told):
+        gave = [one for one in several[place] if given and one[0].kind == "issued"]
+        rule, value = min(gave or several[place], key=lambda one: of_part(f"~rule {one[0].id}"))
+        if not any(rule.own and not rule.doubted for rule, _ in several[place]):
+            part = f"~rule {rule.id}"
+            found[part] = GIVEN if gave else _short(f"{found.get(part)} {value}")
     return key, found
 
 
-def _left_without(
-    some: Collection[Rule], request: Request, rules: RuleSet, issued: Issued, stored: bool
-) -> str:
-    """Return the key that the other rules leave of a request."""
-    return digest(reduced(request, [r for r in rules.rules if r not in some], issued, stored=stored))
+def _changed(one: Parsed, other: Parsed) -> dict[str, str]:
+    """Return the places in which two requests differ, with what the first has there."""
+    found = {}
+    for item in differences(one, other):
+        if isinstance(item, str):
+            found[item.partition(":")[0]] = digest(one)
+        else:
+            found[f"{item.place} {item.name}"] = repr(item.asked)
+    return found
 
 
 def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:

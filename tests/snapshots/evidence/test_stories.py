@@ -994,6 +994,9 @@ def test_a_recorded_secret_finds_its_answer_wherever_it_was_replaced(where: str)
     assert told(over((stored, html("birds"))), HELD[where]) == ["birds"]
 
 
+SIGNED, SENT = "q9xT2vLmZk3qP7bAW8rT5yU1", "T5yU1q9xT2vLmZk3pP7bAW8r"
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_a_value_that_two_rules_leave_out_is_doubted_once(method: str) -> None:
     """A token in an address may be a signature or one that the site issued."""
@@ -1005,6 +1008,19 @@ def test_a_value_that_two_rules_leave_out_is_doubted_once(method: str) -> None:
     matcher = over((stored, html("birds")))
     assert told(matcher, asked("q9xT2vLmZk3qP7bAW8rT5yU1")) == ["birds"]
     assert told(matcher, asked("w8rT5yU1oPsB7QcDq9xT2vLm")) == ["birds?"]
+
+
+@pytest.mark.parametrize("other", [("w8rT5yU1oPsB7QcDq9xT2vLm", SENT), (SIGNED, "pP7bAW8rT5yU1q9xT2vLmZk3")])
+def test_values_of_rules_that_overlap_in_part_are_doubted(other: tuple[str, str]) -> None:
+    """A token in an address may be a signature or issued, that in a body only issued."""
+
+    def asked(address: str, body: str) -> Request:
+        return sent(f"/rooms?token={address}", {"token": body, "room": "blue"})
+
+    stored = Redactor(b"k" * 32).request(asked(SIGNED, SENT))
+    matcher = over((stored, html("birds")))
+    assert told(matcher, asked(SIGNED, SENT)) == ["birds"]
+    assert told(matcher, asked(*other)) == ["birds?"]
 
 
 def test_another_key_in_a_path_is_a_miss() -> None:

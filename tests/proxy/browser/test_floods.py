@@ -45,8 +45,8 @@ def test_a_page_that_loops_is_recorded_within_bounds(
     monkeypatch.setattr(settle, "MOST_REQUESTS", 40)
     monkeypatch.setattr(driver, "MOST_DOWNLOADS", 5)
     monkeypatch.setattr(driver, "MOST_DIALOGS", 10)
-    monkeypatch.setattr(answered, "SECONDS", 2 if page == "/endless" else 20)
-    patience = Patience(real=4) if page == "/endless" else Patience()
+    monkeypatch.setattr(answered, "SECONDS", 1 if page == "/endless" else 20)
+    patience = Patience(real=2) if page == "/endless" else Patience()
     with serve(answer) as site, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
         [result] = Fetcher(recorder, writer, patience=patience).fetch([site + page])
     said = [*result.notes, str(result.error)]

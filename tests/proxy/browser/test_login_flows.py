@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -49,46 +50,59 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 200, html, b"<title>Books</title><p>A library of books.</p><a href=/login>Sign in</a>"
 
 
-def record(folder: Path, flows: list[tuple[str, str]]) -> list[FetchResult]:
-    """Each flow is a path and its steps. The snapshot is sealed as `site.wacz`."""
-    profile = complete(Profile())
+FLOWS = {  # a path and its steps, by what is tried
+    "401": ("/401", FILLED),
+    "403": ("/403", FILLED),
+    "account": ("/account", FILLED),
+    "way": ("/", f"- click: Sign in\n{FILLED}"),
+    "bare": ("/login", ""),
+    "wrong": ("/login", FILLED.replace("correct horse", "another mule")),
+    "join": ("/join", "- select: {label: Branch, option: South}\n"),
+}
+
+
+@dataclass
+class Recorded:
+    path: Path
+    found: dict[str, FetchResult]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The sealed snapshot of all flows, and what was said of each."""
+    folder, profile = tmp_path_factory.mktemp("login"), complete(Profile())
     with (
         serve(answer) as base,
         Writer.open(folder / "site", profile=profile) as writer,
         Recorder(writer, authority=Authority.load_or_create(folder / "state")) as recorder,
     ):
-        done = [Flow(base + path, parse_steps(steps)) for path, steps in flows]
-        found = Fetcher(recorder, writer, profile).fetch([], done)
+        flows = [Flow(base + path, parse_steps(steps)) for path, steps in FLOWS.values()]
+        found = Fetcher(recorder, writer, profile).fetch([], flows)
     seal(folder / "site", folder / "site.wacz", state=folder / "state")
-    return found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("login")
+    return Recorded(folder / "site.wacz", dict(zip(FLOWS, found, strict=True)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("status", ["401", "403"])
-def test_a_login_form_that_comes_with_a_refusal_is_gone_through(tmp_path: Path, status: str) -> None:
-    [found] = record(tmp_path, [(f"/{status}", FILLED)])
+def test_a_login_form_that_comes_with_a_refusal_is_gone_through(recorded: Recorded, status: str) -> None:
+    found = recorded.found[status]
     assert (found.ok, found.error, len(found.views)) == (True, None, 1)
     said = f"not stored as a view: login (status {status}, with a form that asks for a password); the steps go on from it"
     assert found.notes[0].endswith(said)
 
 
 @pytest.mark.slow
-def test_steps_go_on_through_a_login_form(folder: Path) -> None:
-    first, way = record(folder, [("/account", FILLED), ("/", f"- click: Sign in\n{FILLED}")])
+def test_steps_go_on_through_a_login_form(recorded: Recorded) -> None:
+    first, way = recorded.found["account"], recorded.found["way"]
     assert (first.ok, first.error, len(first.views)) == (True, None, 1)
     assert (way.ok, way.error, len(way.views)) == (True, None, 2)
     assert first.notes[0].endswith(
         "/account: not stored as a view: login (is a form that asks for a password); the steps go on from it"
     )
     assert "/ after step 1: not stored as a view: login" in way.notes[0]
-    with Snapshot.open(folder / "site.wacz") as snapshot, Gateway(snapshot) as gateway:
+    with Snapshot.open(recorded.path) as snapshot, Gateway(snapshot) as gateway:
         views = {view.address: view for view in snapshot.views()}
-        assert set(views) == {*first.views, *way.views}
+        assert set(views) == {address for found in recorded.found.values() for address in found.views}
         account, home = views[way.views[1]], views[way.views[0]]
         assert (account.title, account.parent) == ("Account", home.address)
         assert views[first.views[0]].parent is None
@@ -97,14 +111,11 @@ def test_steps_go_on_through_a_login_form(folder: Path) -> None:
         report = check(snapshot, gateway)
     assert [(view.error, view.missed, view.text, view.pixels) for view in report.views] == [
         (None, [], 1.0, 1.0)
-    ] * 3
+    ] * len(views)
 
 
-@pytest.mark.slow
-def test_a_login_form_at_the_end_is_a_failure(tmp_path: Path) -> None:
-    bare, wrong = record(
-        tmp_path, [("/login", ""), ("/login", FILLED.replace("correct horse", "another mule"))]
-    )
+def test_a_login_form_at_the_end_is_a_failure(recorded: Recorded) -> None:
+    bare, wrong = recorded.found["bare"], recorded.found["wrong"]
     assert (bare.ok, bare.views) == (False, [])
     assert bare.error is not None
     assert bare.error.endswith("/login: not stored as a view: login (is a form that asks for a password)")
@@ -113,7 +124,6 @@ def test_a_login_form_at_the_end_is_a_failure(tmp_path: Path) -> None:
     assert "after step 3: not stored as a view: login" in wrong.error
 
 
-@pytest.mark.slow
-def test_a_form_that_asks_for_more_than_who_comes_is_a_page(tmp_path: Path) -> None:
-    (joined,) = record(tmp_path, [("/join", "- select: {label: Branch, option: South}\n")])
+def test_a_form_that_asks_for_more_than_who_comes_is_a_page(recorded: Recorded) -> None:
+    joined = recorded.found["join"]
     assert (joined.ok, joined.error, len(joined.views), joined.findings) == (True, None, 2, [])

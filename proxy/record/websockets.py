@@ -12,6 +12,7 @@ from mitmproxy.websocket import WebSocketMessage
 from stillweb.proxy.net.addresses import public
 from stillweb.proxy.record.archive_writer import Draft
 from stillweb.proxy.record.redaction import ExchangeRedactor
+from stillweb.snapshots.identity.packets import Packets
 
 MOST_MESSAGES, MOST_BYTES = 10_000, 64 << 20  # kept of one web socket; the rest is counted only
 
@@ -73,11 +74,18 @@ class WebSocketRecord:
 
     def _said(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:
         said: list[dict[str, str]] = []
-        for message in self.messages:
-            entry = {"from": "client" if message.from_client else "server"}
-            data = message.content
-            if secrets is not None:
-                data = secrets.message(self.draft.url, data, from_client=message.from_client)
+        packets = Packets(self.protocol or "")
+        last = max((n for n, message in enumerate(self.messages) if message.from_client), default=0)
+        for number, message in enumerate(self.messages):
+            mine, data = message.from_client, message.content
+            entry = {"from": "client" if mine else "server"}
+            if secrets is not None and mine and not message.is_text:
+                # a packet in several messages is kept in the last of them: a secret may be cut
+                parts = [one for one in packets.cut(True, data) if isinstance(one, bytes)]
+                parts += [packets.rest(True)] if number == last else []
+                data = b"".join(secrets.message(self.draft.url, part, from_client=True) for part in parts)
+            elif secrets is not None:
+                data = secrets.message(self.draft.url, data, from_client=mine)
             if message.is_text:
                 entry["text"] = data.decode("utf-8", "surrogateescape")
             else:

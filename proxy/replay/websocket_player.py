@@ -20,13 +20,13 @@ from urllib.parse import unquote, urlsplit
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
-from stillweb.proxy.replay.packets import Packets, numbered, varint
 from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.moments import with_moments
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, plain, renumbered, words_in
+from stillweb.snapshots.identity.packets import Packets, numbered, varint
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import applied, builtin, joining
 from stillweb.snapshots.identity.spelling import BLANK
@@ -189,10 +189,10 @@ _NUMBERED = re.compile(
 )
 
 
-def _numbered(said: Said) -> tuple[Said, list[str]]:
-    """Return a message without the numbers by which its client counts, and these."""
+def _numbered(said: Said, *, mine: bool = True) -> tuple[Said, list[str]]:
+    """Return a message of the client (`mine`) or the server without the numbers by which the client counts, and these."""
     if isinstance(said, bytes):
-        packet = numbered(said)
+        packet = numbered(said, mine)
         return (packet.bare(), [packet.id.decode("latin-1")]) if packet else (said, [])
     found = _NUMBERED.fullmatch(said)
     if found is None:
@@ -203,12 +203,12 @@ def _numbered(said: Said) -> tuple[Said, list[str]]:
 
 def _renumbered(said: Said, found: list[Echo]) -> Said:
     """Return a server's message with the client's own numbers in place of the recorded ones."""
-    _, numbers = _numbered(said)
+    _, numbers = _numbered(said, mine=False)
     own = {echo.recorded: str(echo.own) for echo in found if not echo.name}
     if not own or not any(number in own for number in numbers):
         return said
     if isinstance(said, bytes):
-        packet = numbered(said)
+        packet = numbered(said, False)
         assert packet is not None
         return packet.with_id(own[numbers[0]].encode("latin-1"))
     match = _NUMBERED.fullmatch(said)
@@ -607,7 +607,7 @@ class Player:
             and self._same(one.url, was_bare, own_bare)
         ):
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
-            if isinstance(said, bytes) and (packet := numbered(said)) and packet.client:
+            if isinstance(said, bytes) and (packet := numbered(said, True)) and packet.client:
                 self._joined[id(one)]["visit-id"] = None
                 return None
             return True

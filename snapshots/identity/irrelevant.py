@@ -35,6 +35,7 @@ class _Lists:
         self.receipts = frozenset(data["receipts"])
         self.received = frozenset(data["received"])
         self.beside_life = self.life | frozenset(data["beside_signs_of_life"])
+        self.wordless_receipts = re.compile("|".join(data["wordless_receipts"]), re.S)
         self.wordless_life = re.compile("|".join(data["wordless_signs_of_life"]))
 
 
@@ -145,6 +146,7 @@ def is_sign_of_life(message: str) -> bool | None:
         return True
     if words <= lists.beside_life | lists.receipts and words & lists.receipts and words & lists.received:
         return None
-    if message.strip() == "{}":  # Centrifugo's, but it may be a question without parameters
+    # Centrifugo's, but it may be a question without parameters
+    if message.strip() == "{}" or lists.wordless_receipts.fullmatch(message):
         return None
     return lists.wordless_life.fullmatch(message) is not None

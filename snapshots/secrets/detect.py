@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from html import unescape
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 import ahocorasick_rs
@@ -551,8 +552,12 @@ class Named:
 
 def named(data: bytes, *, sent: bool) -> Iterator[Named]:
     """Yield the secrets with a telling name, in order, in a client's (`sent`) or a server's message."""
-    done = 0
+    begin = done = 0
     judge = secret_field if sent else given_field
+    if sent and (connect := connecting(data)) and connect.flags & 0x40:
+        begin, done = connect.fields[-1]
+    if begin < done and not PSEUDONYM.match(data, begin):  # its length is still that of the secret
+        yield Named("password", data[begin:done].decode("utf-8", "replace"), begin, done)
     binary = _BINARY.match(data) is not None
     for at, after in (_SENT if sent else _GIVEN).apart(data.lower()):
         if at < done:
@@ -585,6 +590,41 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
                 done = max(end, found.end)
                 yield found
                 break
+
+
+class Connecting(NamedTuple):
+    """MQTT's CONNECT: its flags, and where the client's id, the will's topic and message, user and password stand."""
+
+    flags: int
+    fields: list[tuple[int, int]]
+
+
+_CONNECT = re.compile(rb"\x10[\x80-\xff]{0,3}[\x00-\x7f]\x00(?:\x04MQTT|\x06MQIsdp)([\x03-\x05])(.)..", re.S)
+_SIZE = re.compile(rb"[\x80-\xff]{0,3}[\x00-\x7f]")
+
+
+def connecting(data: bytes) -> Connecting | None:
+    """Return what MQTT's CONNECT holds (version 5, 3.1); None for another message, or one whose lengths are not its own."""
+    match = _CONNECT.match(data)
+    if match is None:
+        return None
+    version, flags, at = match[1][0], match[2][0], match.end()
+    will = flags & 4 > 0
+    fields: list[tuple[int, int]] = []
+    for number in range(1 + 2 * will + flags.bit_count() - (flags & 0x3F).bit_count()):
+        if version == 5 and number < 1 + will:  # properties
+            size = _SIZE.match(data, at)
+            at = (
+                size.end() + sum((byte & 127) << 7 * n for n, byte in enumerate(size[0]))
+                if size
+                else len(data)
+            )
+        begin = at + 2
+        at = begin + int.from_bytes(data[at:begin])
+        if at > len(data):
+            return None
+        fields.append((begin, at))
+    return Connecting(flags, fields)
 
 
 def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:

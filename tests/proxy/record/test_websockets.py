@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,26 @@ def serve(peer: socket.socket) -> None:
 
 
 def talked(
-    lab: Lab, path: Path, target: str, serve: Callable[[socket.socket], None]
+    lab: Lab,
+    path: Path,
+    target: str,
+    serve: Callable[[socket.socket], None],
+    protocol: str = "",
+    said: Sequence[bytes] = (),
 ) -> tuple[str | None, dict[str, Any]]:
     """The reason with which a server closed a web socket, and what was recorded of it."""
     with lab.between(path, "ws.example", serve) as (recorder, peer):
         tunnel(peer, "ws.example:80")
         ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        peer.sendall(ws.send(Request(host="ws.example", target=target)))
+        protocols = [protocol] if protocol else []
+        peer.sendall(ws.send(Request(host="ws.example", target=target, subprotocols=protocols)))
         closed: list[str | None] = []
         while not closed:
             ws.receive_data(peer.recv(4096))
             for event in ws.events():
+                if isinstance(event, AcceptConnection):
+                    for part in said:
+                        peer.sendall(ws.send(BytesMessage(part)))
                 if isinstance(event, CloseConnection):
                     closed.append(event.reason)
                     peer.sendall(ws.send(event.response()))
@@ -104,6 +113,27 @@ def test_a_secret_that_a_message_of_bytes_names_is_nowhere_in_the_record(lab: La
     told = json.loads(base64.b64decode(record["messages"][0]["base64"]))
     assert told["access_token"].startswith("stillweb-secret-")
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")
+
+
+def test_a_password_of_mqtt_is_nowhere_in_the_record_however_its_packet_is_cut(
+    lab: Lab, tmp_path: Path
+) -> None:
+    connect = b"\x10\x1b\x00\x04MQTT\x04\xc2\x00<\x00\x02me\x00\x03ada\x00\x06quince"
+    parts = [connect[:20], connect[20:26], connect[26:]]
+
+    def serve(peer: socket.socket) -> None:
+        left = len(parts)
+        for connection, event in heard(peer):
+            if isinstance(event, Request):
+                peer.sendall(connection.send(AcceptConnection(subprotocol="mqtt")))
+            elif isinstance(event, BytesMessage) and (left := left - 1) == 0:
+                peer.sendall(connection.send(CloseConnection(1000, "")))
+
+    _, record = talked(lab, tmp_path / "s", "/", serve, protocol="mqtt", said=parts)
+    first, second, third = (base64.b64decode(message["base64"]) for message in record["messages"])
+    assert (first, second) == (b"", b"")
+    assert third.startswith(connect[:-6] + b"stillweb-secret-")
+    assert b"quince" not in raw_bytes(tmp_path / "s")
 
 
 FRAMES: list[Event] = [

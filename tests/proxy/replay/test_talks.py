@@ -25,6 +25,7 @@ from stillweb.proxy.replay.websocket import SILENCE
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request as Asked
+from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.support.waiting import HANG, until
@@ -666,6 +667,24 @@ def test_packets_of_mqtt_end_within_messages_or_come_several_in_one(tmp_path: Pa
             peer.sendall(client.send(BytesMessage(part)))
         assert hear_bytes(peer, client, 9) == b"\x90\x03\x00\x07\x01@\x02\x00\x08"
         assert {e["verdict"] for e in gateway.ledger.entries()} == {"exact"}
+
+
+def test_only_who_knows_its_password_is_a_recorded_client_of_mqtt() -> None:
+    def connect(client: bytes, password: bytes, named: bytes = b"") -> bytes:
+        body = b"\x00\x04MQTT\x04\xc2\x00<\x00%c%s\x00\x03ada" % (len(client), client)
+        return b"\x10%c%s\x00%c%s" % (len(body) + 2 + len(password), body, len(password), named or password)
+
+    name = Redactor(b"key of a recording").pseudonym("Quince-7").encode()
+    for password, answered in ((b"Quince-7", [b" \x02\x00\x00"]), (b"Quince-8", None), (b"other", None)):
+        one = answering((True, connect(b"a1", b"Quince-7", name)), (False, b" \x02\x00\x00"))
+        assert one.client("http://h/", connect(b"b23", password)) == answered
+
+
+def test_acknowledgements_of_mqtt_come_as_time_has_it() -> None:
+    taken = b"@\x02\x00\x01"
+    one = answering((True, b"a"), (False, b"1"), (True, taken), (True, b"b"), (False, b"2"))
+    assert [one.client("http://h/", what) for what in (b"a", b"b", taken)] == [[b"1"], [b"2"], []]
+    assert one.ambiguous
 
 
 def test_calls_of_signalr_in_one_message_come_in_another_order(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from stillweb.snapshots.secrets.detect import PSEUDONYM, connecting
+
 Said = str | bytes
 _MQTT = ("mqtt", "mqttv3.1")  # subprotocols
 _HUB = re.compile(r'\{[^{}]*"protocol": ?"messagepack"[^{}]*\}\x1e')  # a client's first message
 _CALL = re.compile(rb"[\x93-\x97][\x01-\x05]\x80([\xa1-\xaf]\d{1,15})", re.S)
 _CONNECT = 0x10
-_ANSWERS = (0x40, 0x50, 0x62, 0x70, 0x82, 0x90, 0xA2, 0xB0)  # packets that begin with their identifier
+# packets that begin with their identifier: by whom it was drawn, the sender or the receiver
+_ASKS, _ANSWERS = (0x62, 0x82, 0xA2), (0x40, 0x50, 0x70, 0x90, 0xB0)
 _CLEAN = 2  # flag of a CONNECT that goes on with no session of before
 _LENGTH = 5  # bytes of a type and a length, of which four tell the length
 
@@ -28,7 +31,10 @@ class Packets:
         self._rests = {True: bytearray(), False: bytearray()}
 
     def cut(self, mine: bool, said: Said) -> list[Said]:
-        """Return the packets that end in a message of the client (`mine`) or the server."""
+        """Return the packets that end in a message of the client (`mine`) or the server.
+
+        Where a pseudonym stands for a secret, the lengths are still those of the secret: a packet ends with its message.
+        """
         if isinstance(said, str):
             if mine and self._types is None and _HUB.fullmatch(said):
                 self._types = 0
@@ -37,6 +43,8 @@ class Packets:
             return [said]
         data, found, at = self._rests[mine], list[Said](), 0
         data += said
+        if PSEUDONYM.search(said):
+            found, at = [bytes(data)], len(data)
         while at < len(data):
             size, start = varint(data, at + self._types)
             if start < 0 and len(data) - at >= _LENGTH:  # no packet
@@ -68,8 +76,8 @@ class Numbered(NamedTuple):
     client: bool = False
 
     def bare(self) -> bytes:
-        """Return the packet without its id and its length."""
-        return self.start + self.rest
+        """Return the packet with zeros for its id and its length, as the pseudonyms in it are of another length than the secrets."""
+        return self.start[: self.types] + b"\0" + self.start[self.types :] + b"\0\0" + self.rest
 
     def with_id(self, own: bytes) -> bytes:
         """Return the packet with another id."""
@@ -77,34 +85,22 @@ class Numbered(NamedTuple):
         return head + _length(len(body)) + body
 
 
-def numbered(said: bytes) -> Numbered | None:
-    """Return a packet with an id, parted at that; None for another message."""
+def numbered(said: bytes, mine: bool) -> Numbered | None:
+    """Return a packet with an id that its client drew, parted at that; None for another message. `mine`: the client says it."""
     size, at = varint(said, 1)
-    if at > 0 and at + size == len(said):
+    if at > 0 and at + size == len(said) and said[0] != _CONNECT:
         kind, body = said[0], said[at:]
-        spot, length = 0 if kind in _ANSWERS else -1, 2
-        if kind & 0xF0 == 0x30 and kind & 6 in (2, 4):
+        spot = 0 if kind in (_ASKS if mine else _ANSWERS) else -1
+        if mine and kind & 0xF0 == 0x30 and kind & 6 in (2, 4):
             spot = 2 + int.from_bytes(body[:2])
-        elif kind == _CONNECT:
-            spot, length = _client_id(body)
-        if 0 <= spot <= len(body) - length:
-            end = spot + length
-            return Numbered(said[:1] + body[:spot], body[spot:end], body[end:], 1, kind == _CONNECT)
+        if 0 <= spot <= len(body) - 2:
+            return Numbered(said[:1] + body[:spot], body[spot : spot + 2], body[spot + 2 :], 1)
+    elif at > 0 and (connect := connecting(said)) and connect.flags & _CLEAN:
+        begin, end = connect.fields[0]
+        return Numbered(said[:1] + said[at : begin - 2], said[begin - 2 : end], said[end:], 1, True)
     size, at = varint(said, 0)
     call = _CALL.match(said, at) if at > 0 and at + size == len(said) else None
     return Numbered(said[at : call.start(1)], call[1], said[call.end(1) :], 0) if call else None
-
-
-def _client_id(body: bytes) -> tuple[int, int]:
-    """Return where in a CONNECT the id of a client without a session of before stands, with its length; -1 for another."""
-    level = 2 + int.from_bytes(body[:2])
-    if len(body) < level + 6 or not body[level + 1] & _CLEAN:
-        return -1, 0
-    spot = level + 4
-    if body[level] >= 5:  # properties
-        size, spot = varint(body, spot)
-        spot = spot + size if spot > 0 else len(body)
-    return spot, 2 + int.from_bytes(body[spot : spot + 2])
 
 
 def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:

@@ -285,6 +285,9 @@ KINDS: dict[str, Kind] = {
     "redacted": _bare(lambda parsed: parsed),  # applied to the request before it is parsed
 }
 
+# What a query holds that a rule of a kind changes beside the fields it names
+_MARKS = {"engine-io": "EIO=", "saml": "SAMLRequest=", "signed": "=eyJ"}
+
 
 def _text(value: str | bytes) -> str:
     if isinstance(value, str):
@@ -579,16 +582,15 @@ class RuleSet:
             return False
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
         names = [name for name, _ in pairs]
-        return (
-            "EIO" not in names
-            and "=eyJ" not in url
-            and "SAMLRequest" not in names
-            and not any(
-                (field.value is None or field.value.fullmatch(value)) and field.among(names)
-                for name, value in pairs
-                for field in self._named(name)
-            )
+        return not any(mark in url for mark in self._marks) and not any(
+            (field.value is None or field.value.fullmatch(value)) and field.among(names)
+            for name, value in pairs
+            for field in self._named(name)
         )
+
+    @cached_property
+    def _marks(self) -> list[str]:
+        return [_MARKS[rule.kind] for rule in self.rules if rule.kind in _MARKS]
 
     @cached_property
     def _in_paths(self) -> list[Field]:

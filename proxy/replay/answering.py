@@ -437,6 +437,8 @@ class Answerer:
                 return self.miss(request, line, None, f"Accept-Datetime {wanted!r} is no HTTP date")
             request, memo_key = undated(request), None
         lookup = self.lookup(request, line, moment)
+        if lookup.verdict == HANGS and line.polls.beyond is not None:
+            return self._nothing(request, line, lookup, line.polls.beyond)
         if lookup.verdict == HANGS:
             return hanging(self, request, line, lookup.rule)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
@@ -506,6 +508,17 @@ class Answerer:
             return self._answer(again, line, None)
         reply = self._made(Response(200, "OK", (("Content-Type", "text/plain"),), b""), "synthetic")
         self.note(line, self.tail(again, None, "synthetic", "stream", 200))
+        return reply
+
+    def _nothing(self, request: Request, line: Line, lookup: Lookup, last: Capture) -> Reply:
+        """End a poll of Engine.IO with the packet that says nothing; `last` is the last recorded answer on its channel."""
+        head = self.snapshot.head(last)
+        fields = [
+            (n, v) for n, v in head.headers if n.lower().startswith(("access-control-", "content-type"))
+        ]
+        said = b"1:6" if "EIO=3" in request.url else b"6"
+        reply = self._made(Response(200, "OK", tuple(fields), said), "synthetic", last)
+        self.note(line, self.tail(request, lookup, "synthetic", "poll", 200, capture=last))
         return reply
 
     def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:
@@ -942,7 +955,7 @@ def hanging(answerer: Answerer, request: Request, line: Line, rule: str | None) 
     """Return a reply that is held until the request has an answer."""
 
     def due() -> bool:
-        return answerer.lookup(request, line).verdict != HANGS
+        return answerer.lookup(request, line).verdict != HANGS or line.polls.beyond is not None
 
     line.moved()  # a web socket may open once it was asked
     reply = Reply(504, "Hanging", ())

@@ -6,7 +6,8 @@ recorded order, each when all was said that had been sent before it came (https:
 
 Any other path is seen to be polled from the recording: an answer came only after its client had written something elsewhere, half a
 second or more after it had asked; and it asked again at once, or left while it waited. Nothing that the client did hung on
-the answer, so in replay the answer waits until the client has written the same again. After the last answer a poll stays open.
+the answer, so in replay the answer waits until the client has written the same again. After the last answer a poll stays open, but
+for one on a channel that has gone on in its web socket: its client waits for the end of that poll, and is told "nothing".
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class PollProgress:
     polled: set[tuple[str, int]] = field(default_factory=set)
     wrote: Counter[str] = field(default_factory=Counter)  # keys of what was written
     sockets: set[str] = field(default_factory=lambda: {""})  # channels that went on in a web socket
+    # the last answer on a channel that went on in a web socket, where the last poll asked for more
+    beyond: Capture | None = None
 
     def asks(self, capture: Capture) -> None:
         """Note a poll by the capture that answers it; what it writes is written now."""
@@ -128,6 +131,8 @@ class Polls:
         own = [poll for poll in found if poll.capture.session == follows] or found
         left = (poll for poll in own if poll.capture.place not in session.polled)
         poll = next(left, own[-1])
+        over = poll.again and channel in session.sockets and poll.capture.place in session.polled
+        session.beyond = poll.capture if channel and over else None
         session.asks(poll.capture)
         return poll.capture, poll.due(session)
 

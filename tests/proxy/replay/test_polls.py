@@ -11,6 +11,7 @@ import h2.config
 import h2.connection
 import httpx
 import pytest
+from wsproto.events import TextMessage
 
 from stillweb.proxy.replay.answering import Answerer, hanging
 from stillweb.proxy.replay.gateway import Gateway
@@ -22,6 +23,7 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client, tunnel
 from tests.proxy.replay.test_http2 import answers
+from tests.proxy.replay.test_talks import hear, spoken
 from tests.support.waiting import HANG, until
 
 SID = "Vq1xLk4tR8mZp0cJwA3d"
@@ -144,3 +146,34 @@ def test_what_came_before_a_web_socket_spoke_does_not_wait_for_it(tmp_path: Path
         assert polls.opens(socket, progress)
         progress.opened(socket)
         assert next("GET", 13) == (6, True)
+
+
+@pytest.mark.parametrize(("version", "nothing"), [("4", "6"), ("3", "1:6")])
+def test_a_poll_beyond_the_recorded_ones_ends_as_its_channel_goes_on_in_a_web_socket(
+    tmp_path: Path, version: str, nothing: str
+) -> None:
+    """Socket.IO's client upgrades once its poll has ended; one that had asked too soon waited for ever."""
+    channel = f"http://h.example{PATH.replace('4', version)}&sid={SID}"
+    socket = channel.replace("polling", "websocket")
+    site = Site(tmp_path / "s")
+    site.add(f"{channel}&t=1", b"40", headers=(*TEXT, ("Access-Control-Allow-Origin", "*")))
+    with site.open():
+        pass
+    talk = {"url": socket, "session": "default", "begin": 5, "events": [6, 6], "messages": []}
+    talk["messages"] = [{"from": "client", "text": "2probe"}, {"from": "server", "text": "3probe"}]
+    with Writer.open(site.path) as writer:
+        writer.metadata(socket, talk)
+    with (
+        Snapshot.open(site.path) as snapshot,
+        Gateway(snapshot) as gateway,
+        client(gateway, None) as c,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert c.get(f"{channel}&t=2").text == "40"
+        poll = pool.submit(c.get, f"{channel}&t=3")
+        with spoken(gateway, "h.example", socket.removeprefix("http://h.example")) as (peer, ws):
+            peer.sendall(ws.send(TextMessage("2probe")))
+            assert hear(peer, ws) == "3probe"
+            answer = poll.result(HANG)
+        assert (answer.text, answer.headers["access-control-allow-origin"]) == (nothing, "*")
+        assert [e["verdict"] for e in gateway.ledger.entries()][-1] == "synthetic"

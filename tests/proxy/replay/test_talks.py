@@ -466,15 +466,24 @@ def opened(
     with (
         Snapshot.open(path) as snapshot,
         Gateway(snapshot, accept=accept) as gateway,
-        socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer,
+        spoken(gateway, HOST, "/ws", protocols) as (peer, client),
     ):
-        peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        yield gateway, peer, client
+
+
+@contextmanager
+def spoken(
+    gateway: Gateway, host: str, target: str, protocols: tuple[str, ...] = ()
+) -> Iterator[tuple[socket.socket, wsproto.WSConnection]]:
+    """A client of a socket that is open."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer:
+        peer.sendall(f"CONNECT {host}:80 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert b" 200 " in peer.recv(4096)
         client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        peer.sendall(client.send(Request(host=HOST, target="/ws", subprotocols=list(protocols))))
+        peer.sendall(client.send(Request(host=host, target=target, subprotocols=list(protocols))))
         while not any(isinstance(event, AcceptConnection) for event in client.events()):
             client.receive_data(peer.recv(4096))
-        yield gateway, peer, client
+        yield peer, client
 
 
 def hear(peer: socket.socket, client: wsproto.WSConnection) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from stillweb.snapshots._os.places import Place
 from stillweb.snapshots.capture import Conversation, Exchange
@@ -46,6 +46,7 @@ _ATTRIBUTES = {"Path": "path", "Domain": "domain", "SameSite": "sameSite"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # media types that are decoded by the declared charset
 _READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)
+_ESCAPED = re.compile(r"(?:[\w.~!$'()*+,;:@/?-]|%[0-9A-Fa-f]{2})*", re.ASCII)  # of a query
 _SOCKETS = {"ws://": "http://", "wss://": "https://"}
 # names that say that the text is text
 _PLAIN = frozenset({"", "utf-8", "utf8", "text", "identity", "none"})
@@ -225,10 +226,22 @@ def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | No
 
 
 def _address(asked: dict[str, Any]) -> str:
-    """Return the http(s) address of a request without its fragment."""
+    """Return the http(s) address of a request without its fragment. The query may stand beside it alone, escaped or not."""
     url = str(asked["url"]).partition("#")[0]
+    pairs = asked.get("queryString")
+    if "?" not in url and isinstance(pairs, list):
+        told = ((str(pair["name"]), pair.get("value")) for pair in pairs)
+        url += "?" * bool(pairs) + "&".join(
+            _escaped(name) if value is None else f"{_escaped(name)}={_escaped(str(value))}"
+            for name, value in told
+        )
     scheme = "".join(url.partition("//")[:2])
     return _SOCKETS.get(scheme, scheme) + url[len(scheme) :]
+
+
+def _escaped(text: str) -> str:
+    """Return a part of a query with escapes; one that has some stays as it is."""
+    return text if _ESCAPED.fullmatch(text) else quote(text, safe="")
 
 
 def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | None:
@@ -238,7 +251,7 @@ def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | 
     """
     asked, answer = entry["request"], entry["response"]
     told = str(answer.get("_error") or answer.get("_failureText") or "")
-    url = str(asked["url"]).partition("#")[0]
+    url = _address(asked)
     if int(answer["status"]) > 0 or not url.startswith(("http://", "https://")) or reason_of(told) == OTHER:
         return None
     sent = _sent(asked, read)

@@ -419,6 +419,17 @@ def test_what_stands_beside_the_header_fields_becomes_one(tmp_path: Path) -> Non
         assert [v for n, v in plain.headers if n == "Set-Cookie"] == ["a=1", "b=2"]
 
 
+def test_a_query_that_stands_beside_its_address_alone_is_a_part_of_that(tmp_path: Path) -> None:
+    pairs = [{"name": "q", "value": "tea & rum"}, {"name": "of", "value": "a%2Fb"}, {"name": "all"}]
+    alone = entry("http://example.test/s", request={"queryString": pairs})
+    both = entry("http://example.test/s?q=x", request={"queryString": [{"name": "q", "value": "x"}]})
+    with Snapshot.open(write(tmp_path / "x.har", alone, both)) as snapshot:
+        assert [c.url.partition("/s")[2] for c in snapshot.captures()] == [
+            "?q=tea%20%26%20rum&of=a%2Fb&all",
+            "?q=x",
+        ]
+
+
 def test_a_har_in_utf16_opens(tmp_path: Path) -> None:
     """PowerShell writes what it redirects so."""
     text = json.dumps({"log": {"entries": [entry("http://example.test/")]}})

@@ -58,6 +58,7 @@ from stillweb.snapshots.warc.messages import set_cookies
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
+POSTED = "post-as-get"  # the rule that an archive kept a method and a body as a query, which does not tell all of them
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
 STILL = 0.9999  # that a file stays as it is
 
@@ -222,6 +223,10 @@ class Matcher:
         past = session.past.get(site) or Past()
         request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
         drawn_by = [drawing.RULE] if drawn else []
+        unknown = accepted.by_rule and not (candidates or drawn)
+        if unknown and (address := self.group(request.url).posted(request)):
+            request = Request("GET", address, request.headers)
+            drawn_by.append(POSTED)
         if request is not asked:
             key = request_key(request)
             candidates = self._same(request, key)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.dates import seconds_of
-from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.keys import parse, request_key, unpacked_body
 from stillweb.snapshots.identity.recognising import secret_fields
+from stillweb.snapshots.identity.urlkeys import POSTED, posted_pairs, query_pairs
 from stillweb.snapshots.request import Request
 
 T = TypeVar("T")
@@ -60,6 +62,19 @@ class Group:
                 found = self._read_request(capture)  # it has a body, or a field that replaces its method
             self._requests[capture.place] = found
         return found
+
+    @cached_property
+    def _posted(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        urls = sorted({c.url for c in self.captures if POSTED in c.url and c.method == "GET"})
+        return [(url, query_pairs(url.partition("?")[2])) for url in urls]
+
+    def posted(self, request: Request) -> str:
+        """Return the address under which ArchiveWeb.page kept a request that is no GET, "" where it did not."""
+        if not self._posted or request.method in ("GET", "HEAD"):
+            return ""
+        parsed = parse(request)
+        own = posted_pairs(parsed.query or (), parsed.method, parsed.body, unpacked_body(request))
+        return next((url for url, pairs in self._posted if pairs == own), "")
 
     def alike(self, method: str) -> list[Capture]:
         """Return the captures with a method, as many as are looked through for one that differs in secrets alone."""

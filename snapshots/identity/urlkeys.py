@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote, quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
+from urllib.parse import parse_qsl, quote, quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
+POSTED = "__wb_method="  # begins what stands for a method other than GET and its body in a query
 
 _ESCAPES = re.compile(rb"%(?:25)+")  # nested escapes in one step: else each level costs a pass
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")
@@ -143,11 +145,22 @@ def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
     """Return the index key of a request with the canonical `url`."""
     if method == "GET":
         return surt(url)
-    query = f"__wb_method={method}"
+    query = f"{POSTED}{method}"
     told = _body_query(body, raw)[:MAX_BODY]
     if told:
         query += f"&{told}"
     return surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
+
+
+def posted_pairs(query: Iterable[str], method: str, body: Body, raw: bytes) -> list[tuple[str, str]]:
+    """Return the pairs of the query under which ArchiveWeb.page keeps a request that is no GET."""
+    told = raw.decode("latin-1") if body.kind == FORM else _body_query(body, raw)
+    return query_pairs("&".join((*query, f"{POSTED}{method}", told)))
+
+
+def query_pairs(query: str) -> list[tuple[str, str]]:
+    """Return the decoded pairs of a query with their values, sorted."""
+    return sorted(parse_qsl(query))
 
 
 def _body_query(body: Body, raw: bytes) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -160,3 +162,36 @@ def test_confidence_is_the_same_under_every_hash_seed() -> None:
     }
     assert len(found) == 1
     assert found.pop().count("\n") == 8
+
+
+API = "http://a.test/api"
+BYTES = Request("POST", API, (("Content-Type", "image/png"),), b"\x00\xff")
+
+
+def _json(method: str, said: object) -> Request:
+    return Request(method, API, (("Content-Type", "application/json"),), json.dumps(said).encode())
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "others"),
+    [
+        (
+            f"{API}?__wb_method=POST&q=tea&page=2&tag=a&tag.2_=b",
+            _json("POST", {"q": "tea", "page": 2, "tag": ["a", "b"], "none": ""}),
+            [_json("POST", {"q": "Tea", "page": 2, "tag": ["a", "b"]}), _json("PUT", {"q": "tea", "page": 2, "tag": ["a", "b"]})],
+        ),
+        (f"{API}?x=1&__wb_method=POST&q=a%26b&r=c+d", post(f"{API}?x=1", "r=c+d&q=a%26b"), [post(API, "r=c+d&q=a%26b"), post(f"{API}?x=1", "r=c+d&q=a&b=")]),
+        (f"{API}?__wb_method=POST&__wb_post_data=AP8=", BYTES, [replace(BYTES, body=b"\x00\xfe")]),
+        (f"{API}?__wb_method=DELETE&", Request("DELETE", API), [Request("DELETE", f"{API}?x=1"), Request("POST", API)]),
+    ],
+)  # fmt: skip
+def test_what_an_archive_keeps_as_a_get_answers_the_method_that_was_asked(
+    kept: str, asked: Request, others: list[Request]
+) -> None:
+    """ArchiveWeb.page writes requests whose body it has not kept so."""
+    matcher = Matcher(MemoryStore([Recorded(get(kept), html("answer"))]))
+    lookup = matcher.lookup(asked, matcher.session("a"))
+    assert (lookup.verdict, lookup.ambiguous) == ("rule:post-as-get", True)
+    assert matcher.lookup(asked, matcher.session("b"), accept="varies").verdict == "miss"
+    assert {matcher.lookup(other, matcher.session("c")).verdict for other in others} == {"miss"}
+    assert matcher.lookup(get(kept), matcher.session("d")).verdict == "exact"

@@ -49,7 +49,7 @@ def _text(said: Said) -> str:
 
 _JSON = (("Content-Type", "application/json"),)
 _LINES = (("Content-Type", "application/x-ndjson"),)
-_BETWEEN = re.compile(rb"\}[\x1e\n]\{")  # two messages in one: SignalR's, Centrifugo's
+_BETWEEN = re.compile(rb"\}\n\{")  # two messages in one: Centrifugo's
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Packets of binary protocols on web sockets: MQTT's, and those of SignalR's MessagePack hubs.
+"""Packets of protocols on web sockets: MQTT's, and those of SignalR's hubs.
 
-Each packet tells its length, and messages may end anywhere between or within packets (MQTT 3.1.1, 6). A packet that is answered
-holds an id that its client draws or counts, and that the answer repeats: an MQTT packet identifier (2.3.1), SignalR's invocation id
-(https://github.com/dotnet/aspnetcore/blob/main/src/SignalR/docs/specs/HubProtocol.md). MQTT's CONNECT holds the client's id.
+A packet tells its length, or ends with a mark (SignalR's JSON); messages end anywhere between or within packets (MQTT 3.1.1, 6). A
+packet that is answered holds an id that its client draws or counts, and that the answer repeats: an MQTT packet identifier (2.3.1),
+SignalR's invocation id (https://github.com/dotnet/aspnetcore/blob/main/src/SignalR/docs/specs/HubProtocol.md). MQTT's CONNECT holds
+the client's id.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from stillweb.snapshots.secrets.detect import PSEUDONYM, connecting
 
 Said = str | bytes
 _MQTT = ("mqtt", "mqttv3.1")  # subprotocols
-_HUB = re.compile(r'\{[^{}]*"protocol": ?"messagepack"[^{}]*\}\x1e')  # a client's first message
+_HUB = re.compile(r'\{[^{}]*"protocol": ?"(json|messagepack)"[^{}]*\}\x1e')  # a client's first message
 _CALL = re.compile(rb"[\x93-\x97][\x01-\x05]\x80([\xa1-\xaf]\d{1,15})", re.S)
 _CONNECT = 0x10
 # packets that begin with their identifier: by whom it was drawn, the sender or the receiver
@@ -28,6 +29,7 @@ class Packets:
 
     def __init__(self, protocol: str) -> None:
         self._types = 1 if protocol in _MQTT else None  # bytes before the length
+        self._lines = False  # each packet ends with a record separator
         self._rests = {True: bytearray(), False: bytearray()}
 
     def cut(self, mine: bool, said: Said) -> list[Said]:
@@ -36,9 +38,10 @@ class Packets:
         Where a pseudonym stands for a secret, the lengths are still those of the secret: a packet ends with its message.
         """
         if isinstance(said, str):
-            if mine and self._types is None and _HUB.fullmatch(said):
-                self._types = 0
-            return [said]
+            if mine and self._types is None and (hub := _HUB.fullmatch(said)):
+                self._types = 0 if hub[1] == "messagepack" else None
+                self._lines = hub[1] == "json"
+            return [*re.findall("[^\x1e]*\x1e|[^\x1e]+", said)] if self._lines and said else [said]
         if self._types is None:
             return [said]
         data, found, at = self._rests[mine], list[Said](), 0

@@ -219,7 +219,6 @@ def test_words_about_life_are_no_sign_of_it() -> None:
         ('451-7["up",{"_placeholder":true,"num":0}]', '437["ok"]', '451-3["up",{"_placeholder":true,"num":0}]', '433["ok"]', True),
         ('427["get"]', '461-7[{"_placeholder":true,"num":0}]', '423["get"]', '461-3[{"_placeholder":true,"num":0}]', True),
         ('{"msg":"method","id":"1","method":"m","params":[]}', '{"msg":"updated","methods":["1"]}', '{"msg":"method","id":"3","method":"m","params":[]}', '{"msg":"updated","methods":["3"]}', True),
-        ('{"type":1,"invocationId":"0","target":"m","arguments":[]}\x1e{"type":1,"invocationId":"1","target":"n","arguments":[]}\x1e', '{"type":3,"invocationId":"0"}\x1e{"type":3,"invocationId":"1"}\x1e', '{"type":1,"invocationId":"4","target":"m","arguments":[]}\x1e{"type":1,"invocationId":"5","target":"n","arguments":[]}\x1e', '{"type":3,"invocationId":"4"}\x1e{"type":3,"invocationId":"5"}\x1e', True),
         (b"\x09\x95\x01\x80\xa10\xa1a\x91\x01", b"\x08\x95\x03\x80\xa10\x03\xa1r", b"\x0a\x95\x01\x80\xa210\xa1a\x91\x01", b"\x09\x95\x03\x80\xa210\x03\xa1r", True),
         (b"\x82\x06Q\x13\x00\x01a\x01", b"\x90\x03Q\x13\x01", b"\x82\x06\x00\x07\x00\x01a\x01", b"\x90\x03\x00\x07\x01", True),
         (b"2\x06\x00\x01aQ\x14x", b"@\x02Q\x14", b"2\x06\x00\x01a\x00\x08x", b"@\x02\x00\x08", True),
@@ -655,7 +654,8 @@ def hear_bytes(peer: socket.socket, client: wsproto.WSConnection, size: int) -> 
     """The next messages, of a size together."""
     heard = b""
     while len(heard) < size:
-        heard += b"".join(bytes(event.data) for event in client.events() if isinstance(event, BytesMessage))
+        said = [event.data for event in client.events() if isinstance(event, Message)]
+        heard += b"".join(one.encode() if isinstance(one, str) else bytes(one) for one in said)
         if len(heard) < size:
             client.receive_data(peer.recv(4096))
     return heard
@@ -696,26 +696,36 @@ def test_acknowledgements_of_mqtt_come_as_time_has_it() -> None:
     assert one.ambiguous
 
 
-def test_calls_of_signalr_in_one_message_come_in_another_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["json", "messagepack"])
+def test_calls_of_signalr_in_one_message_come_in_another_order(tmp_path: Path, protocol: str) -> None:
     def call(number: int, what: bytes) -> bytes:
+        if protocol == "json":
+            return b'{"type":1,"invocationId":"%d","target":"%s","arguments":[1]}\x1e' % (number, what)
         return b"\x09\x95\x01\x80\xa1%d\xa1%s\x91\x01" % (number, what)
 
     def answer(number: int, what: bytes) -> bytes:
+        if protocol == "json":
+            return b'{"type":3,"invocationId":"%d","result":"%s"}\x1e' % (number, what)
         return b"\x08\x95\x03\x80\xa1%d\x03\xa1%s" % (number, what)
 
-    hello = '{"protocol":"messagepack","version":1}\x1e'
+    def message(said: bytes) -> str | bytes:
+        return said.decode() if protocol == "json" else said
+
+    hello = f'{{"protocol":"{protocol}","version":1}}\x1e'
     path = recorded_bytes(
         tmp_path / "s",
         "",
-        *(("client", hello), ("server", "{}\x1e"), ("client", call(0, b"a") + call(1, b"b"))),
-        *(("server", answer(0, b"A")), ("server", answer(1, b"B"))),
+        *(("client", hello), ("server", "{}\x1e"), ("client", message(call(0, b"a") + call(1, b"b")))),
+        ("server", message(answer(0, b"A") + answer(1, b"B"))),
     )
     with opened(path) as (gateway, peer, client):
         peer.sendall(client.send(TextMessage(hello)))
         assert hear(peer, client) == "{}\x1e"
-        peer.sendall(client.send(BytesMessage(call(0, b"b") + call(1, b"a"))))
-        assert hear_bytes(peer, client, 18) == answer(1, b"A") + answer(0, b"B")
-        assert [e["verdict"] for e in gateway.ledger.entries()][-1] == "rule:order"
+        said = message(call(4, b"b") + call(5, b"a"))
+        peer.sendall(client.send(TextMessage(said) if isinstance(said, str) else BytesMessage(said)))
+        told = answer(5, b"A") + answer(4, b"B")
+        assert hear_bytes(peer, client, len(told)) == told
+        assert [e["verdict"] for e in gateway.ledger.entries()][-1].startswith("rule:order")
 
 
 def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from stillweb.snapshots.warc.messages import set_cookies
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.faults import Faults, FaultSession
-    from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.text.search import SearchIndex
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})

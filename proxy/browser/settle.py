@@ -20,8 +20,7 @@ from stillweb.proxy.net.silence import Silence
 from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
-    from typing import Any
+    from collections.abc import Awaitable, Coroutine, Mapping
 
     from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebSocket
 

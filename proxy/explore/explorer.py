@@ -44,14 +44,6 @@ from stillweb.snapshots.words import counted
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
 
-    from stillweb.proxy.browser.browser import BrowserHost
-    from stillweb.proxy.browser.capture_view import Records
-    from stillweb.proxy.browser.driver import Driver
-    from stillweb.proxy.browser.settle import Calm
-    from stillweb.proxy.explore.graph import Node
-    from stillweb.proxy.explore.moves import Choices, Move
-    from stillweb.proxy.explore.politeness import Limits, Manners
-    from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.writer import Writer
 
 STATE_FILE = "explore.json"

@@ -94,15 +94,10 @@ from stillweb.snapshots.words import counted
 from stillweb.snapshots.yielding import free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stillweb.proxy.replay.faults import Faults, FaultSession, Met
-    from stillweb.proxy.replay.replies import Line
     from stillweb.snapshots.contents.failing import Failed
-    from stillweb.snapshots.evidence.lookup import Lookup, Session
+    from stillweb.snapshots.evidence.lookup import Session
     from stillweb.snapshots.evidence.matcher import Matcher
-    from stillweb.snapshots.request import Request
-    from stillweb.snapshots.snapshot import Snapshot
 
 STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
 CACHE_BYTES = 64 << 20

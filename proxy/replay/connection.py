@@ -39,7 +39,6 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
-    from stillweb.proxy.replay.hub import Hub
     from stillweb.proxy.replay.websocket import Talk
     from stillweb.proxy.replay.websocket_player import Said, Socket
 

@@ -27,7 +27,6 @@ from stillweb.snapshots.request import Request
 if TYPE_CHECKING:
     import ssl
 
-    from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 

@@ -22,8 +22,7 @@ from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.capture import Capture, Response
-    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.snapshot import Snapshot
 
 

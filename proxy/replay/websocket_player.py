@@ -36,7 +36,6 @@ from stillweb.snapshots.secrets.redact import mask
 from stillweb.snapshots.yielding import read_json
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 Said = str | bytes

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
-from stillweb.snapshots.http.preconditions import FITS, UNSURE, Preconditions, judge, preconditions_of
+from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
 from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.identity.rules import RuleSet
@@ -59,15 +59,11 @@ def _once(read: Callable[[Capture], T]) -> Callable[[Capture], T]:
 class Peek:
     """Reader of what the records of captures tell beyond their index lines; each is read once.
 
-    `fields`: the header fields of the recorded request; `preconditions`: the conditions among them; `part`: the bytes that a
-    recorded 206 holds; `gives`: names and values of the cookies that an answer sets; `cut`: whether its body is incomplete.
+    `fields`: the header fields of the recorded request; `part`: the bytes that a recorded 206 holds; `gives`: names and values of the cookies that an answer sets; `cut`: whether its body is incomplete.
     """
 
     def __init__(self, store: Store) -> None:
         self.fields: Callable[[Capture], Headers] = _once(lambda capture: store.read_request(capture).headers)
-        self.preconditions: Callable[[Capture], Preconditions] = _once(
-            lambda capture: preconditions_of(store.read_request(capture).headers)
-        )
         self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(store.head(capture).header))
         self.gives: Callable[[Capture], Headers] = _once(lambda capture: _gives(store.head(capture)))
         self.cut: Callable[[Capture], bool] = _once(lambda one: bool(one.truncated or store.cut_short(one)))
@@ -135,7 +131,7 @@ def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]
     if now.request.method in SAFE_METHODS:
         return captures  # what a GET's conditions come to is worked out from its answer
     asked = preconditions_of(now.request.headers)
-    told = [(now.peek.preconditions(c), c) for c in captures]
+    told = [(preconditions_of(now.peek.fields(c)), c) for c in captures]
     sure = [c for own, c in told if own == asked] or [
         c for own, c in told if judge(asked, own, c.status) == FITS
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Any
@@ -13,7 +12,7 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.conditions import Peek, Place
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import Event, History
-from stillweb.snapshots.evidence.lookup import MISS, Explainer, Lookup, Near
+from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, Near
 from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
@@ -53,12 +52,8 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
     given = [o for o in target.observations if o.answer == answer]
     found = [_times(len(given), len(target.observations), len(target.answers))]
     candidates = model.candidates(key)
-    inclusion: dict[str, float] = defaultdict(float)
-    for h in model.posterior(key):
-        for group, _ in h.types:
-            inclusion[group] += h.probability
     decide = []
-    for group, chance in inclusion.items():
+    for group, chance in model.inclusion(key).items():
         likely = takewhile(lambda member: chance * member[1] >= LEAST, candidates.groups[group])  # noqa: B023
         decide += [(chance * share, t) for t, share in likely]
     decide.sort(key=_likeliest)
@@ -267,10 +262,10 @@ def _cut(differs: list[str]) -> list[str]:
     return [*differs[:MANY], f"{more} more"] if more > 1 else differs
 
 
-def _neighbours(matcher: Explainer, url: str) -> Iterator[Capture]:
+def _neighbours(matcher: Matching, url: str) -> Iterator[Capture]:
     """Return captures of the same host, when none has the path."""
     host = surt(url).partition(")")[0]
-    return matcher.around(host + ")") if host else iter(())
+    return matcher.snapshot.prefix(host + ")") if host else iter(())
 
 
 def _weight(difference: str | Values) -> int:

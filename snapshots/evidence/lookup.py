@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failing import Failed
-from stillweb.snapshots.evidence.conditions import Followed, Peek, followed_by
+from stillweb.snapshots.evidence.conditions import Followed, Peek, Store, followed_by
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import History
+from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.recognising import Recogniser
-from stillweb.snapshots.identity.rules import Issued
+from stillweb.snapshots.identity.rules import Issued, RuleSet
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
 
@@ -44,14 +45,21 @@ class Rival:
     grounds: list[str]
 
 
-class Explainer(Protocol):
-    """The part of a matcher that says why."""
+class Matching(Protocol):
+    """The part of a matcher that lookups, sessions and the evidence of a site need."""
 
     @property
+    def snapshot(self) -> Store: ...
+    @property
+    def rules(self) -> RuleSet: ...
+    @property
     def peek(self) -> Peek: ...
+    @property
+    def spoken(self) -> Spoken: ...
+    def gave(self, served: Sequence[Capture], values: list[str], /) -> bool: ...
     def group(self, url: str, /) -> Group: ...
     def issued(self, request: Request, /) -> Issued: ...
-    def around(self, start: str, /) -> Iterator[Capture]: ...
+    def twins(self, request: Request, /) -> list[Capture]: ...
     def nearest(self, lookup: Lookup, /) -> list[Near]: ...
     def note(self, session: Session, request: Request, capture: Capture, trust: float, /) -> None: ...
     def note_live(self, session: Session, request: Request, response: Response, /) -> None: ...
@@ -77,7 +85,7 @@ class Lookup:
     why: tuple[str, ...] = ()
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)
-    matcher: Explainer | None = field(default=None, repr=False)
+    matcher: Matching | None = field(default=None, repr=False)
     failed: Failed | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
     rivals: Callable[[], list[Rival]] | None = field(default=None, repr=False)  # the two likeliest answers
@@ -132,7 +140,7 @@ class Session:
     given: set[str] = field(default_factory=set)  # sites that gave it a cookie
     noted: str | None = None  # the site at which the last lookup noted a miss
     found: Capture | None = None  # what the last lookup found
-    matcher: Explainer | None = None  # that of the last lookup
+    matcher: Matching | None = None  # that of the last lookup
     followed: dict[str, Followed] = field(default_factory=dict)
     # the same as of the last page: what it brings in comes in any order
     pages: dict[str, Followed] = field(default_factory=dict)

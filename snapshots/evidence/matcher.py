@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -585,10 +585,6 @@ class Matcher:
             known = session.secrets = Recogniser()
         known.know(names, fields)
         return known.recognised(request)
-
-    def around(self, start: str) -> Iterator[Capture]:
-        """Return the captures whose index key begins with `start`."""
-        return self.snapshot.prefix(start)
 
     def nearest(self, lookup: Lookup) -> list[Near]:
         return nearest(lookup)

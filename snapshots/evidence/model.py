@@ -205,10 +205,7 @@ class Model:
         decided: dict[str, float] = defaultdict(float)
         tested: dict[str, float] = defaultdict(float)
         for key in (k for k, t in self.targets.items() if len(t.observations) > 1):
-            inclusion: dict[str, float] = defaultdict(float)
-            for h in self.posterior(key):
-                for t, _ in h.types:
-                    inclusion[t] += h.probability
+            inclusion = self.inclusion(key)
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
                     tested[t] += share if len(members) > 1 else 1
@@ -293,6 +290,14 @@ class Model:
         found = self._posteriors.get(key)
         if found is None:
             found = self._posteriors[key] = self._weigh(key)
+        return found
+
+    def inclusion(self, key: int) -> dict[str, float]:
+        """Return the chance that each group of candidates decides the answers to a recorded request."""
+        found: dict[str, float] = defaultdict(float)
+        for h in self.posterior(key):
+            for t, _ in h.types:
+                found[t] += h.probability
         return found
 
     def _weigh(self, key: int) -> list[Hypothesis]:

@@ -8,14 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in, told_status
-from stillweb.snapshots.evidence.lookup import REMEMBERED
+from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
@@ -27,15 +27,14 @@ from stillweb.snapshots.evidence.parts import (
     spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
-from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.static import static
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
-from stillweb.snapshots.identity.group import Group, drawn_anew
+from stillweb.snapshots.identity.group import drawn_anew
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.issued import find_issued, text_of
 from stillweb.snapshots.identity.keys import Parsed, parse, split_url, url_canonical
 from stillweb.snapshots.identity.recognising import other_secrets
-from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, path_of, reduced
+from stillweb.snapshots.identity.rules import NOTHING, Issued, path_of, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
@@ -46,20 +45,6 @@ WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
 SIGNED_IN = "signed in "  # begins the mark of a cookie that a sign-in gave
 CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
-
-
-class Reader(Protocol):
-    """The part of a matcher that a site's evidence needs."""
-
-    @property
-    def snapshot(self) -> Store: ...
-    @property
-    def rules(self) -> RuleSet: ...
-    @property
-    def spoken(self) -> Spoken: ...
-    def gave(self, served: Sequence[Capture], values: list[str], /) -> bool: ...
-    def group(self, url: str, /) -> Group: ...
-    def twins(self, request: Request, /) -> list[Capture]: ...
 
 
 @dataclass(slots=True)
@@ -85,7 +70,7 @@ class Learnt(NamedTuple):
 class SiteEvidence:
     """Evidence of one site's recording. Its requests are read when the model is first asked."""
 
-    def __init__(self, matcher: Reader, site: str) -> None:
+    def __init__(self, matcher: Matching, site: str) -> None:
         self._matcher = matcher
         store = matcher.snapshot
         self._site = site

@@ -528,24 +528,18 @@ class Model:
 
     def _alike(self, key: int, recorded: Parts, asked: Parts) -> float:
         """Return the chance that no part decides in which two requests differ."""
-        differ = {p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p)}
+        differ = [p for p in recorded.keys() | asked.keys() if recorded.get(p) != asked.get(p)]
         if not differ:
             return 1.0
-        target, found = self.targets[key], self.candidates(key)
-        shares = found.shares
-        # by group, the shares of the parts that differ, and the chance that none of them decides beside another
-        weighed: dict[str, float] = defaultdict(float)
-        beside: dict[str, float] = defaultdict(lambda: 1.0)
-        for part in sorted(differ & shares.keys()):
-            group, share = shares[part]
-            told = _TELLING.get(asked.get(part, ""), 1.0)
-            weighed[group] += share * told
-            beside[group] *= 1 - (1 - share) * told * self._part_chance(part, target)
-        kept = math.prod(1 - self._part_chance(p, target) for p in sorted(differ - shares.keys()))
-        return kept * sum(
-            h.probability * math.prod((1 - weighed[t]) * beside[t] for t, _ in h.types if t in weighed)
-            for h in self.posterior(key)
-        )
+        target, shares, decides = self.targets[key], self.candidates(key).shares, self.inclusion(key)
+        weighed: dict[str, float] = defaultdict(float)  # by group, the share of those that differ
+        for part in sorted(differ):
+            group, share = shares.get(part, (part, 1.0))
+            chance = self._part_chance(part, target)
+            decides.setdefault(group, chance)
+            # a part may decide although another one of its group does
+            weighed[group] += _TELLING.get(asked.get(part, ""), 1.0) * (share + (1 - share) * chance)
+        return math.prod(1 - decides[group] * min(1.0, share) for group, share in weighed.items())
 
     def _unsearched(
         self, target: Target, past: tuple[History, int], parts: Parts, strange: Mapping[str, float]

@@ -10,7 +10,6 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
-from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.warc.messages import set_cookies
@@ -59,19 +58,15 @@ def _once(read: Callable[[Capture], T]) -> Callable[[Capture], T]:
 class Peek:
     """Reader of what the records of captures tell beyond their index lines; each is read once.
 
-    `fields`: the header fields of the recorded request; `part`: the bytes that a recorded 206 holds; `gives`: names and values of the cookies that an answer sets; `cut`: whether its body is incomplete.
+    `fields`: the header fields of the recorded request; `part`: the bytes that a recorded 206 holds; `gives`: whether an answer sets
+    a cookie; `cut`: whether its body is incomplete.
     """
 
     def __init__(self, store: Store) -> None:
         self.fields: Callable[[Capture], Headers] = _once(lambda capture: store.read_request(capture).headers)
         self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(store.head(capture).header))
-        self.gives: Callable[[Capture], Headers] = _once(lambda capture: _gives(store.head(capture)))
+        self.gives: Callable[[Capture], bool] = _once(lambda one: bool(set_cookies(store.head(one).headers)))
         self.cut: Callable[[Capture], bool] = _once(lambda one: bool(one.truncated or store.cut_short(one)))
-
-
-def _gives(head: Response) -> Headers:
-    given = (value.partition(";")[0] for value in set_cookies(head.headers))
-    return tuple([cookie for pair in given for cookie in cookies_of((("cookie", pair),))])
 
 
 class Followed(NamedTuple):

@@ -75,31 +75,26 @@ CUT = 8.0  # log posterior below the best that is dropped
 CANDIDATES = 12
 MEMBERS = (12, 4, 3)  # of a group that are looked at, where a hypothesis has one type, two or more
 
-# Of parts of a request, by their names; the first that matches. What none matches is a field of an application.
+# Of parts of a request, by their names; the first that matches
 PARTS = {
     r"vary accept-language (region|after)": 0.15,
     r"vary (user-agent|referer)": 0.1,
     r"vary .*": 0.9,
     r"header (destination|depth|last-event-id|overwrite|operation|range|soapaction)": 0.95,
     r"header (hx-request|hx-target|x-pjax|x-inertia|rsc|next-router.*|turbo-frame)": 0.7,
-    r"header authorization": 0.3,
-    r"header accept": 0.08,
+    r"header accept(-language)?": 0.08,
     r"header accept-language (region|after)": 0.03,
-    r"header accept-language": 0.08,
     r"header x-requested-with": 0.1,
     r"header origin": 0.03,
     r"header (.*csrf.*|.*xsrf.*|(?!.*(auth|access|api|private|vault|consul|user|subject|job|deploy)).*token.*)": 0.02,
-    r"header .*": 0.3,
     r"drawn (x-forwarded-.*|x-real-ip|forwarded)": 0.05,
     r"drawn .*": 0.15,
-    r"moment .*": 0.3,
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
     r"cookie (given|giver) .*(csrf|xsrf).*": 0.01,
     r"cookie giver .*": 0.15,
     r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.3,
     r"cookie given .*": 0.2,
     r"cookie .*": 0.05,
-    r"words": 0.3,
     r"spelling order": 0.15,
     r"spelling .*": 0.03,
     r"field (accept|content-type|user-agent|sec-ch.*)": 0.08,
@@ -113,10 +108,11 @@ PARTS = {
     r"rule issued-value": 0.3,
     r"rule .*": 0.15,
 }
+OTHER_PARTS = 0.3  # a field of an application, a moment, what was said over a web socket
 _PARTS = [(re.compile(pattern), chance) for pattern, chance in PARTS.items()]
 
 
 @cached
 def of_part(name: str) -> float:
     """Return the chance that a part of a request (its name after a mark) decides the answer."""
-    return next((chance for pattern, chance in _PARTS if pattern.fullmatch(name[1:])), 0.3)
+    return next((chance for pattern, chance in _PARTS if pattern.fullmatch(name[1:])), OTHER_PARTS)

@@ -24,7 +24,6 @@ from stillweb.snapshots.identity.rules import builtin, joining
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
-from stillweb.snapshots.words import counted
 
 LEAST = 0.02  # the chance from which something is named
 NAMED = 4  # things that are named at most
@@ -153,7 +152,7 @@ def nearest(lookup: Lookup) -> list[Near]:
                 other = parse(recorded)
                 known[text] = list(differences(asked, other)), agreed(asked.body, other.body)
             elif not found:  # too long for names: at least one is told of
-                known[text] = [*_roughly(lookup.key.canonical == capture.key, request, recorded)], 0
+                known[text] = [TOO_MANY] * (lookup.key.canonical != capture.key), 0
             else:
                 break
         own, alike = known[text]
@@ -239,24 +238,6 @@ def _likest(
     return [capture for *_, capture in sorted(ranked, key=lambda item: item[:3])]
 
 
-def _roughly(same: bool, request: Request, recorded: Request) -> list[str]:
-    """Return what differs between two requests of which one has too many names to compare them one by one."""
-    if same:
-        return []
-    found = []
-    if request.method != recorded.method:
-        found.append(f"method: asked {request.method}, recorded {recorded.method}")
-    mine, theirs = request.url.partition("?"), recorded.url.partition("?")
-    if mine[0] != theirs[0]:
-        found.append("path: another one")
-    for part, one, other in (("query", mine[2], theirs[2]), ("body", request.body, recorded.body)):
-        if one != other:
-            unit = "character" if part == "query" else "byte"
-            asked = counted(len(one), unit)
-            found.append(f"{part}: {asked} asked, {len(other)} recorded, {TOO_MANY}")
-    return found
-
-
 def _cut(differs: list[str]) -> list[str]:
     more = len(differs) - MANY
     return [*differs[:MANY], f"{more} more"] if more > 1 else differs
@@ -271,7 +252,7 @@ def _neighbours(matcher: Matching, url: str) -> Iterator[Capture]:
 def _weight(difference: str | Values) -> int:
     if isinstance(difference, Values):
         return 1
-    if difference.startswith(("path", "host", "method")) or difference.endswith(TOO_MANY):
+    if difference.startswith(("path", "host", "method")) or difference == TOO_MANY:
         return 20
     return 5 if difference.startswith("body: ") else 1
 

@@ -233,6 +233,10 @@ _NUMBER = re.compile(r"([^\d]{0,16})(\d{1,15})")  # "7", "sub-7"
 _STOMP = re.compile(r"([A-Z]{3,12})\r?\n((?:[^\n:]+:[^\n]*\n)*)\r?\n(.*)", re.S)
 Spot = tuple[str | int, ...]  # where something stands in a message: names and indexes
 _FRAME: Spot = ("", "")  # of what stands around the JSON, or of STOMP's command
+# Header fields of STOMP: in which a client names what it makes, by the command, and in which a server repeats the names
+_STOMP_COMMANDS = "SEND SUBSCRIBE UNSUBSCRIBE BEGIN COMMIT ABORT ACK NACK DISCONNECT".split()  # noqa: SIM905
+_STOMP_MAKES = {("SUBSCRIBE", "id"), ("BEGIN", "transaction"), *((one, "receipt") for one in _STOMP_COMMANDS)}
+_STOMP_TELLS: dict[object, Spot] = {"MESSAGE": ("subscription",), "RECEIPT": ("receipt-id",)}
 
 
 def _spots(said: Said) -> dict[Spot, Any]:
@@ -529,6 +533,8 @@ class Player:
     def _compared(self, one: Conversation, at: int, said: Said) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
         stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
+        if self._names_another(one, stored, told):
+            return False
         found = self._same(one.url, stored, told)
         if found is False and self._but_for_drawn(one, at, stored, told):
             return None
@@ -638,20 +644,28 @@ class Player:
             return False
         known, new = self._numbers[id(one)], dict[object, object]()
         for spot in apart:
-            then, now = _number(was[spot]), _number(own[spot])
-            if type(was[spot]) is not type(own[spot]) or then is None or now is None or then[0] != now[0]:
-                return False
             if was[spot] in known:
                 if known[was[spot]] != own[spot]:
                     return False  # it names another call than the recorded message does
                 continue
-            count = self._counts(one).get(spot)
-            if count is None or (count.contents < COUNTED and count.turns.get(self._count) != own[spot]):
-                return False
+            if (was[_FRAME], *spot) not in _STOMP_MAKES:
+                then, now = _number(was[spot]), _number(own[spot])
+                if type(was[spot]) is not type(own[spot]) or not then or not now or then[0] != now[0]:
+                    return False
+                count = self._counts(one).get(spot)
+                if count is None or (count.contents < COUNTED and count.turns.get(self._count) != own[spot]):
+                    return False
             new[was[spot]] = own[spot]
         self._joined[id(one)]["counted"] = None
         known.update(new)
         return True
+
+    def _names_another(self, one: Conversation, stored: Said, said: Said) -> bool:
+        """Return True if a frame of STOMP has the recorded name of a subscription or transaction for another one."""
+        names = self._numbers[id(one)]
+        was, own = (_spots(what) for what in (stored, said)) if names else ({}, {})
+        spot = ("id",) if was.get(_FRAME) == "UNSUBSCRIBE" else ("transaction",)
+        return was.get(_FRAME) in _STOMP_COMMANDS and names.get(was.get(spot), own.get(spot)) != own.get(spot)
 
     def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:
         """Return a conversation in which the client's message comes next; None if it was not recorded there.
@@ -784,8 +798,10 @@ class Player:
         numbers = self._numbers[id(one)]
         if not numbers:
             return said
-        spots = {spot for count in self._counts(one).values() for spot in count.repeated}
         values = _spots(said)
+        spots = {spot for count in self._counts(one).values() for spot in count.repeated}
+        if told := _STOMP_TELLS.get(values.get(_FRAME)):
+            spots.add(told)
         return _with_spots(said, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
     def _but_for_drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:

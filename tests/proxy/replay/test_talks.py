@@ -280,6 +280,29 @@ def test_a_client_counts_wherever_its_protocol_has_the_number(call: str, answer:
     assert (one.ambiguous, one.rules) == (True, "counted")
 
 
+def test_a_client_of_stomp_names_what_it_makes() -> None:
+    """A subscription, a transaction, a receipt: by any word, which later frames and answers repeat."""
+
+    def talk(sub: str, other: str, receipt: str) -> list[tuple[bool, str | bytes]]:
+        return [
+            (True, f"SUBSCRIBE\nid:{sub}\ndestination:/a\n\n\0"),
+            (False, f"MESSAGE\nsubscription:{sub}\ndestination:/a\n\nA\0"),
+            (True, f"SUBSCRIBE\nid:{other}\ndestination:/b\n\n\0"),
+            (False, f"MESSAGE\nsubscription:{other}\ndestination:/b\n\nB\0"),
+            (True, f"UNSUBSCRIBE\nid:{sub}\nreceipt:{receipt}\n\n\0"),
+            (False, f"RECEIPT\nreceipt-id:{receipt}\n\n\0"),
+        ]
+
+    own = talk("x", "sub-0", "r-9v2k")
+    one = answering(*talk("sub-0", "sub-1", "r-1a"))
+    assert [one.client("http://h/", own[at][1]) for at in (0, 2)] == [[own[1][1]], [own[3][1]]]
+    assert one.client("http://h/", "UNSUBSCRIBE\nid:sub-0\nreceipt:r-9v2k\n\n\0") is None  # another one
+    assert one.client("http://h/", own[4][1]) == [own[5][1]]
+    assert (one.ambiguous, one.rules) == (True, "counted")
+    taken = answering((True, "ACK\nid:1\n\n\0"), (False, "ok"))
+    assert taken.client("http://h/", "ACK\nid:2\n\n\0") is None  # the server named it
+
+
 UUIDS = (GIVEN, "5102262d-961e-4115-90e4-0ebc268630e1")
 
 

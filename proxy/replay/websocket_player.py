@@ -47,8 +47,6 @@ def _text(said: Said) -> str:
 
 
 _JSON = (("Content-Type", "application/json"),)
-_LINES = (("Content-Type", "application/x-ndjson"),)
-_BETWEEN = re.compile(rb"\}\n\{")  # two messages in one: Centrifugo's
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,6 @@ def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
 def _message(url: str, said: Said) -> Request:
     """Return a message as a request to compare."""
     body = said if isinstance(said, bytes) else said.encode("utf-8", "replace")
-    if _BETWEEN.search(body):
-        return Request("POST", url, _LINES, _BETWEEN.sub(b"}\n{", body))
     return Request("POST", url, _JSON, body)
 
 
@@ -1165,7 +1161,8 @@ class Socket:
                     whole = "".join(part for part in parts if isinstance(part, str))
                 else:
                     whole = b"".join(part for part in parts if not isinstance(part, str))
-                for one in self._packets.cut(True, whole):
+                step = self._marked and isinstance(whole, str) and STEP.fullmatch(whole)
+                for one in [whole] if step else self._packets.cut(True, whole):
                     self._hear(one)
                 if self._packets.begun > MAX_BODY:
                     self._end(CloseReason.MESSAGE_TOO_BIG, f"a packet of more than {MAX_BODY:,} bytes")

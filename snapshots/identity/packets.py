@@ -1,6 +1,6 @@
-"""Packets of protocols on web sockets: MQTT's, and those of SignalR's hubs.
+"""Packets of protocols on web sockets: MQTT's, and those of SignalR's hubs and Centrifugo.
 
-A packet tells its length, or ends with a mark (SignalR's JSON); messages end anywhere between or within packets (MQTT 3.1.1, 6). A
+A packet tells its length, or ends with a mark (JSON); messages end anywhere between or within packets (MQTT 3.1.1, 6). A
 packet that is answered holds an id that its client draws or counts, and that the answer repeats: an MQTT packet identifier (2.3.1),
 SignalR's invocation id (https://github.com/dotnet/aspnetcore/blob/main/src/SignalR/docs/specs/HubProtocol.md). MQTT's CONNECT holds
 the client's id.
@@ -16,6 +16,8 @@ from stillweb.snapshots.secrets.detect import PSEUDONYM, connecting
 Said = str | bytes
 _MQTT = ("mqtt", "mqttv3.1")  # subprotocols
 _HUB = re.compile(r'\{[^{}]*"protocol": ?"(json|messagepack)"[^{}]*\}\x1e')  # a client's first message
+_RECORDS, _LINES = re.compile("[^\x1e]*\x1e|[^\x1e]+"), re.compile("[^\n]+")
+_CENTRIFUGO = re.compile(r'\{(?:"id": ?1, ?)?"connect": ?\{.*\}', re.S)  # the same
 _CALL = re.compile(rb"[\x93-\x97][\x01-\x05]\x80([\xa1-\xaf]\d{1,15})", re.S)
 _CONNECT = 0x10
 # packets that begin with their identifier: by whom it was drawn, the sender or the receiver
@@ -29,7 +31,8 @@ class Packets:
 
     def __init__(self, protocol: str) -> None:
         self._types = 1 if protocol in _MQTT else None  # bytes before the length
-        self._lines = False  # each packet ends with a record separator
+        self._first = True  # the client has said nothing
+        self._parts: re.Pattern[str] | None = None  # of a text
         self._rests = {True: bytearray(), False: bytearray()}
 
     def cut(self, mine: bool, said: Said) -> list[Said]:
@@ -38,10 +41,13 @@ class Packets:
         Where a pseudonym stands for a secret, the lengths are still those of the secret: a packet ends with its message.
         """
         if isinstance(said, str):
-            if mine and self._types is None and (hub := _HUB.fullmatch(said)):
-                self._types = 0 if hub[1] == "messagepack" else None
-                self._lines = hub[1] == "json"
-            return [*re.findall("[^\x1e]*\x1e|[^\x1e]+", said)] if self._lines and said else [said]
+            if mine and self._first:
+                hub = _HUB.fullmatch(said)
+                if hub and hub[1] == "messagepack":
+                    self._types = 0
+                self._parts = _RECORDS if hub else _LINES if _CENTRIFUGO.fullmatch(said) else None
+                self._first = False
+            return self._parts.findall(said) if self._parts and said else [said]
         if self._types is None:
             return [said]
         data, found, at = self._rests[mine], list[Said](), 0

@@ -751,6 +751,24 @@ def test_calls_of_signalr_in_one_message_come_in_another_order(tmp_path: Path, p
         assert [e["verdict"] for e in gateway.ledger.entries()][-1].startswith("rule:order")
 
 
+def test_commands_of_centrifugo_in_one_message_come_in_another_order(tmp_path: Path) -> None:
+    def line(number: int, what: str) -> str:
+        return json.dumps({"id": number, what: {}})
+
+    path = recorded_bytes(
+        tmp_path / "s",
+        "",
+        *(("client", line(1, "connect")), ("server", line(1, "connect"))),
+        ("client", "\n".join((line(2, "history"), line(3, "presence")))),
+        ("server", "\n".join((line(2, "history"), line(3, "presence")))),
+    )
+    with opened(path) as (_, peer, client):
+        peer.sendall(client.send(TextMessage(line(1, "connect"))))
+        assert hear(peer, client) == line(1, "connect")
+        peer.sendall(client.send(TextMessage("\n".join((line(2, "presence"), line(3, "history"))))))
+        assert [hear(peer, client) for _ in range(2)] == [line(3, "history"), line(2, "presence")]
+
+
 def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:
     """A page that is shown long after it must not be taken for sure."""
     with replayed(tmp_path / "s") as (gateway, peer, client):

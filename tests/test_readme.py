@@ -51,7 +51,6 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.whole_browser
 @pytest.mark.timeout(600)
 def test_every_command_runs(site: str, tmp_path: Path) -> None:
     script = "".join(block for block in blocks("sh") if not block.startswith(SET_UP))

@@ -101,7 +101,14 @@ def test_replays_in_fresh_processes_are_one(
     """The full count by hand: STILLWEB_REPLAYS=10 .venv/bin/python -m pytest -q tests/harness/demo -k replays."""
     rounds = int(os.environ.get("STILLWEB_REPLAYS", "0"))
     together = 4 if rounds else 2
-    command = [sys.executable, "-m", "tests.harness.demo.replaying", str(demo[0] / "site.wacz")]
+    left_out = 0 if rounds else 6  # steps, of pages that the demo's own runs have browsed twice
+    command = [
+        sys.executable,
+        "-m",
+        "tests.harness.demo.replaying",
+        str(demo[0] / "site.wacz"),
+        str(left_out),
+    ]
     results: list[dict[str, Any]] = []
     for many in [1, together] * rounds or [together]:  # alternately alone and several at once
         running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(many)]
@@ -112,7 +119,7 @@ def test_replays_in_fresh_processes_are_one(
         with capsys.disabled():
             sys.stdout.write(f"\n{rounds} alone and {rounds} times {together} at once\n{summary(results)}\n")
     first = results[0]
-    assert len(first["steps"]) == 20
+    assert len(first["steps"]) == 20 - left_out
     assert first["misses"] == []
     for other in results[1:]:
         assert other["steps"] == first["steps"]

@@ -37,10 +37,10 @@ NAMES = ["right", "wrong", "silent", "babble", "broken"]
 def test_a_run_repeated_in_other_surroundings_has_one_hash(tmp_path):
     files = make_run(tmp_path, NAMES, epochs=2)
     seen = []
-    report = certify(files.path, times=3, progress=lambda done, total: seen.append((done, total)))
+    report = certify(files.path, times=2, progress=lambda done, total: seen.append((done, total)))
     assert report.differences == ()
     assert set(report.repeated) == {report.hash}
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [(1, 2), (2, 2)]
     assert json.loads((files.path / "certificate.json").read_text())["hash"] == report.hash
 
 

@@ -21,6 +21,7 @@ from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import PREFIX
+from stillweb.snapshots.words import whole_number
 from stillweb.snapshots.yielding import free, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
@@ -86,20 +87,24 @@ class Event:
 def event_of(
     request: Request,
     key: str,
-    status: int = 0,
-    media: str = "",
+    response: Response | None = None,
     said: int = 0,
-    size: int = 0,
     *,
     own: bool = False,
     redirected: Collection[str] = (),
 ) -> Event:
-    """Return the event of `request` with its `key`. The rest tells of its answer; `status` 0 is none.
+    """Return the event of `request` with its `key`, and of its answer, which has the number `said`.
 
     `own`: its conditions make it a question of its own, as those of a write always do. `redirected`: types of
     writes that the site answers by a redirect when it has done them; a page instead is the form again, with what is wrong in it.
     """
     asked = request.derived(("asked", key), partial(_asked, key=key))
+    status, media, size = 0, "", 0
+    if response is not None:
+        status = response.status if request.method in SAFE_METHODS else told_status(response)
+        media = response.header("content-type") or ""
+        told = whole_number(response.header("content-length") or "")
+        size = len(response.body) if told is None else told
     redirects = 300 <= status < 400 and status != 304
     query = "?" in request.url
     if irrelevant(request):

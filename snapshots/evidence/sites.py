@@ -14,7 +14,7 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.conditions import Store
-from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in, told_status
+from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in
 from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
@@ -39,7 +39,6 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.warc.messages import set_cookies
-from stillweb.snapshots.words import whole_number
 
 WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
@@ -94,7 +93,7 @@ class SiteEvidence:
             if request is None and (request := _readable(store, c)) is None:
                 continue
             if c.method not in SAFE_METHODS and 300 <= c.status < 400:
-                self._redirected.add(event_of(request, c.key, c.status).type)
+                self._redirected.add(event_of(request, c.key).type)
             issued = self._issued(request)[0]
             normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
             if parts:
@@ -339,14 +338,7 @@ class SiteEvidence:
             }
         own_parts, fields = said_beside(request, self.vary.get(key, ()), given)
         parts |= own_parts
-        if response is None:
-            event = event_of(request, normal, own=own)
-        else:
-            media = response.header("content-type") or ""
-            told = whole_number(response.header("content-length") or "")
-            size = len(response.body) if told is None else told
-            status = told_status(response) if request.method not in SAFE_METHODS else response.status
-            event = event_of(request, normal, status, media, said, size, own=own, redirected=self._redirected)
+        event = event_of(request, normal, response, said, own=own, redirected=self._redirected)
         event = replace(event, fields=fields)
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)

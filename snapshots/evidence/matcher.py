@@ -68,8 +68,7 @@ Poll = Callable[[Request, str, Sequence[Capture]], tuple[Capture, bool] | None]
 
 def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
     """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
-    both = o.parts.keys() & parts.keys()
-    differ = len(o.parts.keys() ^ parts.keys()) + sum([o.parts[name] != parts[name] for name in both])
+    differ = sum([o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys()])
     history, place = past
     return differ, o.place != place or o.history.marks[place] != history.marks[place]
 

@@ -154,8 +154,6 @@ class Model:
                     session.partition(" ")[2],
                 )
             )
-            for part in parts:
-                self.kinds.setdefault(part, part)
             before[session, event.key] = answer
             known = self.kinds.get(event.type, event.kind)
             self.kinds[event.type] = min(event.kind, known, key=priors.KINDS.index)
@@ -208,17 +206,18 @@ class Model:
             inclusion = self.inclusion(key)
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
-                    tested[t] += share if len(members) > 1 else 1
+                    tested[t] += share
                     decided[t] += inclusion[first] * share
         for t, count in tested.items():
             strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
-            prior = strength * _of_kind(self.kinds[t])
+            prior = strength * _of_kind(self.kinds.get(t, t))
             self._decides[t] = _bounded((prior + decided[t]) / (strength + count))
         self._posteriors.clear()
         self._candidates.clear()
 
-    def chance(self, t: str, kind: str, target: Event) -> float:
-        """Return the prior chance that a type decides the answer to `target`; files hardly ever depend on anything."""
+    def chance(self, t: str, target: Event, kind: str = "") -> float:
+        """Return the prior chance that a part or type, of this `kind` if that was never recorded, decides the answer to `target`."""
+        kind = kind or self.kinds.get(t, t)
         chance = self._decides.get(t, _of_kind(kind))
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
@@ -253,10 +252,7 @@ class Model:
         groups: dict[str, list[tuple[str, float]]] = {}
         chances: dict[str, float] = {}
         for group in by_pattern.values():
-            weighed = sorted(
-                (-_moved(self.chance(t, self.kinds[t], target.event), self._echo(t, target)), t)
-                for t in group
-            )
+            weighed = sorted((-_moved(self.chance(t, target.event), self._echo(t, target)), t) for t in group)
             odds = [-chance / (1 + chance) for chance, _ in weighed]
             total, first = sum(odds), weighed[0][1]
             groups[first] = [(t, own / total) for own, (_, t) in zip(odds, weighed, strict=True)]
@@ -318,9 +314,8 @@ class Model:
         def weigh(chosen: Chosen) -> float:
             prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
             types = [t for t, _ in chosen if not t.startswith(PART)]
-            acts = [
-                t for t in types if self.kinds[t] != "sign-in"
-            ]  # `fold` keeps who asks apart from the others
+            # `fold` keeps who asks apart from the others
+            acts = [t for t in types if self.kinds[t] != "sign-in"]
             for reduction, share in _ways(acts or types[:1], alike):
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
@@ -630,7 +625,7 @@ class Model:
         """Return the chance that a type decides which the recording never tried; more of a write to the path that is read."""
         outcome = "refused" if t.endswith(REFUSED) else "write"  # of a write whose answer is doubtful
         kind = self.kinds.get(t) or next((e.kind for e in history.events if e.type == t), outcome)
-        chance = self.chance(t, kind, target.event)
+        chance = self.chance(t, target.event, kind)
         if kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
             chance = _moved(chance, priors.OWN_PATH)
         return chance
@@ -653,7 +648,7 @@ class Model:
         chances = self._recorded_parts(target)
         found = chances[part]
         if found is None:
-            found = self.chance(part, part, target.event)
+            found = self.chance(part, target.event)
             said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
             if any(words & self._shown(capture) - self._usual_words() for capture, words in said.items()):
                 found = _moved(found, priors.HEARD)
@@ -663,7 +658,7 @@ class Model:
     def strange(self, target: Target, parts: Parts) -> dict[str, float]:
         """Return the parts with which a request was never recorded, any number of them, and the chance that each decides nothing."""
         strange = sorted(parts.keys() - self._recorded_parts(target).keys())
-        return {part: 1 - self.chance(part, part, target.event) for part in strange}
+        return {part: 1 - self.chance(part, target.event) for part in strange}
 
     def _recorded_parts(self, target: Target) -> dict[str, float | None]:
         """Return the parts with which a request was recorded, and the chance that each decides where that is known."""

@@ -9,6 +9,7 @@ import signal
 import ssl
 import sys
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, settings
 
 from stillweb.proxy.net.huffman import LinearHuffman
 from tests.support import fork_server
+from tests.support.command_line import commands_on_path
 from tests.support.shared_driver import SharedDriver, use_shared_drivers
 
 if TYPE_CHECKING:
@@ -158,6 +160,13 @@ def pytest_sessionfinish() -> None:
     while _shared:
         _shared.pop().close()
     _driver.close()
+
+
+@pytest.fixture(scope="session")
+def commands_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PATH on which `stillweb` is a fork, for tests that run scripts of a shell."""
+    with commands_on_path(tmp_path_factory.mktemp("bin")) as path:
+        yield path
 
 
 @pytest.fixture(scope="session")

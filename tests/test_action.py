@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -76,7 +75,13 @@ def github(others: int = 0) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def act(
-    folder: Path, api: str, *, ref: str = "refs/pull/7/merge", token: str = "synthetic", **inputs: str
+    folder: Path,
+    api: str,
+    path: str,
+    *,
+    ref: str = "refs/pull/7/merge",
+    token: str = "synthetic",
+    **inputs: str,
 ) -> dict[str, Any]:
     """Run the action's steps; the output of each, its exit code, and the outputs."""
     work = folder / f"work{len(list(folder.glob('work*')))}"
@@ -98,7 +103,7 @@ def act(
         env: Mapping[str, str] = {
             **os.environ,
             **{name: filled(str(value)) for name, value in step.get("env", {}).items()},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": path,
             "GITHUB_OUTPUT": str(out),
             "GITHUB_STEP_SUMMARY": str(folder / "summary"),
             "GITHUB_EVENT_PATH": str(folder / "event.json"),
@@ -127,7 +132,7 @@ def site(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path) -> None:
+def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path, commands_path: str) -> None:
     (tmp_path / "tasks.jsonl").write_text(
         json.dumps({"id": "home", "question": "?", "answer": "Hello"}) + "\n"
     )
@@ -141,15 +146,17 @@ def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path) -
         "baseline": str(tmp_path / "baseline"),
     }
     with github(others=130) as (api, comments):
-        main = act(tmp_path, api, ref="refs/heads/main", agent=str(tmp_path / "good.yaml"), **given)
+        main = act(
+            tmp_path, api, commands_path, ref="refs/heads/main", agent=str(tmp_path / "good.yaml"), **given
+        )
         assert (main.get("error"), main["Decide"], len(comments)) == (None, 0, 130)
-        bad = act(tmp_path, api, agent=str(tmp_path / "bad.yaml"), **given)
+        bad = act(tmp_path, api, commands_path, agent=str(tmp_path / "bad.yaml"), **given)
         assert (bad["misses"], bad["regressed"], bad["Decide"]) == ("1", "1", 1)
         (mine,) = [one["body"] for one in comments if "stillweb" in one["body"]]
         assert "Worse than on main: 1" in mine
         assert f"{PAGE}none" in mine
         assert {"report.html", "compare.html", "comment.md"} <= {p.name for p in bad["results"].iterdir()}
-        good = act(tmp_path, api, agent=str(tmp_path / "good.yaml"), **given)
+        good = act(tmp_path, api, commands_path, agent=str(tmp_path / "good.yaml"), **given)
         assert (good["misses"], good["regressed"], good["Decide"]) == ("0", "0", 0)
         (mine,) = [one["body"] for one in comments if "stillweb" in one["body"]]
         assert "Stillweb: passed" in mine
@@ -157,22 +164,26 @@ def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_command_is_answered_from_the_snapshot_and_its_misses_are_told(site: str, tmp_path: Path) -> None:
+def test_a_command_is_answered_from_the_snapshot_and_its_misses_are_told(
+    site: str, tmp_path: Path, commands_path: str
+) -> None:
     with github() as (api, comments):
         command = f"curl -s {PAGE} >/dev/null; curl -s {PAGE}none {PAGE}none >/dev/null; exit 0"
-        told = act(tmp_path, api, snapshot=site, command=command)
+        told = act(tmp_path, api, commands_path, snapshot=site, command=command)
         assert (told["misses"], told["Decide"]) == ("2", 1)
         assert f"GET {PAGE}none (2 times)" in comments[0]["body"]
-        allowed = act(tmp_path, api, token="of a fork", snapshot=site, command=command, max_misses="2")
+        allowed = act(
+            tmp_path, api, commands_path, token="of a fork", snapshot=site, command=command, max_misses="2"
+        )
         assert (allowed["Comment"], allowed["Decide"], len(comments)) == (0, 0, 1)
-        failing = act(tmp_path, api, snapshot=site, command="exit 3")
+        failing = act(tmp_path, api, commands_path, snapshot=site, command="exit 3")
         assert "the run ended with exit code 3" in failing["failed"]
 
 
 @pytest.mark.slow
-def test_a_snapshot_that_can_not_be_restored_ends_the_action(tmp_path: Path) -> None:
+def test_a_snapshot_that_can_not_be_restored_ends_the_action(tmp_path: Path, commands_path: str) -> None:
     with github() as (api, comments):
-        told = act(tmp_path, api, snapshot=str(tmp_path / "none.wacz"), command="true")
+        told = act(tmp_path, api, commands_path, snapshot=str(tmp_path / "none.wacz"), command="true")
     assert told["Restore the snapshot"] != 0
     assert "no such file" in told["error"]
     assert comments == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -52,15 +51,14 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_every_command_runs(site: str, tmp_path: Path) -> None:
+def test_every_command_runs(site: str, tmp_path: Path, commands_path: str) -> None:
     script = "".join(block for block in blocks("sh") if not block.startswith(SET_UP))
     assert script.count(THE_USERS) == 1
     script = script.replace(THE_USERS, f"URL={site}")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shown = subprocess.run(
         ["bash", "-euxo", "pipefail", "-c", script],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": commands_path},
         capture_output=True,
         text=True,
         timeout=STARTS,

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,10 @@ def scores(run: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_cut_is_published_with_the_run_that_stands_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    commands_path: str,
 ) -> None:
     block = re.search(r"<!-- example: publish -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
     assert block is not None
@@ -56,10 +58,9 @@ def test_a_cut_is_published_with_the_run_that_stands_on_it(
             monkeypatch.setenv(name, value)
         assert call(capsys, "run", *words)[0] == 0
     here = {name: value for name, value in os.environ.items() if name not in given or "KEY" not in name}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{here['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block[1]],
-        env={**here, "PATH": path},
+        env={**here, "PATH": commands_path},
         capture_output=True,
         text=True,
         timeout=STARTS,

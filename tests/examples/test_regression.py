@@ -23,8 +23,7 @@ def project(tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLE, tmp_path / "project"))
 
 
-def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def run(project: Path, *words: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PATH": path,
@@ -36,7 +35,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_its_tests_pass_offline(project: Path) -> None:
-    shown = run(project, sys.executable, "-m", "pytest", "-q", "-p", "no:xdist")
+    shown = run(project, sys.executable, "-mpytest", "-q", "-p", "no:xdist")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "2 passed" in shown.stdout
 
@@ -45,24 +44,24 @@ def test_its_tests_pass_offline(project: Path) -> None:
 def test_an_agent_that_asks_for_something_else_fails_and_is_told_what_came_nearest(project: Path) -> None:
     agent = project / "agent.py"
     agent.write_text(agent.read_text().replace('"_sort_desc": "body_mass_g"', '"_sort": "body_mass_g"'))
-    shown = run(project, sys.executable, "-m", "pytest", "-q", "-p", "no:xdist")
+    shown = run(project, sys.executable, "-mpytest", "-q", "-p", "no:xdist")
     assert shown.returncode == 1
     assert "_sort_desc" in shown.stdout
     assert "recorded 'body_mass_g'" in shown.stdout
 
 
 @pytest.mark.slow
-def test_the_workflow_replays_the_program_with_no_way_out(project: Path) -> None:
+def test_the_workflow_replays_the_program_with_no_way_out(project: Path, commands_path: str) -> None:
     steps = yaml.safe_load((project / ".github/workflows/agent.yml").read_text())["jobs"]["regression"][
         "steps"
     ]
     command = next(step["run"] for step in steps if "--isolate" in step.get("run", ""))
     if why := can_isolate():
-        assert run(project, "sh", "-c", command).returncode == 4, why
+        assert run(project, "sh", "-c", command, path=commands_path).returncode == 4, why
         return
-    shown = run(project, "sh", "-c", command)
+    shown = run(project, "sh", "-c", command, path=commands_path)
     assert (shown.returncode, shown.stdout) == (0, "170 6300\n"), shown.stderr
     assert "no way out" in shown.stderr
-    missed = run(project, "sh", "-c", command.replace("Gentoo", "Macaroni"))
+    missed = run(project, "sh", "-c", command.replace("Gentoo", "Macaroni"), path=commands_path)
     assert missed.returncode == 1
     assert "species=Macaroni" in missed.stderr

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-from tests.support.fork_server import MARK, PROGRAM, Forked, can_fork
+from tests.support.fork_server import MARK, PROGRAM, STILLWEB, Forked, can_fork
 from tests.support.waiting import STARTS, until
 
 
@@ -97,3 +101,51 @@ class Started:
 def stillweb(*words: str | Path, env: Mapping[str, str] | None = None, **options: Any) -> Done:
     """Runs a command to its end."""
     return Started(*words, env=env, **options).end()
+
+
+ASKING = """#!{python} -IS
+import _socket, os, sys
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+server.connect({place!r})
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+order = repr((sys.argv[1:], os.getcwd(), dict(os.environ))).encode()
+server.sendmsg([order], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+sys.exit(int(server.recv(16)))
+"""
+
+
+@contextmanager
+def commands_on_path(folder: Path) -> Iterator[str]:
+    """A PATH for shell scripts: its `stillweb` asks this process to start the command, which makes it a fork if it can."""
+    script, place = folder / "stillweb", folder / "asked"
+    script.write_text(ASKING.format(python=sys.executable, place=str(place)))
+    script.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        Thread(target=_answer, args=(listener,), daemon=True).start()
+        yield os.pathsep.join((str(folder), str(Path(sys.executable).parent), os.environ["PATH"]))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def _answer(listener: socket.socket) -> None:
+    """Start a command for each script that connects, until the listener is shut."""
+    while True:
+        try:
+            asked, _ = listener.accept()
+        except OSError:
+            return
+        Thread(target=_run, args=(asked,), daemon=True).start()
+
+
+def _run(asked: socket.socket) -> None:
+    """Run the command that a script asks for, with the script's streams, directory and environment, and tell its code."""
+    with asked:
+        data, files, *_ = socket.recv_fds(asked, 1 << 20, 3)
+        words, folder, environment = ast.literal_eval(data.decode())
+        streams = dict(zip(("stdin", "stdout", "stderr"), files, strict=True))
+        with subprocess.Popen([*STILLWEB[0], *words], cwd=folder, env=environment, **streams) as command:
+            for file in files:
+                os.close(file)
+            code = command.wait()
+        asked.send(str(code if code >= 0 else 128 - code).encode())

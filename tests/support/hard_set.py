@@ -151,6 +151,12 @@ def poll_again(draw: random.Random) -> Made:
     return tuple(Request("GET", f"{base}&t={draw.getrandbits(40):x}") for _ in range(2))  # type: ignore[return-value]
 
 
+def channel_asked_again(draw: random.Random) -> Made:
+    base = url(draw, f"VER=8&SID={word(draw)}")
+    drawn = (f"&RID={draw.randint(0, 99_999)}&zx={draw.getrandbits(60):x}" for _ in range(2))
+    return tuple(Request("GET", base + one) for one in drawn)  # type: ignore[return-value]
+
+
 def clock(draw: random.Random) -> Made:
     base, name = url(draw, "x=1"), draw.choice(["ts", "_t", "timestamp"])
     return tuple(Request("GET", f"{base}&{name}={draw.randint(10**12, 4 * 10**12)}") for _ in range(2))  # type: ignore[return-value]
@@ -560,7 +566,7 @@ Kind = Callable[[random.Random], Made]
 
 JOIN: list[Kind] = [
     query_in_another_order, url_in_other_words, other_headers, json_in_other_words, number_in_other_words,
-    form_in_another_order, multipart_with_another_boundary, parts_with_drawn_ids, cache_buster, poll_again, clock, campaign, session_in_path,
+    form_in_another_order, multipart_with_another_boundary, parts_with_drawn_ids, cache_buster, poll_again, channel_asked_again, clock, campaign, session_in_path,
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,

@@ -195,7 +195,7 @@ class Answerer:
         members. Most requests of a long run take only this path, so `note` is inlined.
         """
         session, site = line.session, memo.site
-        if site in session.past or line.again or session.drawn or (memo.signed and site not in session.given):
+        if site in session.past or line.again or session.drawn:
             return b""
         session.repeated(site, memo.capture, memo.followed)
         seq = line.seq

@@ -25,7 +25,6 @@ from stillweb.proxy.replay.polls import PollProgress
 from stillweb.proxy.replay.response import with_ages
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.conditions import followed_by
-from stillweb.snapshots.identity.cookies import logins_of
 from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
@@ -341,11 +340,10 @@ class Memo:
     """A request with a settled answer: the bytes to send, and the rest of its ledger line up to the time.
 
     `line` is the session that the request's bytes name; None within a tunnel, whose session counts. The memo
-    holds for sessions that have changed nothing at `site`; with a login's cookie (`signed`), only for those
-    that the site gave one.
+    holds for sessions that have changed nothing at `site`.
     """
 
-    __slots__ = ("capture", "confidence", "followed", "line", "signed", "site", "tail", "wire")
+    __slots__ = ("capture", "confidence", "followed", "line", "site", "tail", "wire")
 
     def __init__(
         self,
@@ -363,7 +361,6 @@ class Memo:
         self.capture = capture
         self.followed = followed_by(capture, request)
         self.site = site
-        self.signed = bool(logins_of(request.headers))
         self.confidence = confidence
 
 

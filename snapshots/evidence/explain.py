@@ -134,12 +134,13 @@ def nearest(lookup: Lookup) -> list[Near]:
     # captures of the very same request differ alike, and agree in so many members of the body
     known: dict[tuple[str, str], tuple[list[str | Values], int]] = {}
     circumstances: dict[tuple[Any, ...], list[str | Values]] = {}
-    sent: dict[Place, Headers] = {}  # the fields that count
 
     def stored(capture: Capture) -> Request:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
 
     captures = _likest(request, group.captures or _neighbours(matcher, request.url), stored)
+    same = [c for c in captures if c.key == lookup.key.canonical]
+    sent = dict(_varied(same, matcher.peek))  # the fields that count
     work = _Work(request)
     mine = _size(request)
     asked = parse(request) if work.takes(mine) else None
@@ -160,9 +161,7 @@ def nearest(lookup: Lookup) -> list[Near]:
         if not own and lookup.verdict == MISS:
             safe = capture.method in SAFE_METHODS
             conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
-            if capture.place not in sent:
-                sent.update(_varied([c for c in captures if c.key == capture.key], matcher.peek))
-            fields = sent[capture.place]
+            fields = sent.get(capture.place, ())
             around = fields, conditions
             if around not in circumstances:
                 if circumstances and not work.takes(STATE):

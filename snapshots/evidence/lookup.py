@@ -137,7 +137,6 @@ class Session:
 
     name: str = "default"
     past: dict[str, Past] = field(default_factory=dict)  # by site, where anything happened that may decide
-    given: set[str] = field(default_factory=set)  # sites that gave it a cookie
     noted: str | None = None  # the site at which the last lookup noted a miss
     found: Capture | None = None  # what the last lookup found
     matcher: Matching | None = None  # that of the last lookup

@@ -595,9 +595,7 @@ class Matcher:
         site = site_of(request.url)
         evidence = self.evidence(site)
         head, still = told_by(self.snapshot, capture), evidence.still(capture)
-        if set_cookies(head.headers):
-            session.given.add(site)
-        elif still or (evidence.quiet and site not in session.past):
+        if not set_cookies(head.headers) and (still or (evidence.quiet and site not in session.past)):
             return
         past = session.at(site)
         label = evidence.equality.label(capture)

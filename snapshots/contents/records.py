@@ -15,7 +15,7 @@ from stillweb.snapshots._os.places import CHUNK
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.dates import iso_date, timestamp_of
 from stillweb.snapshots.errors import FULL_DISK
-from stillweb.snapshots.identity.header_fields import SILENT, bearing
+from stillweb.snapshots.identity.header_fields import bearing
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.index import indexing
 from stillweb.snapshots.index.pairing import identity_of
@@ -66,7 +66,7 @@ class Packed:
             vary=messages.vary_values(messages.vary_of(exchange.headers), request.headers),
             original=self.original[2] if self.original else None,
             truncated=exchange.extra.get("WARC-Truncated", ""),
-            personal=bool(messages.set_cookies(exchange.headers)) or bearing(request.headers) != SILENT,
+            personal=bool(messages.set_cookies(exchange.headers)) or bearing(request.headers),
         )
 
 

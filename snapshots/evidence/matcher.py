@@ -34,7 +34,7 @@ from stillweb.snapshots.identity import drawing
 from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.group import Group, is_light
-from stillweb.snapshots.identity.header_fields import SILENT, bearing, fields_of
+from stillweb.snapshots.identity.header_fields import bearing, fields_of
 from stillweb.snapshots.identity.irrelevant import irrelevant
 from stillweb.snapshots.identity.issued import shown_in, text_of
 from stillweb.snapshots.identity.keys import (
@@ -273,16 +273,14 @@ class Matcher:
             or capture.vary
             or self.peek.cut(capture)
             or capture.status in PARTIAL
-            or bearing(request.headers) != SILENT
+            or bearing(request.headers)
         ):
             return False
         lasting = static(capture.method, capture.mime, capture.status)
         if not lasting and (site in session.past or not self.evidence(site).quiet):
             return False
         # else the client is another one from now on, or it was recorded by one that says more
-        return not capture.personal or not (
-            self.peek.gives(capture) or bearing(self.peek.fields(capture)) != SILENT
-        )
+        return not capture.personal or not (self.peek.gives(capture) or bearing(self.peek.fields(capture)))
 
     def _in_language(self, request: Request, capture: Capture) -> bool:
         """Return True unless a request and that of a page name other languages, which many servers heed without Vary."""

@@ -203,21 +203,13 @@ def _drawn(name: str, value: str) -> bool:
     return looks_random(value) or _TIME.search(value) is not None
 
 
-SILENT, SIGNED, TELLING = range(3)
-
-
 @cached
-def bearing(headers: Headers) -> int:
-    """Return how much the fields of a request say of its client.
-
-    SILENT is nothing, SIGNED only that a login's cookie names it, TELLING who or what it asks for.
-    """
+def bearing(headers: Headers) -> bool:
+    """Return True if the fields of a request say who its client is, or what it asks for."""
     cookies = False
     for name, value in headers:
         low = name.lower()
         if value and (low in FRAGMENT or low in (*SIGNED_IN, "origin")):
-            return TELLING
+            return True
         cookies = cookies or low == "cookie"
-    if own_of(headers) or (cookies and telling_of(headers)):
-        return TELLING
-    return SIGNED if cookies and logins_of(headers) else SILENT
+    return bool(own_of(headers) or (cookies and (telling_of(headers) or logins_of(headers))))

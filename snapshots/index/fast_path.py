@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from stillweb.snapshots.dates import UNDATED, timestamp_of
-from stillweb.snapshots.identity.header_fields import SILENT, bearing
+from stillweb.snapshots.identity.header_fields import bearing
 from stillweb.snapshots.identity.keys import is_plain, url_key
 from stillweb.snapshots.index.cdxj import encode_json, json_text
 from stillweb.snapshots.index.gathering import Part, Waiting
@@ -213,7 +213,7 @@ class SwiftPairs:
         if names:
             vary = encode_json(messages.vary_values(names, headers))
             after += b',"vary":' + vary.encode(errors="surrogatepass")
-        if cookies or bearing(headers) != SILENT:
+        if cookies or bearing(headers):
             after += b',"personal":true'
         begin, _, end = events.partition(b"-")
         made = (

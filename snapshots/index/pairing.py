@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from stillweb.snapshots.dates import parse_timestamp
-from stillweb.snapshots.identity.header_fields import SILENT, bearing
+from stillweb.snapshots.identity.header_fields import bearing
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.request import Headers, Request
 
@@ -89,7 +89,7 @@ def join(answer: Answer, question: Question | None) -> Answer:
         answer.key, block = request_key(Request("GET", answer.url)), b""
     else:
         request, answer.key, block = question.request, question.key, question.block
-        answer.personal |= bearing(request.headers) != SILENT
+        answer.personal |= bearing(request.headers)
         answer.method, answer.headers = request.method, request.headers if answer.vary else ()
         answer.request_offset, answer.request_length = question.offset, question.length
     answer.identity = identity_of(

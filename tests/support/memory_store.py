@@ -11,7 +11,7 @@ from typing import Any
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.identity.header_fields import SILENT, bearing
+from stillweb.snapshots.identity.header_fields import bearing
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.rules import RuleSet, builtin
 from stillweb.snapshots.request import Headers, Request
@@ -94,7 +94,7 @@ class MemoryStore:
                 begin=begin,
                 end=end,
                 vary=vary_values(vary_of(one.response.headers), one.request.headers),
-                personal=bool(set_cookies(one.response.headers)) or bearing(one.request.headers) != SILENT,
+                personal=bool(set_cookies(one.response.headers)) or bearing(one.request.headers),
             )
             self._recorded[capture.place] = one
             captures.append(capture)

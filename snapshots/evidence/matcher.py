@@ -69,8 +69,7 @@ Poll = Callable[[Request, str, Sequence[Capture]], tuple[Capture, bool] | None]
 def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
     """Return how far an observation is from a request: parts that differ, and whether its past is another one."""
     differ = sum([o.parts.get(name) != parts.get(name) for name in o.parts.keys() | parts.keys()])
-    history, place = past
-    return differ, o.place != place or o.history.marks[place] != history.marks[place]
+    return differ, not o.follows(past)
 
 
 def _rivals(

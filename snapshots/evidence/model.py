@@ -56,6 +56,11 @@ class Observation:
         """Return what a type or part was before this answer; equal where it is the same."""
         return self.parts.get(t, "") if t.startswith(PART) else self.history.mark(t, self.place)
 
+    def follows(self, past: tuple[History, int]) -> bool:
+        """Return True if what had happened before this answer is what happened in a past."""
+        history, place = past
+        return self.place == place and self.history.marks[place] == history.marks[place]
+
 
 @dataclass
 class Target:
@@ -64,9 +69,9 @@ class Target:
     event: Event
     observations: list[Observation] = field(default_factory=list)
 
-    @property
+    @cached_property
     def answers(self) -> Counter[int]:
-        """Count the observations of each answer."""
+        """The number of observations of each answer."""
         return Counter(o.answer for o in self.observations)
 
     @cached_property
@@ -483,11 +488,7 @@ class Model:
         """
         history, place = past
         trust = min(_doubted(past).values(), default=1.0)
-        same = [
-            o
-            for o in self.targets[key].observations
-            if o.place == place and o.history.marks[place] == history.marks[place]
-        ]
+        same = [o for o in self.targets[key].observations if o.follows(past)]
         if len({o.answer for o in same}) > 1:
             same = [o for o in same if o.session == name] or same
         if len({o.answer for o in same}) > 1:

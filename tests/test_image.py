@@ -40,6 +40,7 @@ def built(stage: str, folder: Path) -> dict[str, str]:
     pip = f"{sys.executable} -m pip --python {folder / 'root/bin/python'}"  # a pip of its own takes seconds to unpack
     variables = {"PATH": f"{folder / 'root/bin'}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
     variables |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    variables["PIP_NO_COMPILE"] = "1"  # what is used is compiled as it is loaded
     work = folder
     for what, words in stages()[stage]:
         words = re.sub(r"(?<![\w.])/(src|wheels|data)\b", rf"{folder}/\1", words).replace(

@@ -1,4 +1,4 @@
-"""Inputs that are wrong in what they mean: a minute of them, and that the fuzzer sees a traceback and a hang."""
+"""Inputs that are wrong in what they mean: some of them, and that the fuzzer sees a traceback and a hang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meaning.Masters]:
 
 @pytest.mark.slow
 @pytest.mark.fuzz
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters, seed: int) -> None:
     found = fuzz.fuzz(made, seed, range(CASES), 1)
     assert {name: count for name, count in found.items() if name.startswith("find")} == {}

@@ -222,10 +222,12 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
         world.call(session, "browser_navigate", {"url": WIDGETS})
         world.call(session, "browser_evaluate", {"function": TELLS})
 
-    def values(name: str) -> list[str]:  # names of files and addresses where a tool may take one, else a few
-        if name in ("paths", "path", "url", "data"):
-            return [*world.paths(), *world.addresses()]
-        return [world.paths()[0], world.addresses()[0]]
+    def values(
+        name: str,
+    ) -> list[str]:  # all names of files or all addresses where a tool may take one, else a few
+        paths, addresses = world.paths(), world.addresses()
+        many = {"paths": (99, 2), "path": (99, 2), "url": (2, 99), "data": (2, 99)}.get(name, (1, 1))
+        return [*paths[: many[0]], *addresses[: many[1]]]
 
     for arguments in replaced(spec.input_schema, base_of(spec), values):
         if spec.name == "browser_file_upload":

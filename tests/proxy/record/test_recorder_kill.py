@@ -27,7 +27,7 @@ from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
 from tests.support.waiting import HANG, until
 
-KILLS = int(os.environ.get("STILLWEB_KILLS", "6"))
+KILLS = int(os.environ.get("STILLWEB_KILLS", "4"))
 TIMED = "STILLWEB_KILLS" in os.environ
 LOADS = 4
 PROMISE = 1.0  # seconds after delivery from which on an exchange survives

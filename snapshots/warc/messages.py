@@ -22,7 +22,7 @@ from stillweb.snapshots.http.encodings import (
 )
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.chunked import dechunk
-from stillweb.snapshots.warc.warc import end_of_head, is_regular
+from stillweb.snapshots.warc.warc import end_of_head, in_utf8, is_regular
 from stillweb.snapshots.words import whole_number
 
 _STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
@@ -324,7 +324,7 @@ def _head(lines: list[str]) -> bytes:
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
-        return text.encode(errors="surrogateescape")
+        return in_utf8(text)
 
 
 def request_block(request: Request) -> bytes:

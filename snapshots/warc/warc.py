@@ -358,10 +358,19 @@ def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterato
 
 
 def build_head(kind: str, fields: Iterable[tuple[str, str]], length: int) -> bytes:
-    """Return the head of a WARC 1.1 record with its empty line. Line breaks in values become spaces."""
+    """Return the head of a WARC 1.1 record with its empty line. Line breaks in values become spaces. Raises DamagedInput."""
     lines = ["WARC/1.1", "WARC-Type: " + kind]
     lines += [name + ": " + value for name, value in fields if value]
     lines.append(f"Content-Length: {length}")
     if any("\n" in line or "\r" in line for line in lines):
         lines = [line.replace("\r", " ").replace("\n", " ") for line in lines]
-    return "\r\n".join(lines).encode(errors="surrogateescape") + b"\r\n\r\n"
+    return in_utf8("\r\n".join(lines) + "\r\n\r\n")
+
+
+def in_utf8(head: str) -> bytes:
+    """Return a head in UTF-8. Raises DamagedInput for half a surrogate pair, which JSON can hold and UTF-8 can't."""
+    try:
+        return head.encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        before = head[: error.start].rpartition("\r\n")[2]
+        raise DamagedInput(f"no record can hold half a surrogate pair: it stands after {before!r}") from None

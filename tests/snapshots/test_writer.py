@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.index import indexing
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
@@ -383,3 +383,21 @@ def test_a_directory_is_not_made_under_the_name_of_a_sealed_snapshot(tmp_path: P
     ):
         Writer.open(tmp_path / "site.wacz")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what", ["session", "url"])
+def test_what_no_record_can_hold_is_refused_and_nothing_of_it_written(tmp_path: Path, what: str) -> None:
+    """Half a surrogate pair, as the JSON of an index or a HAR may have it."""
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, "http://example.test/", b"tea")
+        odd: dict[str, str] = {
+            "url": "http://example.test/2",
+            "session": "default",
+            what: "http://e.test/\ud800",
+        }
+        with pytest.raises(DamagedInput, match="no record can hold half a surrogate pair"):
+            writer.exchange(exchange(odd["url"], session=odd["session"]))
+        record(writer, "http://example.test/3", b"pot")
+    assert verify(tmp_path / "s") == []
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [capture.url[-1] for capture in snapshot.captures()] == ["/", "3"]

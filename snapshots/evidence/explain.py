@@ -16,7 +16,7 @@ from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, Near
 from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
-from stillweb.snapshots.identity.differences import Values, agreed, differences, same_start, shown
+from stillweb.snapshots.identity.differences import OF_TURN, Values, agreed, differences, same_start, shown
 from stillweb.snapshots.identity.header_fields import PRESENT
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.recognising import other_secrets
@@ -250,7 +250,7 @@ def _neighbours(matcher: Matching, url: str) -> Iterator[Capture]:
 
 def _weight(difference: str | Values) -> int:
     if isinstance(difference, Values):
-        return 1
+        return difference.place != OF_TURN  # of a conversation, the turn itself weighs
     if difference.startswith(("path", "host", "method")) or difference == TOO_MANY:
         return 20
     return 5 if difference.startswith("body: ") else 1

@@ -20,6 +20,7 @@ from stillweb.snapshots.words import counted
 SHOWN = 60  # characters of a value
 AROUND = 100  # characters around what differs in two turns, which say whether that is a moment
 LOOKED_THROUGH = 1 << 12  # characters in which moments are looked for: some 2 ms
+OF_TURN = "turn member"  # the place of what differs in the turn that is named
 LEAD = 20  # of which stand before where two long ones part
 
 
@@ -183,7 +184,7 @@ def _turns(asked: Parsed, stored: Parsed) -> list[str | Values] | None:
         found = [f"conversation: {place} is {which}{earlier}"]
     else:
         found = [f"conversation: {place} is the first that differs{earlier}"]
-        found += _pairs("body member", *(_leaves(_bare(one[at]), f"{name}[{at}]") for one in (said, known)))
+        found += _pairs(OF_TURN, *(_leaves(_bare(one[at]), f"{name}[{at}]") for one in (said, known)))
     rest = ({n: v for n, v in one.items() if n != name} for one in (mine, theirs))
     return found + list(_pairs("body member", *(_leaves(one) for one in rest)))
 

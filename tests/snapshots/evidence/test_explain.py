@@ -14,7 +14,7 @@ from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.request import Request
 from tests.proxy.frozen import Site
-from tests.snapshots.evidence.test_stories import AS_RECORDED, FILTERED, IN_2020, IN_2021, LIST, A, over
+from tests.snapshots.evidence.test_stories import AS_RECORDED, FILTERED, IN_2020, IN_2021, LIST, A, data, over
 from tests.support.memory_store import get, post
 
 
@@ -119,7 +119,17 @@ def test_ids_and_moments_of_earlier_turns_are_not_the_turn_that_differs(model: b
     one, other = parse(asked("call_1", 15, "how high?")), parse(asked("x9", 48, "how old?"))
     assert list(map(str, differences(one, other))) == [
         "conversation: turn 4 (user) is the first that differs; the 3 turns before it are as recorded",
-        "body member messages[3].content: asked 'how high?', recorded 'how old?'",
+        "turn member messages[3].content: asked 'how high?', recorded 'how old?'",
+    ]
+
+
+def test_the_turn_that_differs_is_told_though_each_shorter_conversation_was_recorded_too() -> None:
+    said = ["be kind", "hello", "hi", "good night", "sleep well", "thanks"]
+    matcher = over(*((_asked(*said[:count]), data({"n": count})) for count in (2, 4, 6)))
+    near = matcher.lookup(_asked(*said[:3], "good morning"), matcher.session("replay")).explain()[0]
+    assert near.differs == [
+        "conversation: turn 4 (user) is the first that differs; the 3 turns before it are as recorded",
+        "turn member messages[3].content: asked 'good morning', recorded 'good night'",
     ]
 
 

@@ -272,7 +272,8 @@ def agree(headers: Headers, sample: bytes, size: int, status: int, method: str) 
         if e.strip()
     ]
     # only the outermost encoding can be verified
-    plain = bool(sample and encodings) and not is_encoded(sample, encodings[-1])
+    last = encodings[-1] if sample and encodings else ""
+    plain = bool(last) and not is_encoded(sample, last) and not begins_packed(sample, last)
     for name, value in headers:
         lower = name.lower()
         if lower in ("transfer-encoding", "x-orig-transfer-encoding", "x-orig-content-length"):

@@ -112,6 +112,16 @@ def test_an_answer_that_was_cut_short_is_unsure(tmp_path: Path, block: bytes, cu
         assert Matcher(snapshot).lookup(Request("GET", "http://example.test/")).ambiguous is cut
 
 
+@pytest.mark.parametrize("coding", CODINGS)
+def test_half_a_packed_answer_keeps_its_coding(tmp_path: Path, coding: str) -> None:
+    """Else a client takes it for a text. Brotli alone has no first bytes of its own."""
+    page = b"".join(b"<p>penguin %d</p>" % number for number in range(20_000))
+    half = encode(page, coding)[:9000]
+    with opened(tmp_path, packed(record(_answer(half, f"Content-Encoding: {coding}")))) as snapshot:
+        answer = snapshot.read(next(snapshot.captures()))
+    assert (answer.header("content-encoding"), answer.body) == (coding, half)
+
+
 @pytest.mark.parametrize("told", ["time", "unspecified"])
 def test_an_answer_that_its_crawler_calls_truncated_is_named(tmp_path: Path, told: str) -> None:
     (tmp_path / "x.warc.gz").write_bytes(

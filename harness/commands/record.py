@@ -452,13 +452,17 @@ def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -
     from stillweb.proxy.browser.options import BrowserOptions, browser_options, is_locale
     from stillweb.proxy.browser.steps import load_browser
 
-    languages = {str(task.meta.get("language") or "") for task in tasks}
+    languages = sorted({str(task.meta.get("language") or "") for task in tasks})
     found = BrowserOptions()
-    if len(languages) == 1 and is_locale(language := languages.pop()):
-        found = browser_options({"locale": language}, "tasks")
+    if len(languages) == 1 and is_locale(languages[0]):
+        found = browser_options({"locale": languages[0]}, "tasks")
     if steps is not None:
         found = found.under(browser_options(load_browser(steps), str(steps), steps.parent))
-    return found.under(browser_options(given, "record"))
+    found = found.under(browser_options(given, "record"))
+    if len(languages) > 1 and "locale" not in found.settings:
+        told = ", ".join(language or "none" for language in languages)
+        say(f"the tasks name several languages ({told}), a snapshot has one locale: choose it by --locale")
+    return found
 
 
 def _browse_on_cluster(

@@ -101,6 +101,21 @@ def test_the_browser_that_was_asked_for_records_and_replays(site: str, tmp_path:
 
 
 @pytest.mark.slow
+def test_the_locale_is_the_language_that_the_tasks_have_in_common(site: str, tmp_path: Path) -> None:
+    for name, languages in {"one": ["de-DE"], "several": ["de-DE", "fr-FR"]}.items():
+        tasks = [
+            {"id": one, "question": "q", "answer": "a", "start_url": site, "meta": {"language": one}}
+            for one in languages
+        ]
+        (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+        done = stillweb("record", "-o", tmp_path / name, "--tasks", tmp_path / "tasks.jsonl")
+        assert done.code == 0, done.err
+        with Snapshot.open(tmp_path / name) as snapshot:
+            assert ("languages de-DE" in text_of(snapshot)) is (name == "one")
+        assert ("the tasks name several languages (de-DE, fr-FR)" in done.err) is (name == "several")
+
+
+@pytest.mark.slow
 def test_the_clock_is_the_moment_of_the_recording(site: str, tmp_path: Path) -> None:
     begun = datetime.now(UTC) - timedelta(seconds=1)
     assert stillweb("record", "-o", tmp_path / "s", site).code == 0

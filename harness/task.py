@@ -25,6 +25,22 @@ class Limits:
     money: float | None = None
 
 
+# The members of `meta` that agents are told; others may hold a rubric, the pages of the answer or a set's canary.
+TOLD = (
+    "set",
+    "domain",
+    "topic",
+    "type",
+    "discipline",
+    "direction",
+    "language",
+    "variant",
+    "budget",
+    "system",
+    "agent",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """Task, in the same form for all task sets.
@@ -32,7 +48,8 @@ class Task:
     `reference` is any JSON value (the text of a table, a string, fields of a record); only the scorer reads it.
     `scorer` is a registered name or an import path `module:function`. `base` names the problem that variants share
     (a goal and a constraint form, two languages); None if there are no variants. `options` are for the scorer.
-    `meta` holds the set's facts about the task (domain, variant, language, budget, …).
+    `meta` holds the set's facts about the task (domain, variant, language, budget, …), of which agents are told those
+    in TOLD.
     """
 
     id: str
@@ -56,6 +73,11 @@ class Task:
             "start_url": self.start_url,
             "options": self.options,
         }
+
+    def to_agent(self) -> dict[str, Any]:
+        """Return a JSON object with what an agent may know: id, question, start_url, and of meta the members in TOLD."""
+        meta = {name: self.meta[name] for name in TOLD if name in self.meta}
+        return {"id": self.id, "question": self.question, "start_url": self.start_url, "meta": meta}
 
     @classmethod
     def from_json(cls, value: Any) -> Task:

@@ -189,8 +189,7 @@ class CommandAgent:
     async def run(self, attempt: Attempt) -> str | None:
         """Run the program. Raise UsageError if it can't be started or ends with a code other than 0."""
         task = attempt.task
-        told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
-        text = task.question if self.stdin == "text" else json.dumps(told, ensure_ascii=False)
+        text = task.question if self.stdin == "text" else json.dumps(task.to_agent(), ensure_ascii=False)
         with contextlib.ExitStack() as stack:
             start = await self._start(attempt, stack)
             output, errors, code = await self._confined(

@@ -274,15 +274,14 @@ class _Served:
         self._writer.write(json.dumps(message, default=_plain).encode() + b"\n")
 
     def _order(self) -> dict[str, Any]:
-        attempt, task = self.attempt, self.attempt.task
-        told = {"id": task.id, "question": task.question, "start_url": task.start_url, "meta": task.meta}
+        attempt = self.attempt
         tools = [
             [spec.name, spec.description, spec.input_schema, spec.contract] for spec in attempt.tools.list()
         ]
         return {
             "spec": self.agent.spec,
             "options": self.agent.options,
-            "task": told,
+            "task": attempt.task.to_agent(),
             "number": attempt.number,
             "session": attempt.session,
             "seconds": attempt.seconds,

@@ -129,15 +129,7 @@ class ScriptAgent:
         script = self._tasks.get(task.id, self._default)
         if script is None:
             raise UsageError(f"the script has no steps for task {task.id!r} and no default")
-        names: dict[str, Any] = {
-            "task": {
-                "id": task.id,
-                "question": task.question,
-                "start_url": task.start_url,
-                "meta": task.meta,
-            },
-            "attempt": attempt.number,
-        }
+        names: dict[str, Any] = {"task": task.to_agent(), "attempt": attempt.number}
         for number, step in enumerate(script.steps, 1):
             try:
                 await self._play(step, names, attempt)

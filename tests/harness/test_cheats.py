@@ -318,7 +318,8 @@ def cheats_for_agents(folder: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def cheating_run(folder: Path, agent: str) -> RunFiles:
-    task = Task("a", "What is the answer?", CANARY, start_url=WIDGETS)
+    meta = {"rubric": {"a": CANARY}, "urls": [[f"http://{CANARY}.test/", "required"]], "canary": CANARY}
+    task = Task("a", "What is the answer?", CANARY, start_url=WIDGETS, meta={"language": "en", **meta})
     settings = Settings(
         agent=agent, snapshots=(str(folder / "site"),), contracts=("playwright-mcp", "fetch", "pdf-reader")
     )
@@ -375,3 +376,18 @@ def test_a_model_is_sent_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(endpoint.requests) > len(calls)
     assert CANARY not in sent
     assert CANARY not in told_by_tools(files)
+
+
+@pytest.mark.slow
+def test_a_program_is_told_none(tmp_path: Path) -> None:
+    make_machine(tmp_path)
+    (tmp_path / "agent.yaml").write_text(json.dumps({"agent": "command", "command": "cat", "stdin": "json"}))
+    trace = next(trace for _, _, trace in cheating_run(tmp_path, str(tmp_path / "agent.yaml")).attempts())
+    assert trace is not None
+    told = json.loads(trace.last("answer")["text"])  # type: ignore[index]
+    assert told == {
+        "id": "a",
+        "question": "What is the answer?",
+        "start_url": WIDGETS,
+        "meta": {"language": "en"},
+    }

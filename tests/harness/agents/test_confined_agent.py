@@ -122,7 +122,8 @@ def steal(folder: Path, tops: list[str], *, kind: str = "command", **options: An
             directory=str(folder),
             **options,
         )
-        files = start_run(folder / "run", settings, [Task("one", "?", reference=[CANARY], scorer="exact")])
+        task = Task("one", "?", reference=[CANARY], scorer="exact", meta={"rubric": {"a": CANARY}})
+        files = start_run(folder / "run", settings, [task])
         run_attempts(files.path, display=SilentDisplay())
     answer = read_trace(files.trace_path("one", 1)).last("answer")
     assert answer is not None

@@ -87,6 +87,10 @@ ATTACKS: dict[str, tuple[str, str]] = {
     "memory of others": ("call(PROCESS_VM_READV, P, 0, 0, 0, 0, 0)", "read our memory"),
     "inherited descriptors": ("os.fstat(3)", "use a file that we had open"),
     "terminal": ("call(IOCTL, 0, 0x5412, b'x')", "type into the user's terminal"),
+    "socket buffers": (
+        "s = socket.socketpair()[0]; s.setsockopt(1, socket.SO_SNDBUF, 1 << 24); assert s.getsockopt(1, socket.SO_SNDBUF) > 1 << 20",
+        "keep a gigabyte in the buffers of 120 sockets, which count as nobody's memory",
+    ),
     # networks
     "socket of the user": ("socket.socket(socket.AF_UNIX).connect(f'{V}/socket')", "ask a server by its path"),
     "abstract socket": ("socket.socket(socket.AF_UNIX).connect('\\0' + NAME)", "ask a server by its abstract name"),

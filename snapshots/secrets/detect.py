@@ -95,10 +95,16 @@ class Literals:
 
 # -- names
 
+# The word for a password in other languages; in JSON its letters may be escaped.
+_FOREIGN = (
+    *("passwort", "kennwort", "wachtwoord", "contraseña", "contrasena", "senha", "motdepasse", "mot_de_passe", "lösenord"),
+    *("losenord", "passord", "adgangskode", "salasana", "hasło", "heslo", "jelszó", "şifre", "пароль", "лозинка", "סיסמה"),
+    *("密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호", "كلمة_المرور"),
+)  # fmt: skip
 # These three patterns are searched in a name's words (`plain`), also by proxy/browser/freeze_chance.js.
 # A value under a strong name is a secret whatever it looks like.
 _PASSWORD = (
-    r"pass_?(?:word|wd|phrase|code)|pwd|passwort|kennwort|wachtwoord|contrase[nñ]a|senha|mot_?de_?passe|пароль|密码"
+    rf"pass_?(?:word|wd|phrase|code)|pwd|{'|'.join(_FOREIGN)}|(?:^|_|user)ps?w\d?$"
     r"|(?:^|(?:^|_)(?:user|db|login|smtp|imap|ftp|auth|mysql|email|mail|admin|root|my|new|old|confirm)_?)pass\d?$"
     r"|(?:^|_)(?:t?otp|mdp|pin_?code|[2m]fa_?code|cv[vc]2?|(?:recovery|backup)_?code|(?:recovery|seed|mnemonic)_?phrase)$"
 )
@@ -110,8 +116,8 @@ _STRONG = (
 )
 # A value under a weak name is a secret if it looks random; "token=1" or "sid=3" is none.
 _WEAK = (
-    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication|api)(?:_?\d{1,3})?$"
-    r"|^(?:(?:auth|authorization|oauth|device)_)?code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
+    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication|api|pin|clave|parola)(?:_value)?(?:_?\d{1,3})?$"
+    r"|^code$|(?:^|_)(?:auth|authorization|oauth|device|access|functions)_code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
 )
 # Values under these names are no secrets. Form tokens come from the page that the client just got: if they were
 # replaced, page and request would no longer match. Keys of caches, sorting and pages are public, as are facts about a
@@ -145,7 +151,7 @@ _SIGNER = re.compile(
     re.I,
 )
 _HEADER = re.compile(
-    r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key)$|authorization$"
+    r"(?:^|_)(?:token|secret|password|auth|authentication|session|session_id|api_?key|pin)$|authorization$"
 )
 # the weak names that count in answers
 _HANDED_OUT = re.compile(r"(?:token|secret|jwt|(?:session|account)_?key)\d?$")
@@ -470,20 +476,34 @@ _WORDS = tuple(
         "senha",
     )
 )
+
+
+def _writings(word: str) -> Iterator[bytes]:
+    """Yield a word as UTF-8 and in the escapes of JSON, up to JSON in JSON in JSON, with its ASCII letters in lower case."""
+    for cased in (word, word.capitalize(), word.upper()):
+        yield cased.encode().lower()
+        escaped = json.dumps(cased)[1:-1].lower()
+        yield from (escaped.replace("\\", slashes).encode() for slashes in ("\\", "\\" * 2, "\\" * 4))
+
+
 # Lower-case strings: every name of a secret contains one of them, in an answer (`_GIVEN`) or a request (`_SENT`).
 _GIVEN = Literals(
     (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
 )
 _SENT = Literals(
     (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
-     b"cvv", b"cvc", b"phrase", b"appid", b"amz", b"code", b"connection", "пароль".encode(), "密码".encode())
+     b"cvv", b"cvc", b"phrase", b"appid", b"amz", b"code", b"connection", b"pw", b"psw", b"pin", b"clave", b"parola",
+     *(written for word in _FOREIGN for written in _writings(word)))
 )  # fmt: skip
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-[]@") | frozenset(
     range(128, 256)
 )
 _LONGEST_NAME = 100
 # The rest of a name, followed by a value, or by the end of a tag or of an option.
-_LETTERS = rb"(?>(?:[A-Za-z0-9_$.\-\[\]\x80-\xff]+|%5[BDbd]){0,100})"
+_LETTERS = (
+    rb"(?>(?:[A-Za-z0-9_$.\-\[\]\x80-\xff]|%5[BDbd]|\\{1,8}u(?!00[0-7]|[Dd][89A-Fa-f])[0-9A-Fa-f]{4}){0,100})"
+)
+_ESCAPE = re.compile(r"\\+u([0-9A-Fa-f]{4})")
 _REST = re.compile(_LETTERS + rb"(?=[\"'`\\:=>&%<]|\s{1,8}[:=])")
 _REST_IN_TAG = re.compile(_LETTERS + rb"(?=\s[^<>]{0,300}>| +[^\s-])")
 _Q = rb"(?:\\*[\"'`]|&quot;|&#34;|%22)"
@@ -576,7 +596,7 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
             begin -= 1
         if data[begin - 1 : begin + 2] == b"%22":
             begin += 2
-        name = data[begin:end].decode("utf-8", "replace")
+        name = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), data[begin:end].decode("utf-8", "replace"))
         if not _strength(name):
             continue
         for found in _values(data, begin, end, done, name, sent=sent):

@@ -106,10 +106,25 @@ def test_a_password_is_found_in_every_syntax(body: str, media: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["пароль", "Пароль", "my_密码", "contraseña", "LÖSENORD", "hasło", "パスワード", "user_pw"]
+)
+@pytest.mark.parametrize("depth", range(3))
+@pytest.mark.parametrize("escaped", [True, False])
+def test_a_password_in_any_language_whether_its_name_is_escaped(name: str, depth: int, escaped: bool) -> None:
+    text = json.dumps({name: WORD}, ensure_ascii=escaped)
+    for _ in range(depth):
+        text = json.dumps({"arguments": text}, ensure_ascii=escaped)
+    stored = sent(text.encode())
+    assert WORD.encode() not in stored
+    assert PREFIX.encode() in stored
+
+
+@pytest.mark.parametrize(
     ("url", "secret"),
     [
         ("http://a.test/x?key={}", True),
         ("http://a.test/x?appid={}", True),
+        ("http://a.test/x?pw={}", True),
         ("http://a.test/callback?state=1&code={}", True),
         ("http://a.test/x?code=import%20{}", False),  # a program
         ("http://a.test/x?country_code={}", False),
@@ -219,8 +234,14 @@ def test_a_text_about_secrets_stays_as_it_is(text: str) -> None:
     assert given(text.encode(), "text/plain") == text.encode()
 
 
-def test_a_header_named_for_an_api_holds_its_key() -> None:
-    assert detect.secret_header("X-JFrog-Art-Api", DRAWN)
+@pytest.mark.parametrize(
+    "name", ["X-JFrog-Art-Api", "X-Pw", "X-PIN", "X-Token-Value", "X-Access-Code", "x-functions-code"]
+)
+def test_a_header_named_for_a_secret_holds_it(name: str) -> None:
+    assert detect.secret_header(name, DRAWN)
+
+
+def test_a_version_of_an_api_is_no_secret() -> None:
     assert not detect.secret_header("X-Api", "v3")
 
 

@@ -343,6 +343,7 @@ def replay(
     insecure: bool = False,
     upstream: str | None = None,
     client_cert: StrPath | None = None,
+    private: bool = False,
     on_miss: Callable[[], None] | None = None,
     faults: Faults | Mapping[str, Any] | StrPath | None = None,
     timing: str = "none",
@@ -354,7 +355,8 @@ def replay(
     `synthetic_search` answers searches that were never recorded from the frozen texts. A request that was not
     recorded is answered with status 504 and noted as a miss in the ledger, and `on_miss` is called; with
     `record_misses` it is asked live and kept in that new snapshot; `ca_file`, `insecure`, `upstream` and `client_cert`
-    say how, as in `record`. `faults` is a fault file, or its content;
+    say how, as in `record`. Unless `private`, only those addresses that are not public are asked that the snapshot
+    holds, for a model may choose them. `faults` is a fault file, or its content;
     `timing` (none, recorded, xN) sends answers at the recorded pace (docs/drills.md). Raises MissingCapability if
     the port is in use.
     """
@@ -377,7 +379,7 @@ def replay(
             live=None
             if record_misses is None
             else stack.enter_context(
-                _live(record_misses, _origins(ca_file, insecure, upstream, client_cert))
+                _live(record_misses, opened, private, _origins(ca_file, insecure, upstream, client_cert))
             ),
             on_miss=on_miss,
             draw=_status_page,
@@ -386,17 +388,20 @@ def replay(
 
 
 @contextmanager
-def _live(out: StrPath, origins: Mapping[str, Any]) -> Iterator[LiveRequests]:
+def _live(
+    out: StrPath, snapshot: Snapshot, private: bool, origins: Mapping[str, Any]
+) -> Iterator[LiveRequests]:
     """Yield a way to the real web that records into the new snapshot `out`; `origins` are a `Recorder`'s options."""
     from stillweb.proxy.record.live import LiveRequests
-    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder, private_places
     from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.writer import Writer
 
     provenance = provenance_now("replay, what it lacked", {})
+    held = None if private else private_places(capture.url for capture in snapshot.captures())
     with (
         Writer.open(out, provenance=provenance) as writer,
-        Recorder(writer, **origins) as recorder,
+        Recorder(writer, private=private, resolve=held, **origins) as recorder,
         LiveRequests(recorder) as live,
     ):
         yield live

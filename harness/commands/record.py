@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -151,9 +151,9 @@ MOST_LATE = 10  # records with late secrets named in the output
 @origin_options
 @click.option(
     "--private/--no-private",
-    default=True,
-    show_default=True,
-    help="Connect to addresses that are not public, too: this machine, private networks, metadata of clouds.",
+    default=None,
+    help="Connect to addresses that are not public, too: this machine, private networks, metadata of clouds. "
+    "[default: --private; with --misses only to those that the snapshot holds]",
 )
 @click.option(
     "--no-proxy",
@@ -198,7 +198,7 @@ def command(
     upstream: str | None,
     client_cert: Path | None,
     insecure: bool,
-    private: bool,
+    private: bool | None,
     no_proxy: tuple[str, ...],
     isolate: bool,
     engine: str,
@@ -218,7 +218,7 @@ def command(
     """
     from stillweb.api import record
     from stillweb.proxy.net.client_env import direct_hosts
-    from stillweb.proxy.record.recorder import tune_process
+    from stillweb.proxy.record.recorder import private_places, tune_process
     from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.identity.sites import host_of
 
@@ -255,6 +255,12 @@ def command(
         if not entries:
             raise click.UsageError(f"{misses}: holds no requests")
     places = _places(resolve)
+    if private is None:
+        private = entries is None
+        if (
+            entries is not None
+        ):  # a model may have chosen the addresses that were missed, but not those recorded
+            places = {**private_places(_held(entries)), **places}
     limits = choices = None
     if explore is not None:
         from stillweb.proxy.explore.explorer import Limits
@@ -425,7 +431,15 @@ def _flows(steps: Path | None) -> list[Flow]:
     return flows
 
 
-def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
+def _held(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield URLs that a ledger shows to be in the snapshot: of what it answered, and of what came nearest to a miss."""
+    for entry in entries:
+        if entry.get("capture"):
+            yield entry["url"]
+        yield from (near["url"] for near in entry.get("nearest") or ())
+
+
+def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]]:
     places = {}
     for item in resolve:
         host, _, place = item.partition("=")
@@ -433,7 +447,7 @@ def _places(resolve: Sequence[str]) -> dict[str, tuple[str, int]] | None:
         if not (host and address and colon and port.isdigit()):
             raise click.UsageError(f"--resolve {item!r}: write HOST=ADDRESS:PORT")
         places[host] = (address.strip("[]"), int(port))
-    return places or None
+    return places
 
 
 def _chosen(ctx: click.Context) -> dict[str, str | int | float | bool]:

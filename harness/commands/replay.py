@@ -80,9 +80,14 @@ if TYPE_CHECKING:
     metavar="DIR",
     type=LocalPath(path_type=Path),
     help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay. "
-    "The next four options say how.",
+    "The next five options say how.",
 )
 @origin_options
+@click.option(
+    "--private/--no-private",
+    help="With --record-misses: ask addresses that are not public, too. Those that the snapshot holds are always asked. "
+    "[default: --no-private]",
+)
 @click.option(
     "--synthetic-search",
     is_flag=True,
@@ -112,6 +117,7 @@ def command(
     upstream: str | None,
     client_cert: Path | None,
     insecure: bool,
+    private: bool,
     synthetic_search: bool,
     at: str,
     faults: str | None,
@@ -150,6 +156,7 @@ def command(
         "--upstream": upstream,
         "--client-cert": client_cert,
         "--insecure": insecure,
+        "--private": private,
     }
     if record_misses is None and (given := [name for name, value in origins.items() if value]):
         raise click.UsageError(f"{given[0]} is for --record-misses: nothing is asked live without it")
@@ -189,6 +196,7 @@ def command(
             insecure=insecure,
             upstream=upstream,
             client_cert=client_cert,
+            private=private,
             on_miss=stop if stop_at_miss else None,
             faults=disturbed,
             timing=timing,

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from mitmproxy import exceptions, options
 
-from stillweb.proxy.net.addresses import DEFAULT_SESSION
+from stillweb.proxy.net.addresses import AUTHORITY, DEFAULT_SESSION
 from stillweb.proxy.net.ca import Authority, client_certificates, system_directory
 from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command, usual_authorities
 from stillweb.proxy.net.isolated import run_isolated
@@ -40,6 +40,7 @@ from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.failures import Keeps
 from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.words import counted
 
@@ -536,6 +537,27 @@ def is_public(address: str) -> bool:
         if ip not in _UNICAST:
             return False
     return not any(ip in network for network in _SPECIAL)
+
+
+def private_places(urls: Iterable[str]) -> dict[str, Place]:
+    """Return the places of URLs whose spelling alone says that they are not public (127.0.0.1, localhost), for `resolve`.
+
+    Other names are left out: a name server may lead them anywhere by now.
+    """
+    places = {}
+    for scheme, named in {(url.partition(":")[0], host_of(url)) for url in urls}:
+        match = AUTHORITY.fullmatch(named)
+        if match is not None and _is_private(host := match[1].strip("[]")):
+            port = int(match[2] or (443 if scheme == "https" else 80))
+            places[f"{host}:{port}"] = host, port
+    return places
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return not is_public(host)
+    except ValueError:
+        return _OWN_NAMES.fullmatch(host.rstrip(".")) is not None
 
 
 class PrivateAddress(OSError):

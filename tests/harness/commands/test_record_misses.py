@@ -149,13 +149,26 @@ def test_a_web_socket_that_is_missing_is_opened_live(tmp_path: Path, origin: Ori
     site, more = _site(tmp_path / "site", origin), tmp_path / "more"
     with _echo(theirs if secure else None) as url:
         program = [sys.executable, "-c", TALK, url, "one", "x" * 70_000, "three"]
-        trusting = ("--ca-file", theirs.certificate_path)
+        trusting = ("--private", "--ca-file", theirs.certificate_path)
         done = stillweb("replay", site, "--record-misses", more, *trusting, "--", *program)
     assert (done.code, done.out.split()) == (0, ["live", "one", "live", "x" * 70_000, "live", "three"]), (
         done.err
     )
     again = stillweb("replay", site, more, "--isolate", "--max-misses", "0", "--", *program)
     assert (again.code, again.out) == (0, done.out)
+
+
+@pytest.mark.slow
+def test_a_private_address_is_asked_live_only_where_the_snapshot_holds_it(
+    tmp_path: Path, origin: Origin
+) -> None:
+    site, mark = _site(tmp_path / "site", origin), "%{http_code} "
+    with Origin(_answer) as other:
+        ask = ["--", "curl", "-sS", "-o", "/dev/null", "-w", mark, f"{origin.url}/new", "-o", "/dev/null", f"{other.url}/new"]  # fmt: skip
+        done = stillweb("replay", site, "--record-misses", tmp_path / "more", *ask)
+        assert (done.out.split(), len(origin.asked), other.asked) == (["200", "502"], 1, [])
+        allowed = stillweb("replay", site, "--record-misses", tmp_path / "all", "--private", *ask)
+        assert (allowed.out.split(), len(other.asked)) == (["200", "200"], 1)
 
 
 @pytest.mark.slow
@@ -175,7 +188,7 @@ def test_a_live_web_socket_whose_server_does_not_read_holds_up_its_client_alone(
             late, "127.0.0.1", 0, max_size=2 << 20, max_queue=1, ping_interval=None, compression=None
         ) as server,
         site.open() as snapshot,
-        replay(snapshot, record_misses=tmp_path / "more") as web,
+        replay(snapshot, record_misses=tmp_path / "more", private=True) as web,
     ):
         proxy = web.gateway.url
         running = threading.Thread(target=server.serve_forever)
@@ -225,7 +238,7 @@ def test_a_client_of_a_live_web_socket_that_read_slowly_is_heard_again(tmp_path:
     with (
         serve(much, "127.0.0.1", 0, ping_interval=None, compression=None) as server,
         site.open() as snapshot,
-        replay(snapshot, record_misses=tmp_path / "more") as web,
+        replay(snapshot, record_misses=tmp_path / "more", private=True) as web,
     ):
         running = threading.Thread(target=server.serve_forever)
         running.start()
@@ -256,7 +269,7 @@ def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
         contextlib.ExitStack() as talks,
         site.open() as snapshot,
         _echo(None) as url,
-        replay(snapshot, record_misses=tmp_path / "more") as replaying,
+        replay(snapshot, record_misses=tmp_path / "more", private=True) as replaying,
     ):
         proxy = replaying.gateway.url
         for number in range(12):
@@ -282,7 +295,7 @@ def test_an_answer_without_an_end_is_passed_on_as_it_comes(tmp_path: Path) -> No
     with (
         Origin(answer) as origin,
         site.open() as snapshot,
-        replay(snapshot, record_misses=tmp_path / "more") as web,
+        replay(snapshot, record_misses=tmp_path / "more", private=True) as web,
         httpx.stream("GET", f"{origin.url}/watch", proxy=web.gateway.url, timeout=HANG) as got,
     ):
         assert next(got.iter_lines()) == "tick"
@@ -321,7 +334,7 @@ def test_options_that_rule_out_the_web_are_refused(tmp_path: Path, origin: Origi
 def test_a_server_that_is_gone_is_a_failure_of_the_recording(tmp_path: Path, origin: Origin) -> None:
     site = _site(tmp_path / "site", origin)
     done = stillweb(
-        "replay", site, "--record-misses", tmp_path / "more", "--",
+        "replay", site, "--record-misses", tmp_path / "more", "--private", "--",
         "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:9/gone",
     )  # fmt: skip
     assert done.out == "502"

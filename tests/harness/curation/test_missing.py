@@ -90,7 +90,7 @@ def test_what_can_not_be_asked_again_is_told(origin: Origin, closed: int, tmp_pa
     lines = ledger.read_text().splitlines()
     away = {**json.loads(lines[0]), "url": f"http://127.0.0.1:{closed}/", "key": "0" * 64}
     ledger.write_text("\n".join([*lines, json.dumps(away)]) + "\n")
-    done = stillweb("record", "-o", tmp_path / "more", "--misses", ledger)
+    done = stillweb("record", "-o", tmp_path / "more", "--private", "--misses", ledger)
     assert done.code == 1
     told = [line for line in done.err.splitlines() if line.startswith("not recorded: ")]
     assert len(told) == len(asks)
@@ -98,6 +98,24 @@ def test_what_can_not_be_asked_again_is_told(origin: Origin, closed: int, tmp_pa
     assert any("too long" in line for line in told)
     assert any("secret" in line for line in told)
     assert any("onnect" in line and str(closed) in line for line in told)
+
+
+@pytest.mark.slow
+def test_a_private_address_is_asked_only_where_the_snapshot_holds_it(origin: Origin, tmp_path: Path) -> None:
+    """An agent could have what it asked for in vain, such as a cloud's metadata, fetched later by its user's hand."""
+    base, ledger = tmp_path / "base", tmp_path / "l.jsonl"
+    assert stillweb("record", "-o", base, *asking(origin, "/a")).code == 0
+    with Origin(answer) as other:
+        for one in (origin, other):
+            part = tmp_path / "part.jsonl"
+            stillweb("replay", base, "--ledger", part, *asking(one, "/b"))
+            with ledger.open("a") as book:
+                book.write(part.read_text())
+        done = stillweb("record", "-o", tmp_path / "more", "--misses", ledger)
+        assert (done.code, [one.path for one in origin.asked], other.asked) == (1, ["/a", "/b"], []), done.err
+        assert f"not recorded: GET {other.url}/b: 127.0.0.1 is not a public address; --private" in done.err
+        assert stillweb("record", "-o", tmp_path / "all", "--private", "--misses", ledger).code == 0
+        assert [one.path for one in other.asked] == ["/b"]
 
 
 @pytest.fixture

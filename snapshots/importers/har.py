@@ -40,7 +40,7 @@ from stillweb.snapshots.words import counted, whole_number
 _BODILESS = frozenset({101, 204, 205, 304})
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
-_decode = json.JSONDecoder().raw_decode
+_MARKS = re.compile(r'\\.|["\[\]{},]', re.S)  # what bounds a JSON value
 _UNREAD = frozenset({"ping", "preflight", "csp-violation-report"})  # as Chromium calls them
 _ATTRIBUTES = {"Path": "path", "Domain": "domain", "SameSite": "sameSite"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -73,8 +73,8 @@ def exchanges(
 ) -> Iterator[Exchange | Conversation | Failure | str]:
     """Yield the exchanges and web sockets of a HAR by start time, failed requests, and notes on omissions.
 
-    Of a truncated or otherwise damaged HAR, the entries before the damage are read. `beside` holds the other
-    files of its zip, by name. Raises DamagedInput.
+    Of a truncated or otherwise damaged HAR, the entries that can be told apart are read. `beside` holds the
+    other files of its zip, by name. Raises DamagedInput.
     """
     data = place.read(0, place.size)
     try:
@@ -82,22 +82,29 @@ def exchanges(
         if not isinstance(entries, list):
             raise TypeError("entries is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        entries, reached = _traced(data) or _whole_entries(data)
-        if not entries:
+        entries, reached = _traced(data) or _one_by_one(data)
+        whole = sum(not isinstance(entry, Damaged) for entry in entries)
+        if not whole:
             why = f"it has no member {error}" if isinstance(error, KeyError) else error
             raise DamagedInput(f"{name}: is no HAR, the only JSON that is a snapshot: {why}") from error
         if reached < len(data):
-            whole = counted(len(entries), "whole entry")
             yield Damaged(
-                f"{name}: offset {reached}: a damaged HAR ({error}); what follows {whole} is left out"
+                f"{name}: offset {reached}: a damaged HAR ({error}); what follows "
+                f"{counted(whole, 'whole entry')} is left out"
             )
     read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)
     found: list[tuple[datetime, datetime, Exchange | Conversation]] = []
     moments = [_time(entry.get("startedDateTime")) if isinstance(entry, dict) else None for entry in entries]
-    if undated := moments.count(None):
+    if undated := sum(
+        moment is None and not isinstance(entry, Damaged)
+        for entry, moment in zip(entries, moments, strict=True)
+    ):
         yield f"{name}: {counted(undated, 'entry')} without a date that can be read: each counts as asked after the entry before it"
     last = next(filter(None, moments), EPOCH)
     for number, (entry, moment) in enumerate(zip(entries, moments, strict=True)):
+        if isinstance(entry, Damaged):
+            yield Damaged(f"{name}: {entry}")
+            continue
         started = moment or last
         try:
             one = (
@@ -126,34 +133,72 @@ def exchanges(
     yield from numbered(found)
 
 
-def _whole_entries(data: bytes) -> tuple[list[Any], int]:
-    """Return the entries of a damaged HAR up to the first unreadable one, and the offset of that entry."""
+def _one_by_one(data: bytes) -> tuple[list[Any], int]:
+    """Return the entries of a damaged HAR, and the offset from which on it can't be read.
+
+    An entry that can't be read, but whose end is found, is a `Damaged` note in its place.
+    """
     text = data.decode(errors="surrogateescape")
     begin = _ENTRIES.search(text)
     found: list[Any] = []
-    at = begin.end() if begin else 0
-    try:
-        while begin:
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # matches the empty string, too
-            entry, at = _decode(text, at)
-            found.append(entry)
-    except (ValueError, RecursionError):
-        pass
-    return found, len(text[:at].encode(errors="surrogateescape"))
+    offset = at = 0
+    end = begin.end() if begin else 0
+    while end > at:
+        start = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]  # matches the empty string, too
+        offset += len(text[at:start].encode(errors="surrogateescape"))
+        at, end = start, _end_of_value(text, start)
+        if end > at:
+            try:
+                found.append(json.loads(text[at:end]))
+            except (ValueError, RecursionError) as error:
+                found.append(Damaged(f"offset {offset}: entry {len(found)}: can't be read: {error}"))
+    if begin and any(isinstance(entry, Damaged) for entry in found):
+        try:
+            json.loads((text[: begin.end()] + text[at:]).encode(errors="surrogateescape"))
+            offset = len(data)  # but for the entries that are named, nothing is damaged
+        except (ValueError, RecursionError):
+            pass
+    return found, offset
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Return the end of the JSON value that begins at `at`, by its brackets; `at` if there is none."""
+    opened: list[str] = []
+    quoted = False
+    for mark in _MARKS.finditer(text, at):
+        sign = mark[0]
+        if sign == '"':
+            quoted = not quoted
+        elif quoted or sign[0] == "\\":
+            continue
+        elif sign in "[{":
+            opened.append(sign)
+        elif not opened:
+            return mark.start()
+        elif sign in "]}":
+            if opened.pop() + sign not in ("[]", "{}"):
+                break
+            if not opened:
+                return mark.end()
+    return at
 
 
 def _traced(data: bytes) -> tuple[list[Any], int] | None:
     """Return the entries of a Playwright trace's network file and the offset of its end; None for other files.
 
     Playwright writes each exchange as a line (`resource-snapshot`) when it is complete, and again if it changes.
+    A line that can't be read, but is followed by others, is a `Damaged` note in its place.
     """
     found: dict[str, Any] = {}
     at = 0
     for number, line in enumerate(data.splitlines(keepends=True)):
         try:
             value = json.loads(line) if line.strip() else {}
-        except (ValueError, RecursionError):
-            break
+        except (ValueError, RecursionError) as error:
+            if not found or at + len(line) == len(data):
+                break
+            found[f"line {number}"] = Damaged(f"offset {at}: line {number + 1}: can't be read: {error}")
+            value = {}
         if not isinstance(value, dict):
             break
         at += len(line)

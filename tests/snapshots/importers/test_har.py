@@ -278,7 +278,7 @@ def test_json_too_deep_to_read_is_told_in_a_line(tmp_path: Path) -> None:
         Snapshot.open(path)
 
 
-@pytest.mark.parametrize("harm", ["cut", "within a letter", "other bytes", "behind"])
+@pytest.mark.parametrize("harm", ["cut", "within a letter", "bracket", "behind"])
 def test_of_a_damaged_har_the_whole_entries_before_are_taken(tmp_path: Path, harm: str) -> None:
     french = {"content": {"size": 6, "mimeType": "text/plain", "text": "hell\u00e9"}}
     path = tmp_path / "x.har"
@@ -293,8 +293,8 @@ def test_of_a_damaged_har_the_whole_entries_before_are_taken(tmp_path: Path, har
         data = data[: last + 300]
     elif harm == "within a letter":
         data = data[: data.rindex("\u00e9".encode()) + 1]
-    elif harm == "other bytes":
-        data = data[: last + 40] + b"\0\xff" + data[last + 40 :]
+    elif harm == "bracket":
+        data = data.removesuffix(b"}]}}") + b"]}}"
     else:
         data, whole, reached = data[:-2], 3, len(data) - 3
     path.write_bytes(data)
@@ -308,6 +308,24 @@ def test_of_a_damaged_har_the_whole_entries_before_are_taken(tmp_path: Path, har
     report = import_files([path], tmp_path / "s")
     assert (report.captures, report.damaged) == (whole, [note])
     assert verify(tmp_path / "s") == []
+
+
+@pytest.mark.parametrize("bad", ["9" * 5000, "[" * 3000 + "]" * 3000, '"]}\\"\0"', "undefined"])
+def test_an_entry_that_cannot_be_read_hides_no_other(tmp_path: Path, bad: str) -> None:
+    path = write(tmp_path / "x.har", *(entry(f"http://example.test/{n}", at=n) for n in range(4)))
+    text = path.read_text()
+    at = [n for n in range(len(text)) if text.startswith('{"startedDateTime"', n)]
+    for n in (2, 1):
+        text = text[: at[n]] + text[at[n] :].replace('"size": 5', f'"size": {bad}', 1)
+    path.write_text(text)
+    report = import_files([path], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [c.url[-1] for c in snapshot.captures()] == ["0", "3"]
+    first, second = report.damaged
+    assert f"{path}: offset {at[1]}: entry 1: can't be read: " in first
+    assert "entry 2: can't be read: " in second
+    assert report.notes == report.damaged
+    assert [(p.check, p.offset) for p in verify(path)][:1] == [("record", at[1])]
 
 
 def zipped(path: Path, **files: bytes) -> Path:

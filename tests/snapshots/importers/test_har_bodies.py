@@ -421,6 +421,20 @@ def test_a_har_that_is_packed_opens(tmp_path: Path, name: str, coding: str) -> N
         Snapshot.open(packed)
 
 
+def test_a_line_of_a_trace_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"type": "resource-snapshot", "snapshot": entry(f"http://a.test/{n}")}) for n in range(3)
+    ]
+    lines[1] = lines[1].replace('"size": 5', f'"size": {"9" * 5000}')
+    with zipfile.ZipFile(tmp_path / "trace.zip", "w") as trace:
+        trace.writestr("trace.network", "\n".join(lines))
+    report = import_files([tmp_path / "trace.zip"], tmp_path / "out")
+    assert report.captures == 2
+    assert [f"offset {len(lines[0]) + 1}: line 2: can't be read: " in note for note in report.damaged] == [
+        True
+    ]
+
+
 def test_a_trace_of_playwright_opens_with_its_bodies(tmp_path: Path) -> None:
     page = entry("http://a.test/", response={"content": {"size": 5, "_sha1": "abc.html"}})
     post = entry("http://a.test/p", request={"method": "POST", "postData": {"_sha1": "abc.html"}})

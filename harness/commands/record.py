@@ -257,10 +257,8 @@ def command(
     places = _places(resolve)
     if private is None:
         private = entries is None
-        if (
-            entries is not None
-        ):  # a model may have chosen the addresses that were missed, but not those recorded
-            places = {**private_places(_held(entries)), **places}
+        # a model may have chosen what was missed, and its owner what was recorded
+        places = {**private_places(_held(entries or ())), **places}
     limits = choices = None
     if explore is not None:
         from stillweb.proxy.explore.explorer import Limits

@@ -195,8 +195,9 @@ class RecordingAddon:
         # the tunnel of a client is opened before its first byte says whether it speaks TLS
         secure = data.server.tls or data.client.id in self._tunnels
         scheme_asked.set("https" if secure else "http")
-        if data.server.address and data.server.address[0] == OWN_HOST:
-            data.server.error = f"{OWN_HOST} is the recorder itself"
+        own = data.server.address is not None and data.server.address[0] == OWN_HOST
+        # None: mitmproxy knows the recorder by a few names, the event loop by the address that it connects to
+        data.server.error = f"{OWN_HOST} is the recorder itself" if own else None
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         """Report a tunnel that is not HTTP: it is passed on, but can't be replayed."""

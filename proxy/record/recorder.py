@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from mitmproxy import exceptions, options
 
-from stillweb.proxy.net.addresses import AUTHORITY, DEFAULT_SESSION
+from stillweb.proxy.net.addresses import AUTHORITY, DEFAULT_SESSION, host_port
 from stillweb.proxy.net.ca import Authority, client_certificates, system_directory
 from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command, usual_authorities
 from stillweb.proxy.net.isolated import run_isolated
@@ -139,6 +139,7 @@ class Recorder(Proxied):
         self._upstream = UpstreamProxy.of(upstream)
         self._client_cert = client_cert
         self._scratch = tempfile.TemporaryDirectory(prefix="stillweb-")
+        self._listens: Sequence[Any] = ()
         self._started = threading.Event()
         self._start_error: Exception | None = None
         self._thread: threading.Thread | None = None
@@ -334,7 +335,9 @@ class Recorder(Proxied):
         self._failed("recorder", repr(error))
 
     def _run(self) -> None:
-        loop = new_loop(self._resolve, private=self._private, upstream=self._upstream)
+        loop = new_loop(
+            self._resolve, private=self._private, upstream=self._upstream, own=lambda: self._listens
+        )
         asyncio.set_event_loop(loop)
         self._loop = loop
         with in_place():
@@ -389,7 +392,8 @@ class Recorder(Proxied):
             self._start_error = _cannot_listen(instance.last_exception, self._host, self._port)
             self._master.should_exit.set()
         else:
-            self._port = instance.listen_addrs[0][1]
+            self._listens = instance.listen_addrs
+            self._port = self._listens[0][1]
         self._started.set()
 
 
@@ -466,18 +470,21 @@ def _without_none(factory: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def new_loop(
-    resolve: Mapping[str, Place] | None = None, *, private: bool = True, upstream: UpstreamProxy | None = None
+    resolve: Mapping[str, Place] | None = None,
+    *,
+    private: bool = True,
+    upstream: UpstreamProxy | None = None,
+    own: Callable[[], Sequence[Any]] = tuple,
 ) -> asyncio.AbstractEventLoop:
     """Make an event loop (uvloop where installed).
 
     `resolve` maps "name" or "name:port" to the address to connect to instead; names without an entry are
     resolved as ever. Unless `private`, only public addresses and the places in `resolve` are connected to. What
     `upstream` serves is reached through it, and its names are looked up there unless they have to be checked here.
-    `create_connection` is the one door through which mitmproxy reaches an origin.
+    `own` returns the addresses at which the loop's own server listens, which are never connected to.
+    `create_connection` is the one door through which mitmproxy reaches an origin, `sock_connect` that to an upstream proxy.
     """
     places = {name.lower(): place for name, place in (resolve or {}).items()}
-    if private and not places and not upstream:
-        return FastLoop()
 
     class ResolvingLoop(FastLoop):
         async def create_connection(
@@ -487,20 +494,60 @@ def new_loop(
             target = places.get(f"{name}:{port}") or places.get(name)
             if target is not None:
                 host, port = target
-            connect = super().create_connection
             if upstream and target is None and host and port and not upstream.is_proxy(name, port):
                 by = upstream.address(scheme_asked.get(), host, port)
                 if by is not None:
                     asked = host if private else (await _public_addresses(self, name, port))[0]
                     given = await upstream.tunnel(by, asked, port)
-                    return await connect(protocol_factory, sock=given, ssl=options.get("ssl"))
+                    return await super().create_connection(
+                        protocol_factory, sock=given, ssl=options.get("ssl")
+                    )
             hosts = [host] if private or target is not None else await _public_addresses(self, name, port)
             for place in hosts[:-1]:
                 with contextlib.suppress(OSError):  # the next one may answer
-                    return await connect(protocol_factory, place, port, **options)  # type: ignore[arg-type]  # as below
-            return await connect(protocol_factory, hosts[-1], port, **options)  # type: ignore[arg-type]  # its stub knows no connection over a given socket
+                    return await self._connect(protocol_factory, place, port, **options)
+            return await self._connect(protocol_factory, hosts[-1], port, **options)
+
+        async def _connect(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:
+            transport: Any
+            transport, protocol = await super().create_connection(protocol_factory, *place, **options)
+            try:
+                _check_end(transport.get_extra_info("peername"), transport.get_extra_info("sockname"), own())
+            except OSError:
+                transport.abort()
+                raise
+            return transport, protocol
+
+        async def sock_connect(self, sock: Any, address: Any) -> None:
+            await super().sock_connect(sock, address)
+            _check_end(sock.getpeername(), sock.getsockname(), own())
 
     return ResolvingLoop()
+
+
+class OwnAddress(OSError):
+    """The recorder was to connect to itself, and would do so again for what it then asks itself."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"{place} is the recorder itself")
+        self.strerror = str(self)  # python-socks quotes it
+
+
+def _check_end(peer: Any, mine: Any, own: Sequence[Any]) -> None:
+    """Raise OwnAddress if a connection from `mine` to `peer` leads to one of the addresses listened at."""
+    if not peer:  # it is broken already
+        return
+    there = _ip(peer)
+    for listens in own:
+        here = _ip(listens)
+        near = there.is_loopback or there == _ip(mine) if here.is_unspecified else there == here
+        if near and peer[1] == listens[1]:
+            raise OwnAddress(host_port(str(there), peer[1]))
+
+
+def _ip(address: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    ip = ipaddress.ip_address(address[0])
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 # Names that stand for no host of the Internet: RFC 6761, 6762 and 8375, and ICANN's of 2024 for private use, which

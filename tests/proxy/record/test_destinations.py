@@ -99,6 +99,35 @@ def test_they_are_reached_where_private_hosts_are_allowed(tmp_path: Path, origin
         assert get(recorder, f"{host}:{origin.port}").endswith(b"inside")
 
 
+def test_the_recorder_never_asks_itself(tmp_path: Path) -> None:
+    """It went by a few names of its own address: under another one a request became hundreds, without end."""
+    hosts = [host for host in HERE if host not in ("[::1]", "[::]")]  # it listens at 127.0.0.1
+    with recording(tmp_path) as recorder:
+        places = [f"{host}:{recorder.port}" for host in hosts]
+        answers = [get(recorder, place) for place in places]
+        answers += [
+            said(recorder, f"GET / HTTP/1.1\nHost: {place}\nConnection: close\n\n") for place in places
+        ]
+        assert [b"127.0.0.1:%d is the recorder itself" % recorder.port in one for one in answers] == (
+            [True] * len(answers)
+        )
+        tunnels = [said(recorder, f"CONNECT {place} HTTP/1.1\nHost: {place}\n\n") for place in places]
+        assert {one[:13] for one in tunnels} == {b"HTTP/1.1 502 "}
+        assert recorder.stats.requests == len(answers)
+
+
+@pytest.mark.parametrize("asked", ["GET http://site.example/", "CONNECT site.example:443"])
+def test_nor_is_it_its_own_upstream_proxy(tmp_path: Path, asked: str) -> None:
+    """HTTP_PROXY may name it, in the shell that its programs were started from."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with recording(tmp_path, port=port, upstream=f"http://127.0.0.1:{port}") as recorder:
+        answer = said(recorder, f"{asked} HTTP/1.1\nHost: site.example\n\n")
+        assert answer.startswith(b"HTTP/1.1 502 ")
+        (failure,) = recorder.failures
+        assert f"127.0.0.1:{port} is the recorder itself" in failure[1]
+
+
 def test_a_redirect_from_a_named_place_leads_nowhere(tmp_path: Path, origin: Origin) -> None:
     """A place that its owner named is connected to, and what it leads to is not."""
     inside = f"127.0.0.1:{origin.port}"

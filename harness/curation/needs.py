@@ -14,6 +14,7 @@ from stillweb.harness.task import Task
 from stillweb.harness.tools.browser_text import full_url
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.proxy.replay.ledger import read as read_ledger
+from stillweb.snapshots.capture import layer_of
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.operations.cut import Needs
 from stillweb.snapshots.snapshot import Snapshot
@@ -59,22 +60,31 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
 
 
 def needs_of_ledger(path: Path, snapshot: Snapshot) -> Needs:
-    """Return the needs of a replay of this snapshot, by its ledger. Raise UsageError for a ledger of another one."""
-    captures: set[tuple[str, int]] = set()
+    """Return the needs of a replay of this snapshot, by its ledger.
+
+    Raise UsageError for a ledger of another snapshot or of several.
+    """
+    captures: dict[tuple[str, int], str] = {}
     paths: set[str] = set()
     all_texts = False
     for entry in read_ledger(path):
         if (place := entry.get("capture")) is not None:
-            captures.add((place["file"], place["offset"]))
+            captures[place["file"], place["offset"]] = place["digest"]
         verdict = str(entry["verdict"])
         all_texts = all_texts or (verdict == "synthetic" and entry.get("derived") == "virtual")
         if verdict.partition(":")[0] not in _SURE:
             paths |= {str(entry["url"]), *(str(near["url"]) for near in entry.get("nearest") or ())}
-    known = {capture.place for capture in snapshot.captures()} if captures else set()
-    if unknown := sorted(captures - known):
+    known = {capture.place: capture.digest for capture in snapshot.captures()} if captures else {}
+    if unknown := sorted(place for place, digest in captures.items() if known.get(place) != digest):
         name, offset = unknown[0]
+        advice = "name the snapshot that was replayed"
+        if any(layer_of(file) > 1 for file, _ in captures):
+            advice = (
+                "several were replayed, and a cut is of one: make one of them (stillweb import SNAP MORE -o ONE), "
+                "replay it with --ledger, and cut it"
+            )
         raise UsageError(
-            f"{path}: names a capture in {name} at {offset}, which this snapshot lacks; name the snapshot that was replayed"
+            f"{path}: names a capture in {name} at {offset}, which this snapshot lacks; {advice}"
         )
     return Needs(frozenset(captures), frozenset(), frozenset(paths), all_texts)
 

@@ -12,8 +12,12 @@ import pytest
 from stillweb.api import replay
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import digest
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
-from tests.snapshots.operations.test_cut import SITE, TWIN, VIEW, site
+from tests.snapshots.making import record
+from tests.snapshots.operations.test_cut import SITE, TWIN, VIEW, page, places, site
+from tests.support.command_line import stillweb
 from tests.support.recorded_runs import run_on
 
 SCRIPT = {
@@ -104,8 +108,13 @@ def test_ledgers_of_replays_say_what_is_needed(tmp_path: Path, capsys: pytest.Ca
     assert verdicts == ["exact", "exact"]
 
 
-def test_a_ledger_of_another_snapshot_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("file", ["other.warc.gz", "data-00000.warc.gz"])
+def test_a_ledger_of_another_snapshot_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    """Also one that names a place at which this snapshot has another capture."""
     whole = site(tmp_path / "site")
+    ((_, offset),) = places(whole, f"{TWIN}/twin")
     line = {
         "session": "s",
         "seq": 0,
@@ -113,8 +122,33 @@ def test_a_ledger_of_another_snapshot_is_refused(tmp_path: Path, capsys: pytest.
         "url": f"{SITE}/rows",
         "verdict": "exact",
         "status": 200,
+        "capture": {"file": file, "offset": offset, "digest": "sha256:00"},
     }
     ledger = tmp_path / "ledger.jsonl"
-    ledger.write_text(json.dumps(line | {"capture": {"file": "other.warc.gz", "offset": 7}}) + "\n")
+    ledger.write_text(json.dumps(line) + "\n")
     code, _ = call(capsys, "cut", whole, "--ledger", ledger, "-o", tmp_path / "part")
     assert code == 2
+
+
+def test_of_a_ledger_of_several_snapshots_is_said_how_to_cut(tmp_path: Path) -> None:
+    whole, more, one = site(tmp_path / "site"), tmp_path / "more", tmp_path / "one"
+    with Writer.open(more) as writer:
+        record(writer, f"{SITE}/new", page("New"))
+    urls = f"{SITE}/rows", f"{SITE}/new"
+
+    def replayed(name: str, *snapshots: Path) -> list[str]:
+        with (
+            Snapshot.open(*snapshots) as snapshot,
+            replay(snapshot, ledger=tmp_path / name) as served,
+            httpx.Client(**served.httpx()) as client,
+        ):
+            return [client.get(url).headers["stillweb-verdict"] for url in urls]
+
+    replayed("several.jsonl", whole, more)
+    assert stillweb("import", whole, more, "-o", one).code == 0
+    refused = stillweb("cut", one, "--ledger", tmp_path / "several.jsonl", "-o", tmp_path / "part")
+    assert refused.code == 2
+    assert "stillweb import SNAP MORE -o ONE" in refused.err
+    replayed("one.jsonl", one)
+    assert stillweb("cut", one, "--ledger", tmp_path / "one.jsonl", "-o", tmp_path / "part").code == 0
+    assert replayed("part.jsonl", tmp_path / "part") == ["exact", "exact"]

@@ -49,6 +49,9 @@ _ADDRESS = re.compile(
     rb"([A-Za-z]+) (?:[hH][tT][tT][pP]|[wW][sS])://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
 )
 _BARE_IPV6 = re.compile(rb"CONNECT ([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*):([0-9]{1,5}) ")  # httpx asks for tunnels so
+_BARE_CR = re.compile(
+    rb"\r(?=[^\n])"
+)  # invalid in a head (RFC 9112, 2.2): others may see the line's end there
 _END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
 _LAST_CHUNK = b"0\r\n\r\n"
 _CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})")
@@ -203,6 +206,7 @@ def readable_request(head: bytes) -> bytes | None:
         _READABLE.match(head)
         or (found := _ADDRESS.match(head)) is None
         or not (end := _END_OF_HEAD.search(head))
+        or _BARE_CR.search(head, 0, end.start())
     ):
         return None
     method, authority, path, version = found.groups()
@@ -229,7 +233,7 @@ class RequestHeads(_http1.Http1Server):
 
 
 class RefusedHeads(_http1.Http1Server):
-    """Report a request whose head mitmproxy refuses, of which no add-on hears."""
+    """Refuse a head with a CR alone, and report what mitmproxy refuses, of which no add-on hears."""
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
         refused = proxy_of(self.context).master.refused
@@ -245,7 +249,17 @@ class RefusedHeads(_http1.Http1Server):
                 command.event.message = f"{REFUSED}{command.event.message}"
             return [command]
 
-        return altered(super().read_headers(event), report)
+        head = bytes(self.buf)
+        end = _END.search(head)
+        bare = _BARE_CR.search(head, 0, end.start() if end else len(head))
+        return altered(self._refuse_lines() if bare else super().read_headers(event), report)
+
+    def _refuse_lines(self) -> Commands:
+        why = "lines must end in CR LF"
+        yield commands.SendData(self.conn, _http1.make_error_response(400, why))
+        yield commands.CloseConnection(self.conn)
+        yield commands.Log(why)
+        self.state = self.done
 
 
 class UnknownDestinations(HttpStream):

@@ -174,6 +174,26 @@ def test_a_request_that_is_refused_is_a_failure(
     assert origin[1] == []
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET http://x.test/ HTTP/1.1\rHost: x.test\r\r",  # it was waited for its end
+        "GET http://x.test/ HTTP/1.1\r\nHost: x.test\rX-More: 1\r\n\r\n",
+        "GET http://x.test/\u00fc HTTP/1.1\r\nHost: x.test\rX-More: 1\r\n\r\n",
+    ],
+)
+def test_a_head_with_a_cr_alone_is_refused(tmp_path: Path, head: str) -> None:
+    with (
+        Writer.open(tmp_path / "site") as writer,
+        Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
+        socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as client,
+    ):
+        client.sendall(head.encode())
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert recorder.failures == [("client", "a request was refused: lines must end in CR LF")]
+
+
 def test_trailers_without_a_place_do_not_come_behind_the_next_answer() -> None:
     client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0)
     changes = {patch.name for patch in PATCHES} - {"trailers"}

@@ -13,7 +13,7 @@ from stillweb.snapshots.http.acceptance import first_kind, special
 from stillweb.snapshots.identity.cookies import SIGNED_IN, logins_of, telling_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
 from stillweb.snapshots.request import SAFE_METHODS, Headers
-from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_header
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, has_format, looks_random, secret_header
 
 # Fields with which a script asks for a fragment instead of a whole page.
 FRAGMENT = frozenset(
@@ -193,7 +193,11 @@ def is_token(name: str) -> bool:
 
 def is_secret(name: str, value: str) -> bool:
     """Return True if a field holds a secret or its pseudonym."""
-    return PSEUDONYM_TEXT.search(value) is not None or secret_header(name, value)
+    return (
+        PSEUDONYM_TEXT.search(value) is not None
+        or secret_header(name, value)
+        or has_format(value.encode("utf-8", "surrogatepass"))
+    )
 
 
 @cached

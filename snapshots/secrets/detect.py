@@ -509,8 +509,22 @@ _REST_IN_TAG = re.compile(_LETTERS + rb"(?=\s[^<>]{0,300}>| +[^\s-])")
 _Q = rb"(?:\\*[\"'`]|&quot;|&#34;|%22)"
 _S = rb"(?:\s|%20|\+){0,40}"
 _QUOTE = re.compile(_Q)
+# A value may be wrapped, in a list (["…"]) or as a member of an object ({"value": "…"}), and in GraphQL's three quotes.
+_INSIDE = rb"(?:" + _Q + rb"|\s)(?:value|val|content|text)" + _Q + rb"?" + _S + rb"(?:[:=]|%3[Aa])" + _S
 _QUOTED = re.compile(
-    rb"(?P<close>" + _Q + rb")?" + _S + rb"(?::=?|=>?|%3[Aa])" + _S + rb"(?P<open>" + _Q + rb")"
+    rb"(?P<close>"
+    + _Q
+    + rb")?"
+    + _S
+    + rb"(?::=?|=>?|%3[Aa])"
+    + _S
+    + rb"(?P<list>\["
+    + _S
+    + rb")?(?:\{[^<>{}\[\]]{0,300}?"
+    + _INSIDE
+    + rb")?(?P<open>"
+    + _Q
+    + rb")(?:(?P=open){2})?"
 )
 _SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
 # Values without quotes: in a pair, in a line of a header or of settings, after an option, in an element.
@@ -540,19 +554,7 @@ _NAMED_SO = re.compile(
     + rb"\Z",
     re.I,
 )
-_ITS_VALUE = (
-    rb"(?:"
-    + _Q
-    + rb"|\s)(?:value|val|content|text)"
-    + _Q
-    + rb"?"
-    + _S
-    + rb"(?:[:=]|%3[Aa])"
-    + _S
-    + rb"(?P<open>"
-    + _Q
-    + rb")"
-)
+_ITS_VALUE = _INSIDE + rb"(?P<open>" + _Q + rb")"
 _AFTER = re.compile(_Q + rb"[^<>{}\[\]]{0,300}?" + _ITS_VALUE, re.I)
 _BEFORE = re.compile(_ITS_VALUE, re.I)
 _SCHEME = re.compile(r"(?:basic|bearer|token|bot|apikey|api-key|digest|negotiate|sso-key|key)\s+(?=\S)", re.I)
@@ -606,10 +608,9 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
             if (key := without_scope(name, found.value)) != found.value:
                 size = len(without_scope(name, data[found.start : found.end].decode("latin-1")))
                 found = Named(name, key, found.start, found.start + size)
-            if (secret_header if name[0] == "-" else judge)(found.name, found.value):
+            if found.start >= done and (secret_header if name[0] == "-" else judge)(found.name, found.value):
                 done = max(end, found.end)
                 yield found
-                break
 
 
 class Connecting(NamedTuple):
@@ -650,8 +651,10 @@ def connecting(data: bytes) -> Connecting | None:
 def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:
     """Yield possible values of the name from `begin` to `end`, by the syntax of the text around it."""
     if match := _QUOTED.match(data, end):
-        if found := _quoted(data, match.end(), match["open"]):
+        listed, most = match["list"], end + _MOST
+        while match and (found := _quoted(data, match.end(), match["open"])):
             yield Named(name, *found)
+            match = _SECOND.match(data, found[2], most) if listed else None
         return
     after = data[end : end + 1]
     if after == b"=" and _ASSIGNED.match(data, end):

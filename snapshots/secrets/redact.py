@@ -45,7 +45,7 @@ MASK = PREFIX + "0" * 24
 _WORDS = ascii_letters.encode() + b"0123456789_.-"  # of a pseudonym, and of a token's claims before it
 _WORD = re.compile(b"[" + re.escape(_WORDS) + b"]*")
 EVERYWHERE = 8  # characters; shorter secrets are replaced in their own field only: "1234" is in every page
-TEXTUAL = re.compile(r"text/|json|javascript|xml|x-www-form-urlencoded|graphql|x-ndjson", re.I)
+TEXTUAL = re.compile(r"text/|json|javascript|xml|yaml|toml|/sql|x-www-form-urlencoded|graphql|x-ndjson", re.I)
 # Binary types that may contain texts. Pictures, fonts and films are only searched for known secrets.
 BINARY = re.compile(r"multipart/|octet-stream|msgpack|messagepack|cbor|protobuf|grpc", re.I)
 LIMIT = 1 << 24  # bytes; a larger body is redacted as a stream
@@ -57,7 +57,7 @@ _LONG_PATH = 28  # characters of the shortest URL with a secret in its path, aft
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _SIGNED = re.compile(r"(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]{16,}")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
-_PART_NAME = re.compile(rb'\bname="?([^"\r\n;]{1,100})')
+_PART_NAME = re.compile(rb"""\bname\*?="?(?:utf-8'[\w-]{0,20}')?([^"\r\n;]{1,100})""")
 COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; some programs leave the space out
 _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
@@ -207,7 +207,7 @@ class Redactor:
             return {member: self.value(one, member) for member, one in value.items()}
         if not isinstance(value, list | tuple):
             return value
-        out = [self.value(one) for one in value]
+        out = [self.value(one, name) for one in value]
         # in a list of arguments, one may be the value of the one before it
         if out and all(isinstance(one, str) for one in out):
             return json.loads(self._learn_text(json.dumps(out).encode(), sent=True))

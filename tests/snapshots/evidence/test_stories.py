@@ -983,6 +983,11 @@ HELD = {
     "in a packed body": Request(
         "POST", f"{A}/k", (("Content-Encoding", "gzip"),), gzip.compress(b"password=tea4two4all&u=1", mtime=0)
     ),
+    "in a list": sent("/k", {"password": ["tea4two4all"]}),
+    "in an object": sent("/k", {"password": {"value": "tea4two4all"}}),
+    "under an escaped name": sent("/k", {"пароль": "tea4two4all"}),
+    "in YAML": post(f"{A}/k", "password: tea4two4all\n", "application/yaml"),
+    "in any field": get(f"{A}/k", X_Custom="Bearer q9xT2vLmZk3qP7bAW8rT5yU1"),
     "told twice": sent("/k", {"q": "mail tea4two4all to ann", "password": "tea4two4all"}),
 }
 
@@ -992,6 +997,18 @@ def test_a_recorded_secret_finds_its_answer_wherever_it_was_replaced(where: str)
     stored = Redactor(b"k" * 32).request(HELD[where])
     assert stored != HELD[where]
     assert told(over((stored, html("birds"))), HELD[where]) == ["birds"]
+
+
+def test_credentials_in_any_field_tell_two_clients_apart() -> None:
+    asked = [
+        get(f"{A}/k", X_Custom=f"Bearer {key}")
+        for key in ("q9xT2vLmZk3qP7bAW8rT5yU1", "w8rT5yU1oPsB7QcDq9xT2vLm")
+    ]
+    redactor = Redactor(b"k" * 32)
+    matcher = over(
+        *((redactor.request(one), html(bird)) for one, bird in zip(asked, ("owl", "jay"), strict=True))
+    )
+    assert [told(matcher, one)[0].rstrip("?") for one in asked] == ["owl", "jay"]
 
 
 SIGNED, SENT = "q9xT2vLmZk3qP7bAW8rT5yU1", "T5yU1q9xT2vLmZk3pP7bAW8r"

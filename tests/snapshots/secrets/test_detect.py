@@ -95,6 +95,11 @@ def test_a_password_in_strings_of_json_keeps_them_readable(depth: int) -> None:
         '{{"html": "<i data-props=\'&quot;password&quot;:&quot;{}&quot;\'>"}}',
         "payload=%7B%22password%22%3A%22{}%22%7D",
         "Kennwort={}",
+        '{{"password": ["{}"]}}',
+        '{{"password": {{"type": "plain", "value": "{}"}}}}',
+        '{{"password": [{{"value": "{}"}}]}}',
+        'mutation {{ login(password: """{}""") {{ id }} }}',
+        '{{"query": "mutation {{ login(password: \\"\\"\\"{}\\"\\"\\") }}"}}',
         "user%5Bpassword%5D={}",
     ],
 )
@@ -103,6 +108,56 @@ def test_a_password_is_found_in_every_syntax(body: str, media: str) -> None:
     stored = sent(body.format(WORD).encode(), media)
     assert WORD.encode() not in stored
     assert stored.count(PREFIX.encode()) == 1
+
+
+def test_every_password_of_a_list_is_found() -> None:
+    body = json.dumps({"passwords": [WORD, "tea4two4all"], "tags": ["a", "b"]}).encode()
+    stored = json.loads(sent(body).partition(b" ")[2])
+    assert [value[: len(PREFIX)] for value in stored["passwords"]] == [PREFIX, PREFIX]
+    assert stored["tags"] == ["a", "b"]
+
+
+def test_what_a_schema_says_of_a_password_is_none() -> None:
+    body = json.dumps(
+        {
+            "properties": {"password": {"type": "string", "minLength": 8}},
+            "required": ["password", "user", "age"],
+        }
+    ).encode()
+    assert sent(body).partition(b" ")[2] == body
+
+
+@pytest.mark.parametrize(
+    ("media", "body"),
+    [
+        ("application/yaml", "user: bob\npassword: {}\n"),
+        ("application/x-yaml", 'password: "{}"\n'),
+        ("application/toml", 'password = "{}"\n'),
+        (
+            "multipart/form-data; boundary=B",
+            "--B\r\nContent-Disposition: form-data; name*=utf-8''password\r\n\r\n{}\r\n--B--\r\n",
+        ),
+    ],
+)
+def test_a_password_is_found_in_every_kind_of_text(media: str, body: str) -> None:
+    stored = sent(body.format(WORD).encode(), media)
+    assert WORD.encode() not in stored
+    assert PREFIX.encode() in stored
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Custom", "Bearer {}"),
+        ("X-Custom", "apikey {}"),
+        ("Sec-WebSocket-Protocol", "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.{}"),
+        ("Sec-WebSocket-Protocol", "realtime, openai-insecure-api-key.{}"),
+    ],
+)
+def test_credentials_are_found_in_any_field(name: str, value: str) -> None:
+    redactor = Redactor(b"k" * 32)
+    ((_, stored),) = redactor.headers(((name, value.format(DRAWN)),))
+    assert stored == value.format(redactor.pseudonym(DRAWN))
 
 
 @pytest.mark.parametrize(
@@ -132,6 +187,8 @@ def test_a_password_in_any_language_whether_its_name_is_escaped(name: str, depth
         ("http://a.test/bot1234567890:AA{}abcdefghijk/getMe", True),
         ("https://hooks.slack.com/services/T01ABCDEF/B01ABCDEF/{}", True),
         ("http://a.test/api/webhooks/123456789012345678/{}", True),
+        ("https://mainnet.infura.io/v3/{}wZ83kQmB", True),
+        ("https://eth-mainnet.g.alchemy.com/v2/{}", True),
         ("http://{}@a.test/", True),
         ("http://a.test/static/{}/main.js", False),
         ("http://a.test/x?id={}&sort_key={}", False),
@@ -217,6 +274,8 @@ def test_a_bare_secret_is_found_by_its_format(text: str, secret: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "the bearer of bearer authentication-with-a-bearer-token-2",
+        "password: ['is too short', 'needs a digit']",
         "machine learning with a password manager",
         "machine HOST login USER password PASSWORD",
         "curl -u user:password https://a.test/",

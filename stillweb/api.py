@@ -443,13 +443,15 @@ def refresh(
     misses: Sequence[StrPath] = (),
     pause: float = 0.5,
     ca_file: StrPath | None = None,
+    private: bool = False,
     ignore_robots: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Refreshed:
     """Record anew, into the new directory `out`, a snapshot's views with their steps and the pages that no view loaded.
 
-    Only GET requests are repeated beside the views. The misses of the ledgers `misses` are recorded, too. `pause` is the
-    seconds between two pages of one host; `ca_file` as in `record`. Pages that robots.txt forbids are left out unless
+    Only GET requests are repeated beside the views. The misses of the ledgers `misses` are recorded, too; with them, and
+    unless `private`, only those addresses that are not public are asked that the snapshot holds. `pause` is the seconds
+    between two pages of one host; `ca_file` as in `record`. Pages that robots.txt forbids are left out unless
     `ignore_robots`. `progress` is called with the number of pages asked for and that of all. Raises UsageError if `out`
     exists.
     """
@@ -458,7 +460,8 @@ def refresh(
     with _opened(snapshot) as opened:
         return record_anew(
             opened, Path(out), list(map(Path, misses)),
-            pause=pause, ca_file=Path(ca_file) if ca_file is not None else None, obey_robots=not ignore_robots,
+            pause=pause, ca_file=Path(ca_file) if ca_file is not None else None, private=private,
+            obey_robots=not ignore_robots,
             progress=progress or (lambda done, total: None),
         )  # fmt: skip
 

@@ -35,6 +35,11 @@ from stillweb.snapshots.words import counted
     type=LocalPath(exists=True, path_type=Path),
     help="PEM of authorities to trust, too.",
 )
+@click.option(
+    "--private/--no-private",
+    help="With --misses: ask addresses that are not public, too. Those that the snapshot holds are always asked. "
+    "[default: --no-private]",
+)
 @click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")
 def command(
     snapshots: tuple[Path | str, ...],
@@ -42,6 +47,7 @@ def command(
     misses: tuple[Path, ...],
     pause: float,
     ca_file: Path | None,
+    private: bool,
     ignore_robots: bool,
 ) -> int:
     """Record anew what SNAPSHOTS hold: their views with their steps, one after the other, and pages that no view loaded.
@@ -57,7 +63,8 @@ def command(
 
     with progress("recording anew", unit="pages") as advance:
         done = refresh(
-            snapshots, out, misses=misses, pause=pause, ca_file=ca_file, ignore_robots=ignore_robots, progress=advance
+            snapshots, out, misses=misses, pause=pause, ca_file=ca_file, private=private,
+            ignore_robots=ignore_robots, progress=advance,
         )  # fmt: skip
     for url in done.forbidden:
         say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")

@@ -76,10 +76,11 @@ class Refreshed:
 def refresh(
     snapshot: Snapshot,
     out: Path,
-    ledgers: Iterable[Path],
+    ledgers: Sequence[Path],
     *,
     pause: float,
     ca_file: Path | None,
+    private: bool,
     obey_robots: bool,
     progress: Callable[[int, int], None],
 ) -> Refreshed:
@@ -87,7 +88,7 @@ def refresh(
     from stillweb.proxy.browser.browser import complete, new_profile
     from stillweb.proxy.browser.steps import Flow
     from stillweb.proxy.browser.uploads import contents_of
-    from stillweb.proxy.record.recorder import Recorder
+    from stillweb.proxy.record.recorder import Recorder, private_places
     from stillweb.snapshots.writer import Writer
 
     if out.exists():
@@ -98,9 +99,11 @@ def refresh(
     others = len({c.key for c in snapshot.captures() if c.method not in ("GET", "HEAD")})
     profile = complete(snapshot.profile) if snapshot.profile is not None else new_profile()
     busy = BusyAnswers()
+    private = private or not ledgers  # a model may have chosen what was missed
+    held = None if private else private_places(capture.url for capture in snapshot.captures())
     with (
         Writer.open(out, provenance=provenance_now("refresh", {})) as writer,
-        Recorder(writer, upstream_ca=ca_file, leave_out=busy) as recorder,
+        Recorder(writer, upstream_ca=ca_file, private=private, resolve=held, leave_out=busy) as recorder,
     ):
         if flows:
             writer.adopt(profile)

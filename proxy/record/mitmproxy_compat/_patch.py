@@ -87,7 +87,7 @@ PATCHES = (
     Patch(
         "refused requests",
         (http1.RefusedHeads, http1.UnknownDestinations, http2.RefusedConnections),
-        "A request that mitmproxy refuses while it reads it is logged, but no add-on hears of it.",
+        "A request that mitmproxy refuses while it reads it is logged, but no add-on hears of it; a head with a CR alone is awaited or passed on.",
         "none",
         "there is a hook for refused requests",
     ),

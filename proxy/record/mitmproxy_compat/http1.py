@@ -49,9 +49,8 @@ _ADDRESS = re.compile(
     rb"([A-Za-z]+) (?:[hH][tT][tT][pP]|[wW][sS])://([\x21-\x7e]+?)((?:[/?#][^\s]*)?) (HTTP/1\.[01])\r?\n"
 )
 _BARE_IPV6 = re.compile(rb"CONNECT ([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*):([0-9]{1,5}) ")  # httpx asks for tunnels so
-_BARE_CR = re.compile(
-    rb"\r(?=[^\n])"
-)  # invalid in a head (RFC 9112, 2.2): others may see the line's end there
+# invalid in a head (RFC 9112, 2.2): others may see the line's end there
+_BARE_CR = re.compile(rb"\r(?=[^\n])")
 _END_OF_HEAD = re.compile(rb"(?<=\n)\r?\n")
 _LAST_CHUNK = b"0\r\n\r\n"
 _CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})")

@@ -114,8 +114,14 @@ def test_a_private_address_is_asked_only_where_the_snapshot_holds_it(origin: Ori
         done = stillweb("record", "-o", tmp_path / "more", "--misses", ledger)
         assert (done.code, [one.path for one in origin.asked], other.asked) == (1, ["/a", "/b"], []), done.err
         assert f"not recorded: GET {other.url}/b: 127.0.0.1 is not a public address; --private" in done.err
+        refresh = ("refresh", base, "--pause", "0", "--ignore-robots", "--misses", ledger, "-o")
+        anew = stillweb(*refresh, tmp_path / "anew")
+        assert (anew.code, [one.path for one in origin.asked[2:]], other.asked) == (1, ["/a", "/b"], []), (
+            anew.err
+        )
         assert stillweb("record", "-o", tmp_path / "all", "--private", "--misses", ledger).code == 0
-        assert [one.path for one in other.asked] == ["/b"]
+        assert stillweb(*refresh, tmp_path / "newer", "--private").code == 0
+        assert [one.path for one in other.asked] == ["/b", "/b"]
 
 
 @pytest.fixture

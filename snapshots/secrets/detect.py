@@ -506,7 +506,7 @@ _LETTERS = (
 _ESCAPE = re.compile(r"\\+u([0-9A-Fa-f]{4})")
 _REST = re.compile(_LETTERS + rb"(?=[\"'`\\:=>&%<]|\s{1,8}[:=])")
 _REST_IN_TAG = re.compile(_LETTERS + rb"(?=\s[^<>]{0,300}>| +[^\s-])")
-_Q = rb"(?:\\*[\"'`]|&quot;|&#34;|%22)"
+_Q = rb"(?:\\{0,64}[\"'`]|&quot;|&#34;|%22)"
 _S = rb"(?:\s|%20|\+){0,40}"
 _QUOTE = re.compile(_Q)
 # A value may be wrapped, in a list (["…"]) or as a member of an object ({"value": "…"}), and in GraphQL's three quotes.

@@ -262,6 +262,9 @@ BASE = "pat" + DRAWN[:14] + "." + "0123456789abcdef" * 4
         ("curl -sS -u me:{} https://a.test/", WORD),
         ("curl https://a.test/ \\\n  --user 'me:{}'", WORD),
         ('["curl", "-u", "me:{}"]', WORD),
+        ("CREATE USER me IDENTIFIED BY '{}';", WORD),
+        ("create user me identified with sha256_password by '{}'", WORD),
+        ("ALTER ROLE me WITH LOGIN PASSWORD '{}';", WORD),
     ],
 )
 def test_a_bare_secret_is_found_by_its_format(text: str, secret: str) -> None:
@@ -276,6 +279,7 @@ def test_a_bare_secret_is_found_by_its_format(text: str, secret: str) -> None:
     [
         "the bearer of bearer authentication-with-a-bearer-token-2",
         "password: ['is too short', 'needs a digit']",
+        "The field 'password' is missing; the password 'must be long'",
         "machine learning with a password manager",
         "machine HOST login USER password PASSWORD",
         "curl -u user:password https://a.test/",

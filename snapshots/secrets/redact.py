@@ -27,6 +27,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from string import ascii_letters
@@ -273,6 +274,8 @@ class Redactor:
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
             body = b"\r\n--".join(map(self._part, body.split(b"\r\n--")))
+        elif kind.endswith("/csv"):
+            body = self._columns(body)
         elif body[:1] in (b"{", b"["):
             pass  # JSON, no form
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
@@ -402,6 +405,23 @@ class Redactor:
         if not self._secret(name, key, form=True):
             return part
         return head + blank + (self.found(f"field {name}", key) + value[len(key) :]).encode()
+
+    def _columns(self, table: bytes) -> bytes:
+        """Replace the secrets in the columns of a table whose first line names them so."""
+        head, *rows = table.decode("utf-8", "surrogateescape").splitlines(keepends=True) or [""]
+        mark = max(",;\t", key=head.count)
+        cell = re.compile(rf'(^|{mark})("(?:[^"]|"")*"|[^{mark}\r\n]*)')
+        names = [found[2].strip('"') for found in cell.finditer(head)]
+        if all(map(detect.says_nothing_of_secrets, names)):
+            return table
+
+        def kept(found: re.Match[str], columns: Iterator[str]) -> str:
+            name, value = next(columns, ""), found[2].strip('"').replace('""', '"')
+            secret = detect.secret_field(name, value)
+            return f"{found[1]}{self.found(f'column {name}', value)}" if secret else found[0]
+
+        out = (cell.sub(partial(kept, columns=iter(names)), row) for row in rows)
+        return "".join((head, *out)).encode("utf-8", "surrogateescape")
 
     def _text(self, text: str) -> str:
         """Learn the secrets of well-known formats in a header or URL; return it with the known secrets replaced."""

@@ -987,6 +987,7 @@ HELD = {
     "in an object": sent("/k", {"password": {"value": "tea4two4all"}}),
     "under an escaped name": sent("/k", {"пароль": "tea4two4all"}),
     "in YAML": post(f"{A}/k", "password: tea4two4all\n", "application/yaml"),
+    "in a column": post(f"{A}/k", "user,password\nann,tea4two4all\n", "text/csv"),
     "in any field": get(f"{A}/k", X_Custom="Bearer q9xT2vLmZk3qP7bAW8rT5yU1"),
     "told twice": sent("/k", {"q": "mail tea4two4all to ann", "password": "tea4two4all"}),
 }

@@ -117,6 +117,24 @@ def test_every_password_of_a_list_is_found() -> None:
     assert stored["tags"] == ["a", "b"]
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_column_of_passwords_is_found_in_a_table(mark: str) -> None:
+    rows = [
+        ["user", "password", "city"],
+        ["ann", WORD, "Ulm"],
+        ['"b, o; b"', '"a ""b"" c"', ""],
+        ["", "short", "x"],
+    ]
+    body = "".join(mark.join(row) + "\r\n" for row in rows)
+    redactor = Redactor(b"k" * 32)
+    stored = redactor.request(
+        Request("POST", "http://a.test/", (("Content-Type", "text/csv"),), body.encode())
+    ).body.decode()
+    for row, secret in zip(rows[1:], (WORD, 'a "b" c', "short"), strict=True):
+        row[1] = redactor.pseudonym(secret)
+    assert stored == "".join(mark.join(row) + "\r\n" for row in rows)
+
+
 def test_what_a_schema_says_of_a_password_is_none() -> None:
     body = json.dumps(
         {

@@ -32,7 +32,7 @@ from stillweb.snapshots.identity.rules import applied, builtin, joining
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
-from stillweb.snapshots.secrets.redact import mask
+from stillweb.snapshots.secrets.redact import mask, mask_value
 from stillweb.snapshots.yielding import read_json
 
 if TYPE_CHECKING:
@@ -1046,7 +1046,9 @@ def handshake(request: Request, protocol: str) -> bytes:
     key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
     accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
     offered = [one.strip() for one in (request.header("sec-websocket-protocol") or "").split(",")]
-    chosen = f"Sec-WebSocket-Protocol: {protocol}\r\n" if protocol and protocol in offered else ""
+    public = [PSEUDONYM_TEXT.sub("", mask_value(one)) for one in (protocol, *offered)]  # some hold a key
+    at = public.index(public[0], 1) if protocol and public.count(public[0]) > 1 else 0
+    chosen = f"Sec-WebSocket-Protocol: {offered[at - 1]}\r\n" if at else ""
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {accept}\r\n{chosen}\r\n"

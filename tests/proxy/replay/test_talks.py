@@ -25,7 +25,7 @@ from stillweb.proxy.replay.websocket import SILENCE
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request as Asked
-from stillweb.snapshots.secrets.redact import Redactor
+from stillweb.snapshots.secrets.redact import PREFIX, Redactor
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.support.waiting import HANG, until
@@ -478,6 +478,25 @@ def replayed(
         writer.metadata(f"http://{HOST}/ws", content)
     with opened(path, accept=accept) as served:
         yield served
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        ("json, key.{}", None),
+        ("json, openai-insecure-api-key.{}", "openai-insecure-api-key.{}"),
+        ("json", None),
+    ],
+)
+def test_a_subprotocol_that_holds_a_key_is_chosen_again(offered: str, chosen: str | None) -> None:
+    """A browser ends a socket whose server chooses none of its subprotocols."""
+    stored = Redactor(b"k" * 32).text("openai-insecure-api-key.q7Xf29LmZ4tRb81KcW0vYd6N")
+    key = "w8rT5yU1oPsB7QcDq9xT2vLm"
+    asked = Asked("GET", "http://h/", (("Sec-WebSocket-Protocol", offered.format(key)),))
+    head = websocket_player.handshake(asked, stored).decode()
+    assert PREFIX not in head
+    field = f"Sec-WebSocket-Protocol: {chosen.format(key)}\r\n" if chosen else ""
+    assert head.endswith(f"=\r\n{field}\r\n")
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import gc
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from heapq import merge
@@ -83,18 +82,16 @@ def cut_at(mark: AnyStr, text: AnyStr) -> Iterator[AnyStr]:
     yield text[at:]
 
 
-FREED = 1000  # values that are freed at once: 66,000 pairs hold the interpreter for 7 ms
-
-
 def free(values: list[Any]) -> None:
-    """Empty a list, and free in steps what nothing else holds: its values, what these hold, and so on."""
+    """Empty a list, and free one by one what nothing else holds: its values, what these hold, and so on."""
     while values:
-        some = values[-FREED:]
-        del values[-FREED:]
-        for one in some:
-            if sys.getrefcount(one) <= 3:  # this loop alone holds it
+        one = values.pop()
+        if sys.getrefcount(one) <= 2:  # `one` alone holds it
+            if isinstance(one, dict):
+                while one:
+                    values += one.popitem()
+            else:
                 values += gc.get_referents(one)
-        time.sleep(0)  # gives the interpreter up
 
 
 def as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -267,7 +267,7 @@ class Answerer:
         kept = request.forgetting()
         if kept and self._worker is not None:
             with contextlib.suppress(RuntimeError):  # the gateway ends
-                self._worker.submit(free, kept)
+                self._worker.submit(in_turns, partial(free, kept))
 
     def slow(self, request: Request) -> bool:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
@@ -312,20 +312,8 @@ class Answerer:
                 1, "stillweb-prepare"
             )  # one: it shares the interpreter with the loop
 
-        def run() -> None:
-            interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
-            sys.setswitchinterval(min(interval, TURN))
-            gc.set_threshold(*thresholds[:2], SELDOM)
-            try:
-                work()
-            except DamagedInput:
-                pass  # the answer meets it again, and says so to the client
-            finally:
-                gc.set_threshold(*thresholds)
-                sys.setswitchinterval(interval)
-
         try:
-            await asyncio.get_running_loop().run_in_executor(self._worker, run)
+            await asyncio.get_running_loop().run_in_executor(self._worker, in_turns, work)
         except Exception as error:  # noqa: BLE001 -- a bug
             self.fail(f"preparing: {type(error).__name__}: {error}")
 
@@ -872,6 +860,20 @@ class Answerer:
         if line.again:
             tail = line.told_again(tail)
         self.ledger.write_timed(line.prefix, seq, tail)
+
+
+def in_turns(work: Callable[[], None]) -> None:
+    """Do work in a thread that shares the interpreter with the event loop, which gets its turn soon."""
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(min(interval, TURN))
+    gc.set_threshold(*thresholds[:2], SELDOM)
+    try:
+        work()
+    except DamagedInput:
+        pass  # the answer meets it again, and says so to the client
+    finally:
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)
 
 
 def disturbed(reply: Reply, met: Met) -> Reply:

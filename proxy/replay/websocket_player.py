@@ -26,12 +26,12 @@ from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.moments import with_moments
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, plain, renumbered, words_in
-from stillweb.snapshots.identity.packets import Packets, numbered, varint
+from stillweb.snapshots.identity.packets import Packets, numbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import applied, builtin, joining
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn
+from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn, varint
 from stillweb.snapshots.secrets.redact import mask, mask_value
 from stillweb.snapshots.yielding import read_json
 

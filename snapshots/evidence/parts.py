@@ -187,21 +187,21 @@ def _rule_parts(
         bare = digest(parse(Request(request.method, request.url.partition("?")[0])))
         return bare, {"~rule irrelevant": digest(parse(request))}
     rules = rules.without("redacted")  # a secret is told by its proof, not by a rule
-    key = digest(reduced(request, rules.rules, issued, stored=stored))
-    found: dict[str, str] = {}
-    if key == digest(parse(request)):
-        return key, found
     parsed, left = parse(request), reduced(request, rules.rules, issued, stored=stored)
-    useful = [r for r in rules.rules if applied((r,), parsed, issued) is not parsed]
+    key, found = digest(left), dict[str, str]()
+    if key == digest(parsed):
+        return key, found
+    alone = [(rule, applied((rule,), parsed, issued)) for rule in rules.rules]
+    useful = [(rule, without) for rule, without in alone if without is not parsed]
     several: dict[str, list[tuple[Rule, str]]] = {}  # places whose values are in the part of no rule alone
     told: set[str] = set()
-    for rule in useful:
+    for rule, without in useful:
         less = reduced(request, [r for r in rules.rules if r is not rule], issued, stored=stored)
         if digest(less) != key and (not rule.own or rule.doubted):
             found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else digest(less)
         if len(useful) > 1:
             told.update(_changed(less, left))
-            for place, value in _changed(parsed, applied((rule,), parsed, issued)).items():
+            for place, value in _changed(parsed, without).items():
                 several.setdefault(place, []).append((rule, value))
     for place in sorted(several.keys() - told):
         gave = [one for one in several[place] if given and one[0].kind == "issued"]

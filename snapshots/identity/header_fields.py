@@ -191,6 +191,7 @@ def is_token(name: str) -> bool:
     return any(part in name for part in _TOKENS)
 
 
+@cached
 def is_secret(name: str, value: str) -> bool:
     """Return True if a field holds a secret or its pseudonym."""
     return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stillweb.snapshots.secrets.detect import PSEUDONYM, connecting
+from stillweb.snapshots.secrets.detect import PSEUDONYM, connecting, varint
 
 Said = str | bytes
 _MQTT = ("mqtt", "mqttv3.1")  # subprotocols
@@ -110,16 +110,6 @@ def numbered(said: bytes, mine: bool) -> Numbered | None:
     size, at = varint(said, 0)
     call = _CALL.match(said, at) if at > 0 and at + size == len(said) else None
     return Numbered(said[at : call.start(1)], call[1], said[call.end(1) :], 0) if call else None
-
-
-def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """Return a varint and the offset after it, which is -1 if there is none."""
-    value = 0
-    for number, byte in enumerate(data[at : at + 10] if at >= 0 else b""):
-        value |= (byte & 127) << (7 * number)
-        if byte < 128:
-            return value, at + number + 1
-    return 0, -1
 
 
 def _length(size: int) -> bytes:

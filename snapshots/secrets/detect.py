@@ -621,7 +621,6 @@ class Connecting(NamedTuple):
 
 
 _CONNECT = re.compile(rb"\x10[\x80-\xff]{0,3}[\x00-\x7f]\x00(?:\x04MQTT|\x06MQIsdp)([\x03-\x05])(.)..", re.S)
-_SIZE = re.compile(rb"[\x80-\xff]{0,3}[\x00-\x7f]")
 
 
 def connecting(data: bytes) -> Connecting | None:
@@ -634,18 +633,24 @@ def connecting(data: bytes) -> Connecting | None:
     fields: list[tuple[int, int]] = []
     for number in range(1 + 2 * will + flags.bit_count() - (flags & 0x3F).bit_count()):
         if version == 5 and number < 1 + will:  # properties
-            size = _SIZE.match(data, at)
-            at = (
-                size.end() + sum((byte & 127) << 7 * n for n, byte in enumerate(size[0]))
-                if size
-                else len(data)
-            )
+            size, start = varint(data[: at + 4], at)
+            at = start + size if start > 0 else len(data)
         begin = at + 2
         at = begin + int.from_bytes(data[at:begin])
         if at > len(data):
             return None
         fields.append((begin, at))
     return Connecting(flags, fields)
+
+
+def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
+    """Return a varint and the offset after it, which is -1 if there is none."""
+    value = 0
+    for number, byte in enumerate(data[at : at + 10] if at >= 0 else b""):
+        value |= (byte & 127) << (7 * number)
+        if byte < 128:
+            return value, at + number + 1
+    return 0, -1
 
 
 def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:

@@ -1,7 +1,7 @@
-"""One replay of a 20-step browsing, in a process of its own: `python -m tests.harness.demo.replaying SNAPSHOT [FIRST]`.
+"""Replay of a browsing of 20 steps, in a process of its own: `python -m tests.harness.demo.replaying SNAPSHOT [FIRST]`.
 
 Prints a JSON object: for each step the hashes of its accessibility snapshot, its screenshot and the tool's whole
-answer, and the hash of what the ledger says was asked and answered, in its order and without.
+answer, and the hash of what the ledger says was asked and answered, in its order and sorted.
 """
 
 from __future__ import annotations

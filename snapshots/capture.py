@@ -134,14 +134,15 @@ class Exchange:
     extra: dict[str, str] = field(default_factory=dict)  # further WARC fields of the response record
 
 
-_LAYER = re.compile(r"layer(\d+)/")  # as a snapshot of several names the files of those above the first
+_LAYER = re.compile(
+    r"(?<![^/])layer(\d+)/"
+)  # as a snapshot of several names the files of those above the first
 
 
 @lru_cache(maxsize=1024)
 def layer_of(filename: str) -> int:
-    """Return the number of a file's layer, from 1."""
-    found = _LAYER.match(filename)
-    return int(found[1]) if found else 1
+    """Return the number of a file's layer, from 1. In a layer that is a cut of several they count on."""
+    return 1 + sum(int(number) - 1 for number in _LAYER.findall(filename))
 
 
 @dataclass(slots=True)

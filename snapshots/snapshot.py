@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stillweb.snapshots._os.places import BytesPlace
 from stillweb.snapshots.cache import Cache
-from stillweb.snapshots.capture import TIMING, Capture, Response, as_of, asked, read_timing, seen
+from stillweb.snapshots.capture import TIMING, Capture, Response, as_of, asked, layer_of, read_timing, seen
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
@@ -63,12 +63,16 @@ DROPPABLE = ("view", "dom", "aria", "text")  # resources that a layer may drop b
 
 @dataclass(slots=True)
 class Layer:
-    """An archive of a snapshot that consists of several. `prefix` sets its file names apart from those of the others; the lowest layer has none."""
+    """A layer of a snapshot. `prefix` sets its file names apart from those of other archives; the lowest has none.
+
+    The layers of a cut of several snapshots lie in one container, and differ in the names of its files.
+    """
 
     container: Container
     index: Index
     known: Built
     prefix: str = ""
+    shared: bool = False  # True if other layers lie in the container, too
 
     def named(self, capture: Capture) -> Capture:
         """Return a capture of this layer with the layer's prefix on its file names."""
@@ -119,7 +123,7 @@ class Snapshot:
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers.append(_open_layer(path, prefix, progress, checked, aside, limit))
+                layers += _open_layers(path, prefix, progress, checked, aside, limit)
         except BaseException:
             for layer in layers:
                 layer.container.close()
@@ -137,9 +141,14 @@ class Snapshot:
         It doesn't depend on the order and split of the files. The order of layers counts, since it decides
         which capture is served.
         """
-        ids = [_id_of(layer) for layer in self._layers]
+        ids = [_id_of([*same]) for _, same in groupby(self._layers, key=lambda layer: id(layer.container))]
         found = ids[0] if len(ids) == 1 else layered_id(ids)
         return sha256(f"{found} at {self.at}".encode()).hexdigest() if self.at else found
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Return the layers, the lowest first."""
+        return self._layers
 
     @property
     def profile(self) -> Profile | None:
@@ -293,7 +302,8 @@ class Snapshot:
         for layer in self._layers:
             container = layer.container
             others = not (container.own or container.doubted)
-            pages = listed_views(container, layer.known.notes) if others or fits(container) else []
+            listed = others or (fits(container) and not layer.shared)
+            pages = listed_views(container, layer.known.notes) if listed else []
             if not pages:
                 pages = list(self._recorded_views(layer))
             found |= {v.address: v for v in pages if seen(timestamp_of(v.timestamp), self.at)}
@@ -578,15 +588,15 @@ class Hit:
         return self._lookup.explain()
 
 
-def _open_layer(
+def _open_layers(
     path: str | os.PathLike[str],
     prefix: str,
     progress: Progress | None,
     checked: bool,
     aside: OnDisk | None,
     at: str = "",
-) -> Layer:
-    """Open one path of a snapshot; the parameters are those of `Snapshot.open`."""
+) -> list[Layer]:
+    """Open one path of a snapshot, as one layer unless it is a cut of several. For the parameters see `Snapshot.open`."""
     writer = None
     if not is_remote(path):
         from stillweb.snapshots.writer import LIVE
@@ -606,7 +616,15 @@ def _open_layer(
         index = _index_as_of(index, at)
     if aside is not None:
         aside.add(index.lines())
-    return Layer(container, index, known, prefix)
+    numbers = sorted({layer_of(name) for name in container.archives})
+    parts = [index] if len(numbers) < 2 else [_index_of(index, number) for number in numbers]
+    return [Layer(container, part, known, prefix, len(parts) > 1) for part in parts]
+
+
+def _index_of(index: Index, layer: int) -> Index:
+    """Return an index of the records of one layer."""
+    lines = (x for x in index.lines() if layer_of(parse_line(x)[2]["filename"]) == layer)
+    return Index(BytesPlace(join_lines(lines)))
 
 
 def _index_as_of(index: Index, at: str) -> Index:
@@ -651,11 +669,13 @@ def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) ->
             ) from error
 
 
-def _id_of(layer: Layer) -> str:
-    own = layer.container.own
-    if not layer.known.notes and isinstance(own.get("id"), str) and fits(layer.container):
+def _id_of(layers: list[Layer]) -> str:
+    """Return the id of a container by its layers."""
+    known, own = layers[0].known, layers[0].container.own
+    if not known.notes and isinstance(own.get("id"), str) and fits(layers[0].container):
         return str(own["id"])
-    return snapshot_id(layer.index.lines(), layer.known.profile, rules_from([own.get("rules")]).to_json())
+    lines = (line for layer in layers for line in layer.index.lines())
+    return snapshot_id(lines, known.profile, rules_from([own.get("rules")]).to_json())
 
 
 def _tagged(number: int, layer: Layer) -> Iterator[tuple[int, Capture]]:

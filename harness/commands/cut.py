@@ -11,7 +11,7 @@ from stillweb.harness.console import print_json, progress, say
 
 
 @click.command("cut")
-@click.argument("snapshot", type=SNAPSHOT)
+@click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
     "--run",
     "runs",
@@ -41,14 +41,14 @@ from stillweb.harness.console import print_json, progress, say
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
-    snapshot: Path | str,
+    snapshots: tuple[Path | str, ...],
     runs: tuple[Path, ...],
     ledgers: tuple[Path, ...],
     out: Path,
     pictures: bool,
     as_json: bool,
 ) -> None:
-    """Cut the part out of SNAPSHOT that runs and replays need: what none of them used is left out.
+    """Cut the part out of SNAPSHOTS (later ones lie over earlier ones) that runs and replays need: what none of them used is left out.
 
     They repeat on it with the same results: records are copied byte for byte, with all captures that an
     answer is chosen from and all that a state is learnt from.
@@ -56,6 +56,7 @@ def command(
     \b
     stillweb cut site.wacz --run run1 --run run2 -o small.wacz
     stillweb cut site.wacz --ledger tests.jsonl -o small.wacz    what `stillweb replay --ledger` noted
+    stillweb cut base more --ledger tests.jsonl -o small.wacz    of `replay base more`: one snapshot, which answers alike
     """
     from stillweb.harness.curation.needs import needs_of_ledger, needs_of_run
     from stillweb.snapshots import Snapshot
@@ -66,8 +67,9 @@ def command(
         raise click.UsageError(
             "nothing says what is needed; name a run (--run DIR) or a ledger (--ledger FILE)"
         )
-    late.refuse(snapshot)  # refuse before the work
-    with Snapshot.open(snapshot) as opened:
+    for snapshot in snapshots:
+        late.refuse(snapshot)  # refuse before the work
+    with Snapshot.open(*snapshots) as opened:
         found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]
         found += [needs_of_ledger(ledger, opened) for ledger in ledgers]
     needs = Needs(
@@ -77,7 +79,7 @@ def command(
         any(n.all_texts for n in found),
     )
     with progress("cutting") as advance:
-        report = cut(snapshot, needs, out, progress=advance)
+        report = cut(snapshots, needs, out, progress=advance)
     if as_json:
         print_json(report.to_json())
         return

@@ -14,12 +14,12 @@ from stillweb.harness.task import Task
 from stillweb.harness.tools.browser_text import full_url
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.proxy.replay.ledger import read as read_ledger
-from stillweb.snapshots.capture import layer_of
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.operations.cut import Needs
 from stillweb.snapshots.snapshot import Snapshot
 
 _PRESET = (("gl", "us"), ("hl", "en"))  # default arguments of a search
+ALL = "the snapshot that was used; if it was several, all of them, the last on top"
 _SURE = ("exact", "canonical", "varies")  # verdicts that depend only on captures of the same request
 
 
@@ -27,7 +27,7 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
     """Return the needs of all finished attempts of a run on the snapshot with this id.
 
     `pictures` adds the stored views of visited pages, which only the run's report shows. Raise UsageError if
-    the run has no finished attempt, or was made on another snapshot or on several.
+    the run has no finished attempt, or was made on another snapshot.
     """
     captures: set[tuple[str, int]] = set()
     addresses: set[str] = set()
@@ -62,7 +62,7 @@ def needs_of_run(path: Path, snapshot: str, *, pictures: bool = True) -> Needs:
 def needs_of_ledger(path: Path, snapshot: Snapshot) -> Needs:
     """Return the needs of a replay of this snapshot, by its ledger.
 
-    Raise UsageError for a ledger of another snapshot or of several.
+    Raise UsageError for a ledger of another snapshot.
     """
     captures: dict[tuple[str, int], str] = {}
     paths: set[str] = set()
@@ -77,14 +77,8 @@ def needs_of_ledger(path: Path, snapshot: Snapshot) -> Needs:
     known = {capture.place: capture.digest for capture in snapshot.captures()} if captures else {}
     if unknown := sorted(place for place, digest in captures.items() if known.get(place) != digest):
         name, offset = unknown[0]
-        advice = "name the snapshot that was replayed"
-        if any(layer_of(file) > 1 for file, _ in captures):
-            advice = (
-                "several were replayed, and a cut is of one: make one of them (stillweb import SNAP MORE -o ONE), "
-                "replay it with --ledger, and cut it"
-            )
         raise UsageError(
-            f"{path}: names a capture in {name} at {offset}, which this snapshot lacks; {advice}"
+            f"{path}: names a capture in {name} at {offset}, which {' and '.join(snapshot.paths)} lacks; name {ALL}"
         )
     return Needs(frozenset(captures), frozenset(), frozenset(paths), all_texts)
 
@@ -128,8 +122,7 @@ def _same_snapshot(trace: Trace, snapshot: str) -> None:
     made_on = trace.header["snapshot"]
     if made_on != snapshot:
         raise UsageError(
-            f"{trace.path}: was made on snapshot {str(made_on)[:16]}, this is {snapshot[:16]}; "
-            "name the one that the run was made on"
+            f"{trace.path}: was made on snapshot {str(made_on)[:16]}, this is {snapshot[:16]}; name {ALL}"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +25,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import pack
 from stillweb.snapshots.warc import members, warc
 from stillweb.snapshots.warc.appending import AppendFile
-from stillweb.snapshots.warc.container import Container, open_directory
+from stillweb.snapshots.warc.container import open_directory
 from stillweb.snapshots.warc.scan import Damage, scan
 from stillweb.snapshots.writer import OURS, ROTATE, Writer
 
@@ -35,13 +35,13 @@ Range = tuple[int, int]  # offset and length of a record, of stored bytes
 class Assembly:
     """The archive files of a new snapshot at `out`: a directory, or a sealed file if it ends in `.wacz`.
 
-    `source` is the snapshot from which `copy` takes records.
+    `copy` takes records from the archive files `source`.
 
     Raises UsageError if `out` exists, or while another process writes it. Without `finish` nothing is left at
     `out`.
     """
 
-    def __init__(self, out: str | os.PathLike[str], source: Container | None = None) -> None:
+    def __init__(self, out: str | os.PathLike[str], source: Mapping[str, Place] | None = None) -> None:
         self.out = local(out)
         if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
             raise UsageError(f"{self.out}: exists; name another one")
@@ -57,7 +57,7 @@ class Assembly:
                     shutil.rmtree(one)
                 elif one != archive:
                     one.unlink()
-        self._archives = source.archives if source is not None else {}
+        self._archives = source or {}
 
     def __enter__(self) -> Self:
         return self
@@ -180,10 +180,10 @@ def ranges(index: Index) -> dict[str, list[Range]]:
     return {name: sorted(places) for name, places in found.items()}
 
 
-def introductions(container: Container, known: dict[str, list[Range]]) -> dict[str, list[Range]]:
+def introductions(archives: Mapping[str, Place], known: dict[str, list[Range]]) -> dict[str, list[Range]]:
     """Find the `warcinfo` records of each archive file: they lie in the gaps between indexed records."""
     found: dict[str, list[Range]] = {}
-    for name, place in container.archives.items():
+    for name, place in archives.items():
         at = 0
         for offset, length in [*known.get(name, ()), (place.size, 0)]:
             if offset > at:

@@ -2,14 +2,15 @@
 
 What a capture answers depends on other captures: those of the same request, among which it is chosen; on a site
 where something may have decided between answers, all that is evidence of what did; the record with the payload
-of a revisit. All of these are kept.
+of a revisit. All of these are kept. The layers of several snapshots stay layers, in one container: the files of
+those above the first are named `layer2/…`.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,12 @@ from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import group_prefix
 from stillweb.snapshots.identity.sites import site_of
-from stillweb.snapshots.index.build import open_index
-from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line, target_of
+from stillweb.snapshots.index.cdxj import is_capture, parse_line, target_of
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.operations import late
 from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
 from stillweb.snapshots.remote import local
-from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.snapshot import Layer, Snapshot
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.view import View
@@ -92,7 +92,7 @@ class CutReport:
 
 
 def cut(
-    path: str | os.PathLike[str],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     needs: Needs,
     out: str | os.PathLike[str],
     *,
@@ -100,43 +100,57 @@ def cut(
 ) -> CutReport:
     """Write the part of a snapshot that `needs` asks for to `out`.
 
-    `out` is a directory, or a file that ends in `.wacz`. The same cut has the same id and bytes whenever it
-    is made. Raises GateFailed as `late.refuse` does, UsageError for a need that the snapshot does not have,
-    and DamagedInput if the cut's index differs from the source's.
+    `paths` of several are layers, the lowest first. `out` is a directory, or a file that ends in `.wacz`. The
+    same cut has the same id and bytes whenever it is made. Raises GateFailed as `late.refuse` does, UsageError for a need that the snapshot does not have and
+    for mutations among several layers, and DamagedInput if the cut's index differs from the source's.
     """
-    late.refuse(path)
+    layered = [paths] if isinstance(paths, str | os.PathLike) else paths
+    for path in layered:
+        late.refuse(path)
     report = CutReport(local(out))
-    with Snapshot.open(path) as snapshot:
+    with Snapshot.open(*layered) as snapshot:
+        if len(layered) > 1 and snapshot.mutations:
+            raise UsageError(
+                f"{', '.join(snapshot.paths)}: holds a mutation, which a cut can't tell of; cut the snapshot below it, and mutate that"
+            )
         report.source = snapshot.id
         views = _views(snapshot, needs)
         captures = list(snapshot.captures())
         kept, report.widened = select(snapshot, captures, needs, views, progress)
+        visible = {c.place for c in captures}
+        shown = [c for c in kept if c.place in visible]
         addresses = {v.address for v in views}
         texts = needs.addresses | {view_text_address(v) for v in views}
         texts |= {a for c in kept for a in (c.url, text_address(c))}
-        container = open_container(path)
-        try:
-            index, _ = open_index(container)
-            records: dict[str, list[Range]] = defaultdict(list)
-            for capture in kept:
-                records[capture.filename].append((capture.offset, capture.length))
-                if capture.request_offset >= 0:
-                    records[capture.filename].append((capture.request_offset, capture.request_length))
-            report.texts = _others(index, addresses, None if needs.all_texts else texts, records)
-            with Assembly(out, container) as new:
-                for name, places in introductions(container, ranges(index)).items():
-                    if name in records:
-                        records[name] += places
-                for name in sorted(records):
-                    new.copy(name, records[name])
-                new.append([_origin(snapshot.id, kept)])
-                report.id = new.finish(
-                    snapshot.rules.to_json(), snapshot.profile, lambda made: _compare(kept, made, report.path)
-                )
-                whole = sum(p.size for p in container.archives.values())
-        finally:
-            container.close()
-        report.captures = len(kept), len(captures)
+        records: dict[str, list[Range]] = defaultdict(list)
+        for capture in kept:
+            records[capture.filename].append((capture.offset, capture.length))
+            if capture.request_offset >= 0:
+                records[capture.filename].append((capture.request_offset, capture.request_length))
+        archives = {
+            one.prefix + name: place
+            for one in snapshot.layers
+            for name, place in one.container.archives.items()
+        }
+        known: dict[str, list[Range]] = {}
+        for layer in snapshot.layers:
+            known |= {layer.prefix + name: places for name, places in ranges(layer.index).items()}
+            _others(layer, addresses, None if needs.all_texts else texts, records)
+        with Assembly(out, archives) as new:
+            for name, places in introductions(archives, known).items():
+                if name in records:
+                    records[name] += places
+            for name in sorted(records):
+                new.copy(name, records[name])
+            new.append([_origin(snapshot.id, kept)])
+
+            def check(made: Snapshot) -> None:
+                _compare(shown, made, report.path)
+                report.texts = made.count_texts(), snapshot.count_texts()
+
+            report.id = new.finish(snapshot.rules.to_json(), snapshot.profile, check)
+            whole = sum(place.size for place in archives.values())
+        report.captures = len(shown), len(captures)
         report.views = len(views), len(snapshot.views())
         report.failures = snapshot.count_failures()
     part = open_container(out)
@@ -189,14 +203,18 @@ def select(
         kept.update((c.place, c) for c in more)
         if progress is not None:
             progress(number, len(by_site))
-    _close(kept, by_key, by_place)
+    hidden = (layer.named(c) for layer in snapshot.layers[:-1] for c in layer.index)
+    _close(kept, by_key, {c.place: c for c in hidden} | by_place)
     return sorted(kept.values(), key=_recorded), widened
 
 
 def _close(
     kept: dict[Place, Capture], by_key: dict[str, list[Capture]], by_place: dict[Place, Capture]
 ) -> None:
-    """Add the captures of the same requests, and the originals of revisits, until nothing is missing."""
+    """Add the captures of the same requests, and the originals of revisits, until nothing is missing.
+
+    An original may be hidden by a higher layer, and stays so: what hides it is a capture of the same request.
+    """
     todo = list(kept.values())
     while todo:
         capture = todo.pop()
@@ -214,23 +232,16 @@ def _recorded(capture: Capture) -> Place:
 
 
 def _others(
-    index: Index, views: set[str], texts: Iterable[str] | None, records: dict[str, list[Range]]
-) -> tuple[int, int]:
-    """Add the records of views, texts, failures and web sockets; count the texts kept and there.
-
-    All texts are added if `texts` is None.
-    """
-    wanted = None if texts is None else set(texts)
-    count = whole = 0
-    for line in index.lines():
+    layer: Layer, views: set[str], texts: frozenset[str] | None, records: dict[str, list[Range]]
+) -> None:
+    """Add the records of views, texts, failures and web sockets. All texts are added if `texts` is None."""
+    for line in layer.index.lines():
         entry = parse_line(line)[2]
         if is_capture(entry):
             continue
         kind, uri = entry["kind"], target_of(entry)
         if kind == "conversion":
-            keep = wanted is None or uri in wanted
-            whole += 1
-            count += keep
+            keep = texts is None or uri in texts
         elif kind == "resource":
             keep = uri.startswith("urn:") and uri.split(":", 2)[-1] in views
         elif entry["mime"] == VIEW_MEDIA:
@@ -240,8 +251,7 @@ def _others(
         else:  # web socket conversations: they are no captures, and a run doesn't record which it needed
             keep = uri.startswith("http") and entry["mime"] == "application/json"
         if keep:
-            records[entry["filename"]].append((int(entry["offset"]), int(entry["length"])))
-    return count, whole
+            records[layer.prefix + entry["filename"]].append((int(entry["offset"]), int(entry["length"])))
 
 
 def _origin(source: str, kept: list[Capture]) -> bytes:

@@ -157,9 +157,9 @@ def accept(
             packer.serial = itertools.count(container.size)  # so that no serial number is used twice
             records = [_record(packer, container, snapshot, taken[a]) for a in sorted(taken)]
             index, _ = open_index(container)
-            with Assembly(out, container) as new:
+            with Assembly(out, container.archives) as new:
                 if layer:
-                    for name, places in introductions(container, ranges(index)).items():
+                    for name, places in introductions(container.archives, ranges(index)).items():
                         new.copy(name, places)
                 else:
                     dropped = _places(index.lines(), taken.keys())

@@ -14,7 +14,7 @@ from stillweb.harness.task import Task
 
 
 def run_on(
-    snapshot: Path,
+    snapshot: Path | tuple[Path, ...],
     folder: Path,
     names: list[str],
     script: dict[str, Any],
@@ -22,10 +22,11 @@ def run_on(
     into: str = "run",
     **settings: Any,
 ) -> RunFiles:
-    """A run of a script on tasks with these ids against a snapshot, in `folder/into`."""
+    """A run of a script on tasks with these ids against a snapshot or several, in `folder/into`."""
     agent = folder / "agent.yaml"
     agent.write_text(yaml.safe_dump(script, allow_unicode=True), encoding="utf-8")
-    ready = Settings(agent=str(agent), snapshots=(str(snapshot),), **settings)
+    layers = snapshot if isinstance(snapshot, tuple) else (snapshot,)
+    ready = Settings(agent=str(agent), snapshots=tuple(map(str, layers)), **settings)
     files = start_run(folder / into, ready, [Task(name, "What does it say?", "nothing") for name in names])
     run_attempts(files.path, display=SilentDisplay())
     return files

@@ -12,11 +12,14 @@ import pytest
 from stillweb.api import replay
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import digest
+from stillweb.snapshots.operations.cut import ORIGIN
+from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.snapshots.making import record
-from tests.snapshots.operations.test_cut import SITE, TWIN, VIEW, page, places, site
+from tests.snapshots.operations.test_cut import SITE, STEPS, TWIN, VIEW, page, places, site
 from tests.support.command_line import stillweb
 from tests.support.recorded_runs import run_on
 
@@ -130,25 +133,46 @@ def test_a_ledger_of_another_snapshot_is_refused(
     assert code == 2
 
 
-def test_of_a_ledger_of_several_snapshots_is_said_how_to_cut(tmp_path: Path) -> None:
-    whole, more, one = site(tmp_path / "site"), tmp_path / "more", tmp_path / "one"
-    with Writer.open(more) as writer:
+def test_layers_are_cut_to_one_snapshot_that_answers_alike(tmp_path: Path) -> None:
+    """The base's payload is kept of which the layer hides the capture; the layer's answers, text and view win there, too."""
+    base, more, part = site(tmp_path / "site"), tmp_path / "more", tmp_path / "part.wacz"
+    with Writer.open(more, serial=1000) as writer:  # all records of these tests have one date
+        record(writer, f"{TWIN}/twin", page("Other twins"))
         record(writer, f"{SITE}/new", page("New"))
-    urls = f"{SITE}/rows", f"{SITE}/new"
+        record(writer, "http://new.test/unused", page("Unused"))
+        old = View(VIEW, f"{SITE}/view", f"{SITE}/view", "New mills", STEPS, timestamp="20240102030405")
+        writer.view(old, {"text": b"New mills", "dom": page("New")})
+    urls = f"{TWIN}/twin", f"{TWIN}/again", f"{SITE}/new", f"{SITE}/rows"
 
-    def replayed(name: str, *snapshots: Path) -> list[str]:
+    def replayed(name: str, *snapshots: Path) -> list[tuple[str, bytes]]:
         with (
             Snapshot.open(*snapshots) as snapshot,
             replay(snapshot, ledger=tmp_path / name) as served,
             httpx.Client(**served.httpx()) as client,
         ):
-            return [client.get(url).headers["stillweb-verdict"] for url in urls]
+            return [(r.headers["stillweb-verdict"], r.content) for r in map(client.get, urls)]
 
-    replayed("several.jsonl", whole, more)
-    assert stillweb("import", whole, more, "-o", one).code == 0
-    refused = stillweb("cut", one, "--ledger", tmp_path / "several.jsonl", "-o", tmp_path / "part")
+    answers = replayed("ledger.jsonl", base, more)
+    run = run_on((base, more), tmp_path, ["pages"], SCRIPT, **SETTINGS)
+    with Snapshot.open(base, more) as layers:
+        source = layers.id
+    refused = stillweb("cut", base, "--run", run.path, "-o", part)
     assert refused.code == 2
-    assert "stillweb import SNAP MORE -o ONE" in refused.err
-    replayed("one.jsonl", one)
-    assert stillweb("cut", one, "--ledger", tmp_path / "one.jsonl", "-o", tmp_path / "part").code == 0
-    assert replayed("part.jsonl", tmp_path / "part") == ["exact", "exact"]
+    assert "all of them, the last on top" in refused.err
+    needs = "--run", run.path, "--ledger", tmp_path / "ledger.jsonl"
+    assert stillweb("cut", base, more, *needs, "-o", part).code == 0
+    assert replayed("again.jsonl", part) == answers
+    again = run_on(part, tmp_path, ["pages"], SCRIPT, into="again", **SETTINGS)
+    assert results(run) == results(again)
+    assert verify(part) == []
+    with Snapshot.open(part) as cut:
+        assert cut.metadata(ORIGIN) == {"cut_from": source}
+        assert not any("unused" in c.url or "other.test" in c.url for c in cut.captures())
+        found = cut.view(VIEW)
+        assert found is not None
+        assert found.title == "New mills"
+    assert stillweb("cut", part, "--ledger", tmp_path / "again.jsonl", "-o", tmp_path / "smaller").code == 0
+    with Writer.open(tmp_path / "top") as writer:
+        record(writer, f"{TWIN}/twin", page("Newest twins"))
+    newest = replayed("newest.jsonl", tmp_path / "smaller", tmp_path / "top")
+    assert newest == [("exact", page("Newest twins")), *answers[1:]]

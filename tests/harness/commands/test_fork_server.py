@@ -63,7 +63,7 @@ class Looks:
             [line for line in status if line.startswith(kinds)],
             sorted(one.partition("[")[0] for one in files),
             sorted(os.environ.items()),
-            sorted(name for name in os.listdir("/proc") if name.isdigit()),
+            all(int(name) < 100 for name in os.listdir("/proc") if name.isdigit()),  # none of the machine's
             os.listdir("/"),
             [os.getcwd(), os.getsid(0) == os.getpid(), sys.argv[:1], sys.path, sys.flags.isolated, __name__],
             [one.name for one in threading.enumerate()],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -507,15 +507,18 @@ class Matcher:
             and PSEUDONYM_TEXT.sub(MASK, c.url.partition("?")[0]) == path
         )
 
-    def gave(self, served: Sequence[Capture], values: list[str]) -> bool:
-        """Return True if all values were shown in answers that were served."""
-        missing = set(values)
-        for capture in reversed(served):
+    def gave(self, served: Sequence[Capture], values: list[str]) -> int | None:
+        """Return how many later answers to the same request gave others than `values`; None if not all were shown in answers that were served."""
+        missing, later, since = set(values), 0, Counter[str]()
+        for capture in reversed(served if values else ()):
             text = text_of(self.snapshot.read_start(capture, LIMIT + 1))
-            missing = {v for v in missing if not shown_in(v, text)}
+            if shown := {v for v in missing if shown_in(v, text)}:
+                missing -= shown
+                later = max(later, since[capture.key])
             if not missing:
-                return True
-        return False
+                break
+            since[capture.key] += 1
+        return None if missing else later
 
     def foresee(self, request: Request, session: Session, accept: str) -> Request:
         """Compute what a lookup derives of a request that remembers; return it as the recorder would have stored it.

@@ -170,16 +170,16 @@ def _issued_in(request: Request, *, known: Issued) -> tuple[Issued, list[str]]:
 
 
 def rule_parts(
-    request: Request, rules: RuleSet, issued: Issued, *, given: bool, stored: bool
+    request: Request, rules: RuleSet, issued: Issued, *, given: str, stored: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return the key that rules leave of a request, and what each of them left out. `given`: the site gave what is `issued`."""
+    """Return the key that rules leave of a request, and what each of them left out; `given` in place of what is `issued`, unless empty."""
     made = partial(_rule_parts, rules=rules, issued=issued, given=given, stored=stored)
     key, parts = request.derived(("rule parts", issued, given, stored), made)
     return key, dict(parts)
 
 
 def _rule_parts(
-    request: Request, *, rules: RuleSet, issued: Issued, given: bool, stored: bool
+    request: Request, *, rules: RuleSet, issued: Issued, given: str, stored: bool
 ) -> tuple[str, dict[str, str]]:
     if is_plain(request) and "?" not in request.url and rules.leaves(request.url):
         return digest(parse(request)), {}
@@ -198,7 +198,7 @@ def _rule_parts(
     for rule, without in useful:
         less = reduced(request, [r for r in rules.rules if r is not rule], issued, stored=stored)
         if digest(less) != key and (not rule.own or rule.doubted):
-            found[f"~rule {rule.id}"] = GIVEN if given and rule.kind == "issued" else digest(less)
+            found[f"~rule {rule.id}"] = given if given and rule.kind == "issued" else digest(less)
         if len(useful) > 1:
             told.update(_changed(less, left))
             for place, value in _changed(parsed, without).items():
@@ -208,7 +208,7 @@ def _rule_parts(
         rule, value = min(gave or several[place], key=lambda one: of_part(f"~rule {one[0].id}"))
         if not any(rule.own and not rule.doubted for rule, _ in several[place]):
             part = f"~rule {rule.id}"
-            found[part] = GIVEN if gave else _short(f"{found.get(part)} {value}")
+            found[part] = given if gave else _short(f"{found.get(part)} {value}")
     return key, found
 
 

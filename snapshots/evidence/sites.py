@@ -19,6 +19,7 @@ from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
+    GIVEN,
     as_recorded,
     field_parts,
     issued_in,
@@ -95,7 +96,7 @@ class SiteEvidence:
             if c.method not in SAFE_METHODS and 300 <= c.status < 400:
                 self._redirected.add(event_of(request, c.key).type)
             issued = self._issued(request)[0]
-            normal, parts = rule_parts(request, matcher.rules, issued, given=True, stored=True)
+            normal, parts = rule_parts(request, matcher.rules, issued, given=GIVEN, stored=True)
             if parts:
                 names[c.place] = normal
                 clock = any(name[6:] in CLOCKS for name in parts)
@@ -329,7 +330,8 @@ class SiteEvidence:
     ) -> Asked:
         """Return a request as the model sees it."""
         issued, named = self._issued(request)
-        theirs = not named or self._matcher.gave(served, named)
+        later = self._matcher.gave(served, named)
+        theirs = GIVEN if later == 0 else "" if later is None else f"{GIVEN} {later} later"
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=theirs, stored=stored)
         own = (key, request.conditional()) in self.partial
         if normal in self.moments:

@@ -573,6 +573,23 @@ def test_a_nonce_that_a_page_gave_out_is_answered_as_the_recorded_one() -> None:
         assert told(matcher, page, post(f"{A}/form", f"csrf_token={broken}&name=tea"))[1] == "miss"
 
 
+@pytest.mark.parametrize("walk", ["0 1 2 a b c", "0 a 1 b", "0 1 b a"])
+def test_jobs_that_the_site_numbered_by_chance_are_told_apart_by_which_was_given_last(walk: str) -> None:
+    """An id that is drawn for each job looks like a token of a form: any of them found the next result, for sure."""
+    ids = ["9d185075-6b5b-5f35-a0d3-8d5ec0573064", "75fced06-e82c-522a-aa17-6fc9bc575eda"]
+    ids.append("1b4e28ba-2fa1-11d2-883f-0016d3cca427")
+    exchanges = {str(n): (sent("/jobs", {"draw": "gull"}), data({"id": ids[n]}, 201)) for n in range(3)}
+    exchanges |= {"abc"[n]: (sent("/result", {"id": ids[n]}), data(f"picture {n}")) for n in range(3)}
+    matcher = over(*(exchanges[one] for one in walk.split()))
+    assert told(matcher, *(exchanges[one][0] for one in walk.split())) == [
+        exchanges[one][1].body.decode() for one in walk.split()
+    ]
+    for asked in ("0 1 b a", "0 1 a b", "0 a 1 a b", "0 1 2 c a b"):
+        found = told(matcher, *(exchanges[one][0] for one in asked.split()))
+        for one, text in zip(asked.split(), found, strict=True):
+            assert text == exchanges[one][1].body.decode() or text == "miss" or text.endswith("?"), asked
+
+
 def test_two_cookie_jars_in_one_session_are_told_apart() -> None:
     one, two = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 

@@ -13,6 +13,7 @@ from stillweb.snapshots.contents.failing import Failed
 from stillweb.snapshots.evidence.conditions import Followed, Peek, Store, followed_by
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import History
+from stillweb.snapshots.evidence.parts import Given
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
@@ -123,7 +124,7 @@ class Past:
 
     history: History = field(default_factory=History)
     last: dict[int, int] = field(default_factory=dict)  # answers by key of the event
-    given: dict[tuple[str, str], str] = field(default_factory=dict)  # the event that gave a cookie
+    given: Given = field(default_factory=dict)
 
     @property
     def label(self) -> str:

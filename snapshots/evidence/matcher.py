@@ -608,7 +608,7 @@ class Matcher:
         )
         if not still:
             self._note(evidence, past, replace(asked, event=replace(asked.event, trust=trust)), head)
-        keep_cookies(past.given, head, asked)
+        keep_cookies(past.given, request, head, asked)
 
     def note_live(self, session: Session, request: Request, response: Response) -> None:
         """Note that a live server answered instead."""
@@ -625,7 +625,7 @@ class Matcher:
         asked = evidence.asked(request, key, past.given, served=session.served, response=response)
         said = evidence.label_live(asked.event.key, response)
         self._note(evidence, past, replace(asked, event=replace(asked.event, said=said)), response)
-        keep_cookies(past.given, response, asked)
+        keep_cookies(past.given, request, response, asked)
 
     def note_missed(self, session: Session, request: Request) -> None:
         """Note that a request had no answer; it may have changed something all the same."""

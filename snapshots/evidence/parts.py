@@ -49,6 +49,8 @@ _TOLD_ELSEWHERE = re.compile(
     r":.*|connection|keep-alive|proxy-.*|trailer|transfer-encoding|upgrade|http2-settings|alt-used|expect|host|content-length"
     r"|accept-encoding|accept-language|cookie2?|authorization|sec-websocket-.*|warcprox-.*"
 )
+# By name and value of a cookie, the event that gave it, and its number among those that this gave; by name and event, the last of these
+Given = dict[tuple[str, str], tuple[str, int]]
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or say nothing of what is chosen.
@@ -61,7 +63,7 @@ ONCE = re.compile(
 
 
 def said_beside(
-    request: Request, vary: Iterable[str], given: Mapping[tuple[str, str], str]
+    request: Request, vary: Iterable[str], given: Given
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what a request says beside its key: parts, and the header fields that an application made up."""
     found = header_parts(request, vary)
@@ -139,16 +141,17 @@ def made_up(parts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(shortened(f"{name}: {value}") for name, value in sorted(found.items()))
 
 
-def cookie_parts(request: Request, given: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """Return the cookies of a request that may decide. `given` names the event that gave the client a cookie, by name and value."""
+def cookie_parts(request: Request, given: Given) -> dict[str, str]:
+    """Return the cookies of a request that may decide; of equal events that gave one, the last counts apart."""
     found: dict[str, str] = {}
     for name, value in cookies_of(request.headers):
         if irrelevant_cookie(name):
             continue
-        giver = given.get((name, value))
         if is_session(name, value):
+            giver, number = given.get((name, value), (f"brought {value}", 0))
+            later = given[name, giver][1] - number if number else 0
             found[f"~cookie given {name}"] = "given"
-            found[f"~cookie giver {name}"] = giver or f"brought {value}"
+            found[f"~cookie giver {name}"] = f"{giver} {later} later" if later else giver
         else:
             found[f"~cookie {name}"] = value
     return found

@@ -20,6 +20,7 @@ from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
     GIVEN,
+    Given,
     as_recorded,
     field_parts,
     issued_in,
@@ -29,6 +30,7 @@ from stillweb.snapshots.evidence.parts import (
 )
 from stillweb.snapshots.evidence.priors import KINDS
 from stillweb.snapshots.http.static import static
+from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
 from stillweb.snapshots.identity.group import drawn_anew
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
@@ -197,7 +199,7 @@ class SiteEvidence:
     def _learn(self) -> Learnt:
         store, spoken = self._matcher.snapshot, self._matcher.spoken
         said = spoken.on(self._site)
-        given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
+        given: dict[str, Given] = defaultdict(dict)
         captures: list[Capture] = []
         damaged: dict[str, list[Capture]] = defaultdict(list)
         beside: dict[str, list[int]] = defaultdict(list)
@@ -238,7 +240,7 @@ class SiteEvidence:
             else:
                 at_once[session] = capture.begin, capture.end
             recorded.append((session, asked.event, label, asked.parts, at_once[session][0]))
-            keep_cookies(given[session], head, asked)
+            keep_cookies(given[session], request, head, asked)
         differing = {normal: _differing([own for _, own in several]) for normal, several in spelt.items()}
         for normal, several in spelt.items():
             for parts, own in several:
@@ -321,7 +323,7 @@ class SiteEvidence:
         self,
         request: Request,
         key: str,
-        given: dict[tuple[str, str], str],
+        given: Given,
         *,
         stored: bool = False,
         served: Sequence[Capture] = (),
@@ -405,16 +407,22 @@ def _readable(store: Store, capture: Capture) -> Request | None:
     return request
 
 
-def keep_cookies(given: dict[tuple[str, str], str], head: Response, asked: Asked) -> None:
+def keep_cookies(given: Given, request: Request, head: Response, asked: Asked) -> None:
     """Note which request made a site give its client a cookie.
 
     One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.
     """
-    signs_in = asked.event.kind == "sign-in"
+    signs_in, sent = asked.event.kind == "sign-in", dict(cookies_of(request.headers))
     for line in set_cookies(head.headers):
-        name, equals, value = line.partition(";")[0].partition("=")
+        name, equals, value = (part.strip() for part in line.partition(";")[0].partition("="))
         if equals:
-            had = asked.parts.get(f"~cookie giver {name.strip()}", "")
-            renewed = asked.event.safe or (had.startswith(SIGNED_IN) and not signs_in)
+            cookie, had = (name, value.strip('"')), None
+            if f"~cookie giver {name}" in asked.parts:
+                had = given.get((name, sent[name]), (f"brought {sent[name]}", 0))
+            renewed = had and (asked.event.safe or (had[0].startswith(SIGNED_IN) and not signs_in))
             giver = f"{SIGNED_IN if signs_in else ''}{asked.event.key:x}"
-            given[name.strip(), value.strip().strip('"')] = (renewed and had) or giver
+            if renewed and had:
+                given[cookie] = had
+            elif given.get(cookie, ("", 0))[0] != giver:
+                number = given.get((name, giver), ("", 0))[1] + 1
+                given[cookie] = given[name, giver] = giver, number

@@ -615,6 +615,25 @@ def test_two_cookie_jars_in_one_session_are_told_apart() -> None:
     assert found == ["bob", "ann", "ann", "bob"]
 
 
+def test_two_jars_of_visitors_who_did_not_sign_in_are_told_apart() -> None:
+    """Equal requests gave both their cookies; each got the other's basket, for sure."""
+    jars = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+
+    def cart(jar: int, item: str = "") -> Request:
+        asked = CART if not item else sent("/cart", {"item": item})
+        return replace(asked, headers=(*asked.headers, ("Cookie", f"basket={jars[jar]}")))
+
+    came = [(HOME, html("home", 200, ("Set-Cookie", f"basket={jar}; Path=/"))) for jar in jars]
+    added = [(cart(n, item), data("added")) for n, item in enumerate(("ball", "hammer"))]
+    matcher = over(*came, *added, (cart(0), data(["ball"])), (cart(1), data(["hammer"])))
+    before = [one[0] for one in (*came, *added)]
+    for first in (0, 1):
+        found = told(matcher, *before, cart(first), cart(1 - first))[-2:]
+        assert [text.rstrip("?") for text in found] == [
+            ('["ball"]', '["hammer"]')[n] for n in (first, 1 - first)
+        ]
+
+
 def test_a_cookie_that_only_a_script_sets_decides() -> None:
     def shown(theme: str) -> Request:
         return get(f"{A}/", cookie=f"theme={theme}")

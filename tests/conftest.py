@@ -98,7 +98,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts a browser or a process, and what compares with other people's programs."""
+    """Mark what starts a browser or a process, and what compares with other people's programs. Put what waits long first."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
     known: dict[str, set[str]] = {}
     for item in items:
         for mark in marks_of(getattr(item, "module", None), known):

@@ -26,7 +26,7 @@ from tests.snapshots.making import record
 from tests.support.command_line import stillweb
 from tests.support.waiting import STARTS, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.first]
 PAGES = 3
 RAY = Path(__file__).parents[3] / ".venv-peers/ray"
 

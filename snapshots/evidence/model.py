@@ -184,6 +184,8 @@ class Model:
         # by request, of the parts that were recorded
         self._part_chances: dict[int, dict[str, float | None]] = {}
         self._decides: dict[str, float] = {}
+        # by type and that of requests, for each of these how much of it was tested, and that it decides
+        self._of_kin: dict[tuple[str, str], dict[int, tuple[float, float]]] = defaultdict(dict)
         self._learn_priors()
 
     def _happen(self, history: History, reads: list[Event]) -> None:
@@ -213,6 +215,8 @@ class Model:
                 for t, share in members:
                     tested[t] += share
                     decided[t] += inclusion[first] * share
+                    shown = share, inclusion[first] * share
+                    self._of_kin[t, self.targets[key].event.type][key] = shown
         for t, count in tested.items():
             strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
             prior = strength * _of_kind(self.kinds.get(t, t))
@@ -224,6 +228,10 @@ class Model:
         """Return the prior chance that a part or type, of this `kind` if that was never recorded, decides the answer to `target`."""
         kind = kind or self.kinds.get(t, t)
         chance = self._decides.get(t, _of_kind(kind))
+        kin = [shown for key, shown in self._of_kin.get((t, target.type), {}).items() if key != target.key]
+        if kin:
+            decided = priors.KIN * chance + sum(own for _, own in kin)
+            chance = _bounded(decided / (priors.KIN + sum(tested for tested, _ in kin)))
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
         answer = "file" if target.kind == "asset" else "step" if target.confirmed or again or led else "page"
@@ -364,7 +372,10 @@ class Model:
         for o, state in self._states(key, chosen, reduction):
             known = answers.get(state)
             if known is not None:
-                log += _LOG_SAME if o.answer in known else _LOG_NOISE
+                chance = known[o.answer] / known.total()
+                if o.before in known:
+                    chance = (1 - priors.STICKY) * chance + priors.STICKY * (o.answer == o.before)
+                log += math.log(chance * (1 - priors.NOISE) or priors.NOISE)
             elif answers:
                 # an answer in a new state: an old one, perhaps the last one, or a new one
                 old = returned / (returned + fresh)

@@ -19,6 +19,7 @@ DECIDES = {
 }
 KINDS = list(DECIDES)
 STRENGTH = 5.0  # how many requests the number of the kind is worth against what the site shows of a type
+KIN = 2.0  # how many requests that is worth against what other requests of the same type show
 PART_STRENGTH = 2.0  # the same of a part of the request
 # What is left of the chance that something decides: of a file (style, script, picture); of a step on the way, which is a write that is
 # answered by a redirect or a form that is shown again, or a read that always leads elsewhere, unless by who asks; of others
@@ -31,6 +32,7 @@ REDUCTIONS = {
     "last of each": 0.15,
     "sequence": 0.15,
     "bag": 0.10,
+    "count": 0.06,
     "set": 0.08,
     "toggle": 0.07,
     "bag since reset": 0.05,

@@ -29,16 +29,18 @@ def _outcome(event: Event) -> int:
 
 
 class Steps:
-    """A state that each event makes of the one before it."""
+    """A state that each event makes of the one before it. `heard`: one that only reads tells it, as surely as it was answered."""
 
-    __slots__ = ("_step", "state", "trust")
+    __slots__ = ("_heard", "_step", "state", "trust")
 
-    def __init__(self, step: Callable[[int, Event], int]) -> None:
-        self._step, self.state, self.trust = step, 0, 1.0
+    def __init__(self, step: Callable[[int, Event], int], *, heard: bool = False) -> None:
+        self._step, self._heard, self.state, self.trust = step, heard, 0, 1.0
 
     def add(self, event: Event) -> None:
         """Let `event` happen."""
         self.state = self._step(self.state, event)
+        if self._heard and event.safe:
+            self.trust = event.trust
 
 
 class Slots:
@@ -105,6 +107,8 @@ REDUCERS: dict[str, Callable[[], Reducer]] = {
     "sequence": partial(Steps, lambda state, e: _chain(state, e.done)),
     # how often each event happened: a counter, a basket
     "bag": partial(Steps, _bag),
+    # how many events happened, whatever they said: a number that is given out, a limit
+    "count": partial(Steps, lambda state, _: state + 1),
     # the events that happened at all: flags, pages that were seen
     "set": partial(Slots, _done),
     # the last type said of each thing: add and remove, PUT and DELETE
@@ -115,7 +119,7 @@ REDUCERS: dict[str, Callable[[], Reducer]] = {
     # the events that happened an odd number of times: likes, folds, stars
     "switch": partial(Steps, lambda state, e: state ^ e.done),
     # the last page that was shown, and the writes since: a page that shows all of a state tells it, whatever led there
-    "shown": partial(Steps, lambda state, e: _outcome(e) if e.safe else _chain(state, e.done)),
+    "shown": partial(Steps, lambda state, e: _outcome(e) if e.safe else _chain(state, e.done), heard=True),
     # the last event and how it was answered: a switch that one request turns on and off
     "outcome": partial(Slots, lambda _: None, _outcome, heard=True),
     # the last answer to each request

@@ -1088,3 +1088,51 @@ def test_where_a_page_leads_is_not_sure_before_the_login_that_was_recorded(answe
     matcher = over((login, answer), (page, redirect("/orders")))
     assert likely(matcher, login, page)[1] >= SURE
     assert likely(matcher, page)[1] < SURE
+
+
+def test_a_page_read_again_and_again_is_told_apart_by_what_was_done() -> None:
+    """Many readings of a few answers are no chance: an inbox shows which mail was opened, and not marked since."""
+    one, two, mark = get(f"{A}/mail/1"), get(f"{A}/mail/2"), post(f"{A}/unread", "id=1")
+    acts = {"1": (one, html("tea")), "2": (two, html("milk")), "u": (mark, redirect("/"))}
+    walk: list[Exchange] = []
+    read = set[str]()
+    for act in "u1iiu1iu1i2uiu21ii2u2iiii1i2ui1iuiuiui2iui1i2uiui":
+        if act == "i":
+            walk.append((HOME, html(f"read {sorted(read)}")))
+        else:
+            walk.append(acts[act])
+            read = read - {"1"} if act == "u" else read | {act}
+    assert told(over(*walk), mark, one, two, mark, HOME)[-1].rstrip("?") == "read ['2']"
+
+
+def test_a_number_that_is_given_out_follows_from_how_many_were() -> None:
+    def made(color: str) -> Request:
+        return sent("/tickets", {"color": color})
+
+    days = ("rbbr", "brrb", "rrbb")
+    walks = [(made(c), data({"ticket": n}), day) for day in days for n, c in enumerate(day, 1)]
+    assert told(over(*walks), *map(made, "bgr"))[-1].rstrip("?") == '{"ticket": 3}'
+
+
+def test_a_request_recorded_once_is_doubted_as_others_of_its_type_vary() -> None:
+    def question(n: int) -> Request:
+        return get(f"{A}/next?of={n}")
+
+    pages = [(get(f"{A}/page/{n}"), html("still")) for n in range(4)]
+    walk = [one for n in range(1, 5) for one in (*pages, (question(1), plain(f"answer {n}")))]
+    matcher = over(*walk, (question(2), plain("another")))
+    assert likely(matcher, question(2)) < ("another", 0.8)
+
+
+def test_a_page_that_follows_from_a_doubtful_one_is_no_surer() -> None:
+    """What is shown next may follow from the page that was shown last."""
+    step, go, about = get(f"{A}/step"), post(f"{A}/go", "on=1"), get(f"{A}/about")
+    turns = [
+        one for n in (1, 2, 3, 1, 2, 3, 4) for one in ((step, html(f"step {n}")), (go, redirect("/step")))
+    ]
+    matcher = over(*turns, (step, html("end")), (about, html("about")))
+    session = matcher.session("replay")
+    session.answered(matcher.lookup(about, session, min_confidence=0.0))
+    session.answered(replace(matcher.lookup(step, session, min_confidence=0.0), confidence=0.5))
+    session.answered(matcher.lookup(go, session, min_confidence=0.0))
+    assert matcher.lookup(step, session, min_confidence=0.0).confidence < 0.9

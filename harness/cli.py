@@ -81,6 +81,7 @@ class _LazyGroup(click.Group):
         for option in command.params:  # click shows a range's limits by itself
             if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
                 option.metavar = option.metavar or "N"
+                option.type.name = "number"  # in click's errors; "integer range" is its own word
         return command
 
     def resolve_command(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import gymnasium
-from gymnasium.spaces import Text
-
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.environment import Environment, Observation
+from stillweb.snapshots.extras import require
+
+require("gymnasium")
+
+import gymnasium
+from gymnasium.spaces import Text
 
 
 class AnyText(Text):

@@ -18,14 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import Content, ContentImage, ContentText
-from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
-from inspect_ai.solver import TaskState
-from inspect_ai.solver._task_state import sample_state
-from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
-from inspect_ai.util import store
-
 from stillweb.harness._parsing import session_of
 from stillweb.harness.datasets import load_tasks
 from stillweb.harness.scoring import MEASURED, METRICS, Context, score
@@ -34,6 +26,17 @@ from stillweb.harness.tools import ToolResult, Toolset, ToolSpec
 from stillweb.harness.tools.toolset import ToolSession
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.extras import require
+
+require("inspect_ai")
+
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import Content, ContentImage, ContentText
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
+from inspect_ai.solver import TaskState
+from inspect_ai.solver._task_state import sample_state
+from inspect_ai.tool import Tool, ToolDef, ToolError, ToolParams
+from inspect_ai.util import store
 
 TASK = "stillweb_task"  # the member of a sample's metadata that holds our task
 OF_SET = "stillweb_set"  # and the one that holds what is known of the whole set

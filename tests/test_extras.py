@@ -108,6 +108,11 @@ def test_the_pytest_plugin_needs_no_extra(bare: Mapping[str, str], site: Path, t
         (["fetch", "SITE", "http://a.test/"], "text"),
         (["search", "SITE", "hello"], "search"),
         (["check", "SITE"], "browser"),
+        (["ls", "s3://bucket/site.wacz"], "s3"),
+        (["mutate", "SITE", "-o", "out", "--css", "p", "--drop"], "agents"),
+        (["replay", "SITE", "--record-misses", "out", "--", "true"], "agents"),
+        (["mcp-record", "-o", "out", "--url", "http://a.test/mcp"], "mcp"),
+        (["run", "--tasks", "TASKS", "--agent", "script:AGENT", "--snapshot", "SITE", "-o", "out"], "agents"),
         (["mcp", "SITE"], "mcp"),
         (
             ["run", "--tasks", "TASKS", "--agent", "openai:m", "--snapshot", "SITE", "-o", "out"],
@@ -119,9 +124,24 @@ def test_a_missing_extra_is_named(
     bare: Mapping[str, str], site: Path, tmp_path: Path, words: list[str], extra: str
 ) -> None:
     (tasks := tmp_path / "tasks.jsonl").write_text('{"id": "a", "question": "?", "answer": "x"}\n')
-    places = {"SITE": str(site), "TASKS": str(tasks), "out": str(tmp_path / "out")}
+    (tmp_path / "agent.yaml").write_text(
+        "agent: script\ndefault: {steps: [{call: fetch, with: {url: 'http://a.test/'}}], answer: x}\n"
+    )
+    places = {
+        "SITE": str(site),
+        "TASKS": str(tasks),
+        "script:AGENT": f"script:{tmp_path}/agent.yaml",
+        "out": str(tmp_path / "out"),
+    }
     done = stillweb(bare, *(places.get(word, word) for word in words))
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert "pip install 'stillweb[" in done.stderr
     assert f"stillweb[{extra}]" in done.stderr
+
+
+@pytest.mark.parametrize(("module", "extra"), [("gym", "gym"), ("inspecting", "inspect")])
+def test_an_adapter_names_its_extra(bare: Mapping[str, str], module: str, extra: str) -> None:
+    command = [sys.executable, "-c", f"import stillweb.harness.{module}"]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False)
+    assert f"pip install 'stillweb[{extra}]'" in done.stderr

@@ -41,6 +41,7 @@ CHECKS = {
 @click.option(
     "--today",
     type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
     help="With --check-references: the day to check dates against; today by default.",
 )
 @click.option(

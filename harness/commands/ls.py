@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, LocalPath, OptionFor
 from stillweb.harness.console import print_json, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--views", is_flag=True, help="List the views instead of the captures.")
 @click.option(
-    "--html", type=LocalPath(path_type=Path), help="With --views: the graph of all views as one HTML file."
+    "--html",
+    cls=OptionFor,
+    needs="--views",
+    type=LocalPath(path_type=Path),
+    help="the graph of all views as one HTML file.",
 )
-@click.option("--steps", metavar="ADDRESS", help="With --views: the steps file of this view.")
+@click.option(
+    "--steps", cls=OptionFor, needs="--views", metavar="ADDRESS", help="the steps file of this view."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     snapshots: tuple[Path | str, ...], views: bool, html: Path | None, steps: str | None, as_json: bool
@@ -36,8 +42,6 @@ def command(
     """
     from stillweb.snapshots import Snapshot
 
-    if (html or steps) and not views:
-        raise click.UsageError("--html and --steps go with --views")
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
         if steps is not None:

@@ -10,6 +10,7 @@ import click
 from stillweb.harness.commands.options import (
     SNAPSHOT_TO_BE,
     LocalPath,
+    OptionFor,
     accept_option,
     at_option,
     synthetic_search_option,
@@ -36,7 +37,11 @@ from stillweb.harness.console import make_search_ready, say, say_damage, say_fai
     help="http serves at /mcp on loopback.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="With --transport http: the port; a free one by default."
+    "--port",
+    cls=OptionFor,
+    needs="--transport http",
+    type=click.IntRange(0, 65535),
+    help="the port; a free one by default.",
 )
 @click.option(
     "--uploads",
@@ -56,9 +61,11 @@ from stillweb.harness.console import make_search_ready, say, say_damage, say_fai
 )
 @click.option(
     "--private/--no-private",
+    cls=OptionFor,
+    needs="--record",
     default=False,
     show_default=True,
-    help="With --record: let the client ask addresses that are not public, too: this machine, private networks, "
+    help="let the client ask addresses that are not public, too: this machine, private networks, "
     "metadata of clouds.",
 )
 def command(
@@ -87,15 +94,11 @@ def command(
     from stillweb.api import serve, serve_live
     from stillweb.harness.tools import Limits
 
-    if port is not None and transport != "http":
-        raise click.UsageError("--port goes with --transport http")
     limits = Limits(requests=max_requests, pages=max_pages, records=max_records)
 
     def ready(url: str) -> None:
         say(f"serving at {url}")
 
-    if private and not record:
-        raise click.UsageError("--private goes with --record: a replay connects to nothing")
     if record:
         if uploads is not None:
             raise click.UsageError("--uploads goes without --record: no tool that records reads files")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath, read_headers
+from stillweb.harness.commands.options import LocalPath, OptionFor, read_headers
 from stillweb.harness.commands.program import WithProgram, program_of
 from stillweb.harness.console import say
 from stillweb.snapshots.words import counted
@@ -24,7 +24,9 @@ from stillweb.snapshots.words import counted
     "headers",
     multiple=True,
     metavar="'NAME: VALUE'",
-    help="With --url: a header to send with every request; it is not kept.",
+    cls=OptionFor,
+    needs="--url",
+    help="a header to send with every request; it is not kept.",
 )
 @click.option("--name", default="", help="Name of the server in the snapshot; by default its own.")
 @click.pass_context
@@ -39,8 +41,6 @@ def command(ctx: click.Context, out: Path, url: str | None, headers: tuple[str, 
     program = program_of(ctx)
     if (url is None) == (not program):
         raise click.UsageError("give the server to start after '--' (-- SERVER ARGS...), or --url")
-    if headers and url is None:
-        raise click.UsageError("--header goes with --url")
     from stillweb.harness.servers.mcp_tape import record, record_url
 
     if url is not None:

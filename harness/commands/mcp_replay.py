@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, accept_option, min_confidence_option
+from stillweb.harness.commands.options import SNAPSHOT, OptionFor, accept_option, min_confidence_option
 from stillweb.harness.console import say, say_damage
 from stillweb.snapshots.words import counted
 
@@ -22,7 +22,11 @@ from stillweb.snapshots.words import counted
     help="http serves at /mcp on loopback.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="With --transport http: the port; a free one by default."
+    "--port",
+    cls=OptionFor,
+    needs="--transport http",
+    type=click.IntRange(0, 65535),
+    help="the port; a free one by default.",
 )
 @click.option("--max-misses", type=click.IntRange(0), help="A gate: exit code 1 after more misses than N.")
 @accept_option
@@ -47,8 +51,6 @@ def command(
     from stillweb.harness.servers.mcp_tape import Tape, serve
     from stillweb.snapshots import Snapshot
 
-    if port is not None and transport != "http":
-        raise click.UsageError("--port goes with --transport http")
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
         tape = Tape(snapshot, server, accept=accept, min_confidence=min_confidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +30,25 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number that can be counted to", param, ctx)
         return number
+
+
+class OptionFor(click.Option):
+    """Option that is for another one (`needs`), which its help names first. Without that one it is an error."""
+
+    def __init__(self, names: Sequence[str], *, needs: str, help: str, **settings: Any) -> None:
+        super().__init__(names, help=f"With {needs}: {help}", **settings)
+        self._needs = needs
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Return the value. Raise UsageError if it is given without the other option, or with another value of that."""
+        name, _, value = self._needs.partition(" ")
+        other = next(param for param in ctx.command.params if name in param.opts)
+        found = opts.get(str(other.name))
+        if self.name in opts and (not found or (value and found != value)):
+            raise click.UsageError(f"{self.opts[-1]} goes with {self._needs}", ctx)
+        return super().handle_parse_result(ctx, opts, args)
 
 
 class SnapshotType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.5 alone

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import LocalPath, OptionFor
 from stillweb.snapshots.words import counted
 
 
@@ -17,7 +17,7 @@ from stillweb.snapshots.words import counted
     metavar="ADDRESS",
     help="Publish there: hub:OWNER/SET, oci://HOST/NAME:TAG, s3://BUCKET/KEY or a directory (docs/sharing.md).",
 )
-@click.option("--replace", is_flag=True, help="With --to: take the place of what is there.")
+@click.option("--replace", cls=OptionFor, needs="--to", is_flag=True, help="take the place of what is there.")
 @click.option("-o", "--out", type=LocalPath(path_type=Path), help="Only write the run to a new directory.")
 @click.option("--open", "opens", is_flag=True, help="RUN is a published one: write it as it was, decrypted.")
 def command(source: Path, to: str | None, replace: bool, out: Path | None, opens: bool) -> None:
@@ -47,8 +47,6 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
     if opens:
         click.echo(f"{out}: {counted(open_published(source, out), 'file')} decrypted; don't publish it")
         return
-    if replace:
-        raise click.UsageError("--replace goes with --to")
     count, encrypted = publish(source, out)
     told = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
     click.echo(f"{out}: {counted(count, 'file')}{told}")

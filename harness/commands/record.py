@@ -16,6 +16,7 @@ from stillweb.harness._parsing import read_lines
 from stillweb.harness.commands.options import (
     FiniteRange,
     LocalPath,
+    OptionFor,
     engine_option,
     origin_options,
     read_headers,
@@ -71,35 +72,47 @@ MOST_LATE = 10  # records with late secrets named in the output
     default=2,
     show_default=True,
     type=click.IntRange(1),
-    help="With --explore: most actions in a row.",
+    cls=OptionFor,
+    needs="--explore",
+    help="most actions in a row.",
 )
 @click.option(
     "--seconds",
     type=FiniteRange(0, min_open=True),
     default=900.0,
     show_default=True,
-    help="With --explore: when to stop.",
+    cls=OptionFor,
+    needs="--explore",
+    help="when to stop.",
 )
 @click.option(
     "--delay",
     type=FiniteRange(0),
     default=0.5,
     show_default=True,
-    help="With --explore: seconds between two actions on a host.",
+    cls=OptionFor,
+    needs="--explore",
+    help="seconds between two actions on a host.",
 )
 @click.option(
     "--values",
     type=LocalPath(exists=True, path_type=Path),
-    help="With --explore: words for search fields, one a line.",
+    cls=OptionFor,
+    needs="--explore",
+    help="words for search fields, one a line.",
 )
 @click.option(
     "--links",
     type=click.Choice(["near", "site", "none"]),
     default="near",
     show_default=True,
-    help="With --explore: links to follow: to the same path with another query, on the whole site, or none.",
+    cls=OptionFor,
+    needs="--explore",
+    help="links to follow: to the same path with another query, on the whole site, or none.",
 )
-@click.option("--ignore-robots", is_flag=True, help="With --explore: do not ask robots.txt.")
+@click.option(
+    "--ignore-robots", cls=OptionFor, needs="--explore", is_flag=True, help="do not ask robots.txt."
+)
 @click.option(
     "--locale", metavar="TAG", help="The browser's language, as de-DE. [default: the tasks', or en-US]"
 )
@@ -225,7 +238,7 @@ def command(
     tune_process()
     program = program_of(ctx)
     past = direct_hosts(no_proxy)
-    only_with_program(program, {"--no-proxy": past, "--isolate": isolate})
+    only_with_program(program, {"--no-proxy": past, "--isolate": isolate, "--session": session != "default"})
     task_set = read_tasks(tasks) if tasks else None
     wanted = _wanted(urls, url_file, task_set or ())
     flows = _flows(steps)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath
+from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath, OptionFor
 from stillweb.harness.console import progress, say, say_failures
 from stillweb.snapshots.words import counted
 
@@ -37,7 +37,9 @@ from stillweb.snapshots.words import counted
 )
 @click.option(
     "--private/--no-private",
-    help="With --misses: ask addresses that are not public, too. Those that the snapshot holds are always asked. "
+    cls=OptionFor,
+    needs="--misses",
+    help="ask addresses that are not public, too. Those that the snapshot holds are always asked. "
     "[default: --no-private]",
 )
 @click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")

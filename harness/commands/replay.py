@@ -149,7 +149,9 @@ def command(
     disturbed = read_faults(faults)
     read_pace(timing)
     past = direct_hosts(no_proxy)
-    only_with_program(program, {"--no-proxy": past, "--clock": clock is not None})
+    only_with_program(
+        program, {"--no-proxy": past, "--clock": clock is not None, "--session": session != "default"}
+    )
     _check_recording(record_misses, snapshots, isolate=isolate, stop_at_miss=stop_at_miss)
     origins = {
         "--ca-file": ca_file,

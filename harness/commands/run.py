@@ -12,6 +12,7 @@ from stillweb.harness.commands.options import (
     SNAPSHOT,
     FiniteRange,
     LocalPath,
+    OptionFor,
     accept_option,
     at_option,
     brought_here,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--agent",
     metavar="AGENT",
-    help="openai:MODEL, command:PROGRAM, script:FILE, FILE.yaml or module:object (docs/runs.md).",
+    help="openai:MODEL, anthropic:MODEL, gemini:MODEL, command:PROGRAM, script:FILE, FILE.yaml or module:object (docs/runs.md).",
 )
 @click.option(
     "--snapshot",
@@ -66,7 +67,9 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=LocalPath(exists=True, file_okay=False, path_type=Path),
-    help="With --file: the folder of the sets (deep_research/test.jsonl …); data/sgibench, else the hub, by default.",
+    cls=OptionFor,
+    needs="--file",
+    help="the folder of the sets (deep_research/test.jsonl …); data/sgibench, else the hub, by default.",
 )
 @click.option(
     "--contract",
@@ -237,8 +240,6 @@ def command(
             )
         _run_file(run_file, data, mode, retry_failed, allow_unconfined, as_json)
         return
-    if data is not None:
-        raise click.UsageError("--data goes with --file")
     if source is None or agent is None or out is None:
         name = "--tasks" if source is None else "--agent" if agent is None else "--out"
         raise click.UsageError(f"Missing option '{name}'.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import LocalPath, OptionFor
 from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
@@ -51,7 +51,9 @@ MOST = 10  # attempts named in the output
 @click.option(
     "--parallel",
     type=click.IntRange(1),
-    help="With --ask-judge: attempts judged at once; 2 by default.",
+    cls=OptionFor,
+    needs="--ask-judge",
+    help="attempts judged at once; 2 by default.",
 )
 @click.option(
     "-o",
@@ -114,8 +116,6 @@ def command(
         raise click.UsageError(
             "-o goes with --tasks, --rubrics, --grader-template, --mode, --ignore-case or --ask-judge, and not with --write"
         )
-    if parallel is not None and not ask_judge:
-        raise click.UsageError("--parallel goes with --ask-judge")
     if out is not None:
         return _otherwise(
             run,

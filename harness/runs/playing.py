@@ -15,6 +15,7 @@ from stillweb.harness.agents.function import FunctionAgent
 from stillweb.harness.models.tape import ModelError
 from stillweb.harness.trace import Trace
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.extras import missing_extra
 
 if TYPE_CHECKING:  # `play` runs in each agent's process, which has to start quickly
     from stillweb.harness.runs.repeating import Known
@@ -102,6 +103,8 @@ def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Playe
             return over if timed_out else (None, "error", f"TimeoutError: {error}")
         case MissingCapability():
             raise error  # no browser, full disk: the machine's fault, so the attempt is not scored
+        case ModuleNotFoundError() if (missing := missing_extra(error)) is not None:
+            raise missing from error
         case ModelError():
             attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
             return None, "error", str(error)

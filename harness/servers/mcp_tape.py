@@ -30,8 +30,9 @@ from stillweb.harness.servers.mcp_words import META
 from stillweb.harness.tools.finding import missed
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.snapshots.capture import Exchange
-from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
 from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.extras import require
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def record_url(
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(f"{url}: is no http(s) URL of an MCP server; give credentials by --header")
+    require("mcp")  # before the bridge is started, which loads it
     start = "from stillweb.harness.servers.mcp_tape import bridge; bridge()"
     shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
     # secrets in the URL's query and in headers: other users see the arguments of a process, but not its environment
@@ -323,7 +325,7 @@ def record(
     """Pass lines between standard input and output and the server `command`, and store its calls in a snapshot.
 
     `shown` is what the snapshot tells of the command, by default the command; `settings` are variables for it.
-    Return the recording and the server's exit code. Raises MissingCapability if the server can't be started.
+    Return the recording and the server's exit code. Raises UsageError if the server can't be started.
     """
     from stillweb.proxy.record.redaction import ExchangeRedactor
     from stillweb.snapshots.contents.provenance import provenance_now
@@ -341,7 +343,7 @@ def record(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(settings or {})}
             )
         except OSError as error:
-            raise MissingCapability(f"{command[0]}: can't be started: {error.strerror}") from error
+            raise UsageError(f"{command[0]}: can't be started: {error.strerror}") from error
         assert server.stdin is not None
         assert server.stdout is not None
         to_server, from_server = server.stdin, server.stdout

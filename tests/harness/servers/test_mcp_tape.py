@@ -269,7 +269,7 @@ def test_a_secret_is_not_recorded(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(capsys, "mcp-record", "-o", tmp_path / "site", "--", "no-such-server")[0] == 4
+    assert call(capsys, "mcp-record", "-o", tmp_path / "site", "--", "no-such-server")[0] == 2
     assert call(capsys, "mcp-record", "-o", tmp_path / "other")[0] == 2
 
 

@@ -35,8 +35,8 @@ def equal(one: Response, other: Response) -> bool:
 
 def label_of(response: Response) -> int:
     """Return a number for what an answer says; equal answers have equal numbers."""
-    fields = sorted({(n.lower(), v) for n, v in response.headers if n.lower() not in UNCOUNTED})
-    return mix(said(response), fields)
+    fields = {(n.lower(), _NONCE.sub("~", v)) for n, v in response.headers if n.lower() not in UNCOUNTED}
+    return mix(said(response), sorted((name, _plain(value, ())) for name, value in fields))
 
 
 def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
@@ -119,12 +119,17 @@ _DRAWN = re.compile(
     r"|(?<![A-Za-z0-9_\-+/=])[A-Za-z0-9_\-+/=]{22,512}(?![A-Za-z0-9_\-+/=])"
 )
 _HINT = r"(?:csrf|xsrf|nonce|authenticity[-_]?token|requestverificationtoken|__eventvalidation|__viewstate)"
+_NONCE = re.compile("'nonce-[^']*'")  # of Content-Security-Policy
+_HIDDEN = r"(?:form_?key|form_build_id|form_token|sesskey|sectok|_?token)"  # names of hidden fields of forms
 _TOKEN_FIELDS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         _HINT + r"""[^<>]{0,80}?\s(?:value|content)=["']([^"'<>]{4,})["']""",
         r"""(?:value|content)=["']([^"'<>]{4,})["'][^<>]{0,80}?name=["'][^"'<>]{0,40}?""" + _HINT,
         _HINT + r"""[\w-]{0,20}["']?\s*[:=]\s*["']([^"'<>]{4,})["']""",
+        r"""<input(?=[^<>]{0,300}?\stype=["']?hidden\b)(?=[^<>]{0,300}?\sname=["']?"""
+        + _HIDDEN
+        + r"""["'\s/>])[^<>]{0,300}?\svalue=["']([^"'<>]{8,})["']""",
     )
 )
 
@@ -246,7 +251,7 @@ def _drawn(match: re.Match[str]) -> str:
     return "~" if changes * 2 >= len(run) and len(set(kinds) - {3}) == 3 else run
 
 
-_HINTED = re.compile(_HINT, re.IGNORECASE)
+_HINTED = re.compile(f"{_HINT}|{_HIDDEN}", re.IGNORECASE)
 _HINT_WORDS = (
     "csrf",
     "xsrf",
@@ -255,6 +260,12 @@ _HINT_WORDS = (
     "requestverificationtoken",
     "__eventvalidation",
     "__viewstate",
+    "form_key",
+    "formkey",
+    "form_build_id",
+    "sesskey",
+    "sectok",
+    "token",
 )
 _ODD_CASES = "\u017f\u0130\u0131\u212a"  # letters that a pattern takes for s, i and k whatever their case
 _IN_RUN = bytes(

@@ -131,6 +131,34 @@ def test_an_answer_that_tells_the_time_is_the_same_at_another(shape: str, same: 
     assert equal(*answers) == same
 
 
+@pytest.mark.parametrize(
+    ("field", "body", "same"),
+    [
+        ("script-src 'nonce-{}' 'strict-dynamic'", "<script>go()</script>", True),
+        ("script-src {}", "<script>go()</script>", False),
+        ("", '<input type="hidden" name="token" value="{}:7">', True),
+        ("", "<input value='{}' type=hidden name=sectok>", True),
+        ("", '<input type="text" name="token" value="{}:7">', False),
+        ("", '<input type="hidden" name="page_token" value="{}:7">', False),
+        ("", '<input type="hidden" name="token"><input name="q" value="{}:7">', False),
+    ],
+)
+def test_an_answer_with_a_token_of_its_own_is_the_same_with_another(
+    field: str, body: str, same: bool
+) -> None:
+    """A nonce of Content-Security-Policy, or a hidden field that a form sends back (Adminer, DokuWiki)."""
+    one, other = (
+        Response(
+            200,
+            "OK",
+            (("Content-Security-Policy", field.format(drawn)), ("Content-Type", "text/html")),
+            f"<p>{body.format(drawn)}".encode(),
+        )
+        for drawn in ("54119612", "15928678")
+    )
+    assert equal(one, other) == same
+
+
 def test_answers_differ_by_status_and_body() -> None:
     assert not equal(html("a"), html("b"))
     assert not equal(html("a"), html("a", 404))

@@ -29,8 +29,8 @@ from stillweb.snapshots.cache import cached
 # of the word. In Telegram's paths the bot's token follows "/bot".
 _EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
 # Pseudonyms in older snapshots lack the proof at the end.
-# That of a JSON web token begins with the token's header and claims, at an edge: else a body of "eyJeyJ…" takes the square of its length.
-_JWT = r"[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\."
+# That of a token of JSON begins with what its page can read, at an edge: else a body of "eyJeyJ…" takes the square of its length.
+_JWT = r"[A-Za-z0-9_-]+\.(?:eyJ[A-Za-z0-9_-]+\.)?"
 _PSEUDONYM = rf"(?:(?=eyJ){_EDGE}eyJ{_JWT})?stillweb-secret-[0-9a-f]{{24}}(?:k[0-9a-f]{{11}})?"
 PSEUDONYM, PSEUDONYM_TEXT = re.compile(_PSEUDONYM.encode()), re.compile(_PSEUDONYM)
 

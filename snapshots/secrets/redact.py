@@ -57,6 +57,7 @@ _PACKED = re.compile(r"%3D|%22|%3A%2F%2F", re.I)  # in values that may contain f
 _LONG_PATH = 28  # characters of the shortest URL with a secret in its path, after "http://a/hook/"
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
 _SIGNED = re.compile(r"(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]{16,}")
+_JSON_TOKEN = re.compile(r"(eyJ[A-Za-z0-9_-]{20,8192})={0,2}(?:\.[A-Za-z0-9_-]{16,}={0,2})?")
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)@", re.ASCII)
 _PART_NAME = re.compile(rb"""\bname\*?="?(?:utf-8'[\w-]{0,20}')?([^"\r\n;]{1,100})""")
 COOKIES = re.compile(r"(;[ \t]*)")  # between two cookies of a request; some programs leave the space out
@@ -510,13 +511,14 @@ def _forms(secret: str) -> set[str]:
 
 
 def claims_of(secret: str) -> str:
-    """Return a JSON web token up to its signature; "" for any other secret, and if the claims hold one.
+    """Return what a page can read from its token, as JSON in Base64; "" for any other secret, and if that holds one.
 
-    Pages read names and times from their token. Without the signature it opens nothing (RFC 7515, 5.2).
+    Of a JSON web token this is all up to the signature, without which it opens nothing (RFC 7515, 5.2). Another token of
+    JSON, signed or not, keeps its numbers, and its texts are emptied: Bokeh's page reads when its session ends.
     """
     found = _SIGNED.fullmatch(secret)
     if found is None:
-        return ""
+        return _numbers_of(secret)
     try:
         head, claims = (base64.urlsafe_b64decode(part + "===") for part in found[1].split(".")[:2])
         told = [json.loads(part) for part in (head, claims)]
@@ -524,6 +526,21 @@ def claims_of(secret: str) -> str:
         return ""
     bare = all(isinstance(one, dict) for one in told) and not any(detect.named(claims, sent=True))
     return found[1] if bare and not detect.has_format(claims) else ""
+
+
+def _numbers_of(secret: str) -> str:
+    found = _JSON_TOKEN.fullmatch(secret)
+    try:
+        told = json.loads(base64.urlsafe_b64decode(found[1] + "===")) if found else None
+    except (binascii.Error, ValueError, RecursionError):
+        return ""
+    if not isinstance(told, dict):
+        return ""
+    bare = {name: value if isinstance(value, int | float) else "" for name, value in told.items()}
+    text = json.dumps(bare, separators=(",", ":")).encode()
+    if any(detect.named(text, sent=True)) or detect.has_format(text):
+        return ""
+    return base64.urlsafe_b64encode(text).decode().rstrip("=") + "."
 
 
 def basic_password(encoded: str) -> str:

@@ -342,6 +342,23 @@ def test_a_page_can_read_the_claims_of_a_token_whose_signature_is_gone(redactor:
     assert not list(in_bytes([told]))
 
 
+@pytest.mark.parametrize("signature", ["", ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"])
+def test_a_page_can_read_the_numbers_of_a_token_of_json(redactor: Redactor, signature: str) -> None:
+    """Bokeh's page reads from it when its session ends, and sends it as a subprotocol of its web socket."""
+    said = {"session_id": "OGNjXh1vuUxGPajOnfRtyOz2eABnHNqv", "session_expiry": 1_795_981_462}
+    whole = base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=") + signature
+    told = redactor.response(answer(json.dumps({"token": whole}).encode(), JSON)).body
+    given = json.loads(told)["token"]
+    numbers, pseudonym = given.split(".")
+    assert json.loads(base64.urlsafe_b64decode(numbers + "===")) == said | {"session_id": ""}
+    assert PSEUDONYM_TEXT.fullmatch(pseudonym)
+    asked = Request("GET", "https://a.test/ws", (("Sec-WebSocket-Protocol", f"bokeh, {whole}"),))
+    sent = redactor.request(asked)
+    assert sent.headers == (("Sec-WebSocket-Protocol", f"bokeh, {given}"),)
+    assert redactor.request(sent) is sent
+    assert not list(in_bytes([told]))
+
+
 @pytest.mark.parametrize(
     "claims",
     [

@@ -138,7 +138,7 @@ def program(name: str) -> list[str]:
 def test_recorded_once_it_replays_with_no_way_out(name: str, origin: Origin, tmp_path: Path) -> None:
     command, snap = program(name), str(tmp_path / "snap")
     stillweb = [sys.executable, "-c", "from stillweb.harness.cli import main; main()"]
-    environment = {**os.environ, "OPENAI_BASE_URL": "https://model.example/v1", "PYTHONPATH": str(ROOT),
+    environment = {**os.environ, "OPENAI_BASE_URL": "https://model.example/v1",
                    "XDG_STATE_HOME": str(tmp_path / "state"), "STILLWEB_STATE": str(tmp_path / "state")}  # fmt: skip
 
     if name == "mcp":

@@ -70,7 +70,7 @@ def test_recorded_once_it_replays_with_its_model_taped(tmp_path: Path) -> None:
         pytest.skip("no browser-use: ./setup.sh --peers installs it")
     snap = str(tmp_path / "snap")
     local = ["--no-proxy", "127.0.0.1", "--no-proxy", "localhost"]
-    environment = {**os.environ, "OPENAI_BASE_URL": "https://model.example/v1", "PYTHONPATH": str(ROOT), "TZ": "UTC",
+    environment = {**os.environ, "OPENAI_BASE_URL": "https://model.example/v1", "TZ": "UTC",
                    "HOME": str(tmp_path), "STILLWEB_STATE": str(tmp_path / "state")}  # fmt: skip
 
     def run(*words: str, key: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -81,6 +82,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         thread.join()
 
 
+@pytest.fixture
+def stillweb(commands_path: str) -> str:
+    """The command, which forks."""
+    return str(shutil.which("stillweb", path=commands_path))
+
+
 def told(server: list[str], asked: list[dict[str, Any]], tmp_path: Path) -> dict[str, Any]:
     """What a server over stdio says to the official client."""
     made = [("fetch", one) for one in asked]
@@ -100,8 +107,8 @@ def told(server: list[str], asked: list[dict[str, Any]], tmp_path: Path) -> dict
 
 
 @pytest.mark.slow
-def test_the_newer_one_knows_no_other_tool(site: Site, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", "mcp", str(site.wacz)]
+def test_the_newer_one_knows_no_other_tool(site: Site, stillweb: str) -> None:
+    command = [stillweb, "mcp", str(site.wacz)]
     for contract, error in (
         ("mcp-fetch@0.6.3", None),
         ("mcp-fetch@2026.10.24", [-32602, "Unknown tool: nope"]),
@@ -129,16 +136,15 @@ def seen(result: dict[str, Any], arguments: dict[str, Any]) -> Any:
 @pytest.mark.timeout(600 + 10 * PAGES)
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.contract)
 def test_the_frozen_server_and_a_tape_of_its_calls_are_the_real_one(
-    peer: Peer, site: Site, tmp_path: Path
+    peer: Peer, site: Site, stillweb: str, tmp_path: Path
 ) -> None:
     """The real server is asked through `mcp-record`, so this also shows that a recording changes nothing."""
     if not peer.python.exists():
         pytest.skip("the real server is not here: ./setup.sh --peers installs it")
     asked = calls(site.origin, PAGES)
-    stillweb = [sys.executable, "-m", "stillweb"]
     server = [str(peer.python), "-m", "mcp_server_fetch", *peer.more]
-    real = told([*stillweb, "mcp-record", "-o", str(tmp_path / "tape"), "--", *server], asked, tmp_path)
-    frozen = told([*stillweb, "mcp", str(site.wacz), "--contract", peer.contract], asked, tmp_path)
+    real = told([stillweb, "mcp-record", "-o", str(tmp_path / "tape"), "--", *server], asked, tmp_path)
+    frozen = told([stillweb, "mcp", str(site.wacz), "--contract", peer.contract], asked, tmp_path)
     assert frozen["tools"] == real["tools"]
     assert frozen["prompts"] == real["prompts"]
     assert frozen["server"]["name"] == real["server"]["name"]
@@ -146,7 +152,7 @@ def test_the_frozen_server_and_a_tape_of_its_calls_are_the_real_one(
     shown = zip(real["results"], frozen["results"], strict=True)
     for arguments, (theirs, ours) in zip_longest([*asked, {}], shown, fillvalue={}):
         assert seen(ours, arguments) == seen(theirs, arguments), arguments
-    again = told([*stillweb, "mcp-replay", str(tmp_path / "tape")], asked, tmp_path)
+    again = told([stillweb, "mcp-replay", str(tmp_path / "tape")], asked, tmp_path)
     for result in again["results"]:
         result.pop("_meta", None)
         if "content" in result:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,20 +61,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def serving(site: Path, *more: str) -> list[str]:
     contracts = [word for name in CONTRACTS for word in ("--contract", name)]
-    return [
-        sys.executable,
-        "-c",
-        "from stillweb.harness.cli import main; main()",
-        "mcp",
-        str(site),
-        *contracts,
-        *more,
-    ]
+    return ["mcp", str(site), *contracts, *more]
+
+
+@pytest.fixture
+def over_stdio(site: Path, commands_path: str) -> list[str]:
+    """The command of a server that a client starts, as a fork."""
+    return [str(shutil.which("stillweb", path=commands_path)), *serving(site)]
 
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    process = subprocess.Popen(serving(site, "--transport", "http"), stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "stillweb", *serving(site, "--transport", "http")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         yield process.stderr.readline().strip().removeprefix("serving at ")
@@ -145,7 +145,7 @@ def test_a_client_lists_and_calls_every_tool(
     count = len(EVERY) - (0 if every else len(CALLS["playwright-mcp"]))
     job: dict[str, Any] = {"sdk": int(client[-1]), "era": era, "calls": EVERY[:count]}
     if transport == "stdio":
-        job["command"] = serving(site)
+        job["command"] = request.getfixturevalue("over_stdio")
     else:
         job["url"] = request.getfixturevalue("address")
     done = subprocess.run([*speaker(client), json.dumps(job)], capture_output=True, text=True, timeout=STARTS)
@@ -190,7 +190,11 @@ def test_the_inspector_lists_and_calls(
     era: str, transport: str, request: pytest.FixtureRequest, site: Path,
     tools: list[dict[str, Any]], expected: list[dict[str, Any]],
 ) -> None:  # fmt: skip
-    target = serving(site) if transport == "stdio" else [request.getfixturevalue("address")]
+    target = (
+        request.getfixturevalue("over_stdio")
+        if transport == "stdio"
+        else [request.getfixturevalue("address")]
+    )
     shown = inspect(target, era, "--method", "tools/list")
     assert shown["tools"] == tools
     for (name, given), ours in zip(EVERY, expected, strict=True):

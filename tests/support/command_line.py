@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -148,4 +148,5 @@ def _run(asked: socket.socket) -> None:
             for file in files:
                 os.close(file)
             code = command.wait()
-        asked.send(str(code if code >= 0 else 128 - code).encode())
+        with suppress(BrokenPipeError):  # the script was killed, as clients of MCP do
+            asked.send(str(code if code >= 0 else 128 - code).encode())

@@ -18,12 +18,12 @@ from isal import isal_zlib
 
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
-from stillweb.snapshots._os.places import FilePlace
+from stillweb.snapshots._os.random_access import FilePlace
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.blocks import stamp_of, steps_of
 from stillweb.snapshots.index.cdxj import capture_line
-from stillweb.snapshots.index.kept import INDEX_VERSION
+from stillweb.snapshots.index.index_cache import INDEX_VERSION
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc.container import DIGEST, INDEX, PACKAGE, STEPS
 from stillweb.snapshots.writer import Writer

@@ -17,11 +17,11 @@ import pytest
 
 if TYPE_CHECKING:
     from stillweb.harness.testing.pytest_case import Case
-    from stillweb.harness.testing.shelf import Shelf
+    from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
 _TOLD: pytest.StashKey[int] = pytest.StashKey()  # number of faults at the end of the test, before teardown
-_SHELVES: pytest.StashKey[dict[tuple[str, ...], Shelf]] = pytest.StashKey()
+_SHELVES: pytest.StashKey[dict[tuple[str, ...], SharedSnapshots]] = pytest.StashKey()
 _NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
 _MEMBERS = {
     "accept",
@@ -91,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Move recorded snapshots into place; fail the run if one can't be moved."""
     if shelves := session.config.stash.get(_SHELVES, {}):
-        from stillweb.harness.testing.shelf import close_all
+        from stillweb.harness.testing.shared_snapshots import close_all
 
         session.config.stash[_NOT_PLACED] = told = close_all(list(shelves.values()))
         if told and session.exitstatus == pytest.ExitCode.OK:
@@ -113,7 +113,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
     from stillweb.harness.testing.pytest_case import Case
-    from stillweb.harness.testing.shelf import Shelf, read_mode
+    from stillweb.harness.testing.shared_snapshots import SharedSnapshots, read_mode
     from stillweb.snapshots.errors import StillwebError, UsageError
     from stillweb.snapshots.evidence.confidence import SERVED
     from stillweb.snapshots.opening import local_copy
@@ -136,7 +136,7 @@ def _make_case(item: pytest.Item, marker: pytest.Mark) -> Case:
                 local(paths[-1])
             # copied now: the test itself may reach no store
             places = [Path(local_copy(path) if is_remote(path) else path) for path in paths]
-            shelves[paths] = Shelf(places, mode, Path(upstream) if upstream else None, rules)
+            shelves[paths] = SharedSnapshots(places, mode, Path(upstream) if upstream else None, rules)
         shelf = shelves[paths]
         if shelf.mode != mode:  # a process writes a snapshot only once
             raise UsageError(

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stillweb.harness._parsing import problem
-from stillweb.snapshots._os.aside import sync_folder
+from stillweb.snapshots._os.atomic_write import sync_folder
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import full_disk, write_whole
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.places import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, chunks
+from stillweb.snapshots._os.random_access import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, chunks
 from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces, sent_coding

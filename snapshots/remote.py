@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stillweb.snapshots._os.aside import aside
+from stillweb.snapshots._os.atomic_write import atomic_file
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots.errors import (
     FULL_DISK,
@@ -378,7 +378,7 @@ class FsspecStore:
                 return False
             if isinstance(fs.protocol, tuple) and "file" in fs.protocol:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-                with source.open("rb") as data, aside(Path(path), wait=True) as out:
+                with source.open("rb") as data, atomic_file(Path(path), wait=True) as out:
                     shutil.copyfileobj(data, out)
                 return True
             fs.put_file(str(source), path)  # an object store shows a file once it is whole

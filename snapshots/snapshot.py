@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots._os.places import BytesPlace
+from stillweb.snapshots._os.random_access import BytesPlace
 from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import TIMING, Capture, Response, as_of, asked, layer_of, read_timing, seen
 from stillweb.snapshots.contents import failures
@@ -36,8 +36,8 @@ from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.build import fits, join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, target_of, to_capture
+from stillweb.snapshots.index.index_cache import Built
 from stillweb.snapshots.index.indexing import Progress, other_key
-from stillweb.snapshots.index.kept import Built
 from stillweb.snapshots.notes import note
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.profile import Profile

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots._os.aside import aside
-from stillweb.snapshots._os.places import BytesPlace, Place, chunks
+from stillweb.snapshots._os.atomic_write import atomic_file
+from stillweb.snapshots._os.random_access import BytesPlace, Place, chunks
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import FULL_DISK, GateFailed, UsageError
 from stillweb.snapshots.index.build import fits
@@ -109,11 +109,11 @@ def seal(
     `stillweb.snapshots.operations.signatures.signing_key`), `certificate` that of the key's certificates for a domain,
     `timestamp` the URL of a time-stamp authority. Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
-    `stillweb.snapshots.operations.late.refuse`), UsageError if `path` is no open snapshot or an empty one,
+    `stillweb.snapshots.operations.late_secrets.refuse`), UsageError if `path` is no open snapshot or an empty one,
     DamagedInput, and MissingCapability if the disk is full.
     """
     from stillweb.snapshots.identity.rules import RuleSet, builtin, own_text
-    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.operations import late_secrets
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.text.freezing import freeze
     from stillweb.snapshots.writer import Writer
@@ -137,7 +137,7 @@ def seal(
         signer = Signer.of(sign, certificate, timestamp)
     report = SealReport(target, "")
     try:
-        late.refuse(root, state)
+        late_secrets.refuse(root, state)
     except GateFailed as error:
         if not keep_secrets:
             raise
@@ -208,7 +208,7 @@ def pack(
     done = 0
     real = Path(os.path.realpath(target))
     try:
-        with aside(real, wait=False) as file:
+        with atomic_file(real, wait=False) as file:
             with zipfile.ZipFile(file, "w") as out:
                 for name, place in files.items():
                     info = zipfile.ZipInfo(name, EARLIEST)

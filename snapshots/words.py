@@ -15,12 +15,12 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'es' if what.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
-def meant(word: str, known: Sequence[str], most: int = 3) -> str:
-    """Return "; meant is …?" with the known words closest to a misspelt one; "" if none is close."""
+def did_you_mean(word: str, known: Sequence[str], most: int = 3) -> str:
+    """Return "; did you mean …?" with the known words closest to a misspelt one; "" if none is close."""
     from difflib import get_close_matches  # imported late: only mistakes need it
 
     near = get_close_matches(word, known, most)
-    return f"; meant is {' or '.join(map(repr, near))}?" if near else ""
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def whole_number(text: str) -> int | None:

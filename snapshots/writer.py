@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots._os.garbage import seldom_collected
+from stillweb.snapshots._os.gc_tuning import seldom_collected
 from stillweb.snapshots._os.locking import lock_directory
-from stillweb.snapshots._os.places import FilePlace
+from stillweb.snapshots._os.random_access import FilePlace
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.package import (
     PAGES_HEADER,
@@ -40,7 +40,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.index import indexing
 from stillweb.snapshots.index.build import fits, mend, open_index
 from stillweb.snapshots.index.cdxj import parse_line, target_of
-from stillweb.snapshots.index.kept import Hashes
+from stillweb.snapshots.index.index_cache import Hashes
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.software import software_name

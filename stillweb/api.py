@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.contents.provenance import Provenance
-    from stillweb.snapshots.operations.late import Late
+    from stillweb.snapshots.operations.late_secrets import Late
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.view import Step
     from stillweb.snapshots.writer import Writer
@@ -204,7 +204,7 @@ def record(
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.errors import GateFailed, StillwebError
-    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.operations import late_secrets
     from stillweb.snapshots.writer import Writer
 
     options = profile = None
@@ -227,7 +227,7 @@ def record(
 
         def look() -> None:
             if recorder.redactor is not None:
-                recording.late = late.look_through(writer.path, recorder.redactor)
+                recording.late = late_secrets.look_through(writer.path, recorder.redactor)
 
         try:
             with recorder:
@@ -241,7 +241,7 @@ def record(
     if recording.late:
         raise GateFailed(
             f"{out}: {len(recording.late)} records hold secrets that were learned too late to replace. "
-            f"Don't publish it unless the account is disposable; see {writer.path / late.FILE}"
+            f"Don't publish it unless the account is disposable; see {writer.path / late_secrets.FILE}"
         )
 
 
@@ -312,11 +312,11 @@ class Replay:
         `started` is called with the process. Raises UsageError if the program can't be started, and
         MissingCapability if its clock can't be set.
         """
-        from stillweb.proxy.net.client_env import direct_hosts, let_past, run_command
+        from stillweb.proxy.net.client_env import add_no_proxy, direct_hosts, run_command
         from stillweb.proxy.net.clock import moment_of, with_clock
 
-        self.gateway.nameless_are(session)
-        environment = let_past({**os.environ, **self.env(session)}, direct_hosts(no_proxy))
+        self.gateway.set_default_session(session)
+        environment = add_no_proxy({**os.environ, **self.env(session)}, direct_hosts(no_proxy))
         if clock is not None:
             moment = moment_of(clock, self.gateway.snapshot) if isinstance(clock, str) else clock
             environment = with_clock(environment, moment)

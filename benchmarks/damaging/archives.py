@@ -20,7 +20,7 @@ from benchmarks.damaging.harms import HARMS, Harmed, Range
 from benchmarks.damaging.recorded import FORMS, GUARDED, LARGE, record, small_blocks
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.snapshots._os.places import FilePlace, Place
+from stillweb.snapshots._os.random_access import FilePlace, Place
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.operations.verifying import verify

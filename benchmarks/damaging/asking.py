@@ -14,7 +14,7 @@ from benchmarks.damaging.recorded import ACCEPTS, STATEFUL, in_order
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.replies import Reply
-from stillweb.snapshots._os.places import FilePlace
+from stillweb.snapshots._os.random_access import FilePlace
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.request import Request

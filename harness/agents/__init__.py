@@ -131,7 +131,7 @@ def name_of(agent: str | Callable[..., Any]) -> str:
     return name
 
 
-def let_in_for(spec: str) -> list[tuple[str, int]]:
+def local_endpoints(spec: str) -> list[tuple[str, int]]:
     """Return the host and port of local services that the agent calls itself, e.g. its model's endpoint.
 
     Isolation must let the agent reach them. The list is empty for a custom agent, whose code must not run

@@ -41,7 +41,7 @@ from urllib.parse import urlsplit
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.sandbox.running import Channel, Prepared, Start, program_folder
 from stillweb.harness.trace import digest
-from stillweb.proxy.net.client_env import client_files, direct_hosts, let_in, let_past
+from stillweb.proxy.net.client_env import add_no_proxy, client_files, direct_hosts, let_in
 from stillweb.proxy.net.clock import moment_of, with_clock
 from stillweb.proxy.net.relaying import lead
 from stillweb.snapshots.dates import iso_date
@@ -219,7 +219,7 @@ class CommandAgent:
 
     async def _start(self, attempt: Attempt, stack: contextlib.ExitStack) -> Start:
         """Return the start of an attempt's program; its folder lasts as long as `stack`, if the run has none."""
-        environment = self._environment() | let_past(attempt.environment, self.direct)
+        environment = self._environment() | add_no_proxy(attempt.environment, self.direct)
         if self.direct:
             attempt.trace.write("evidence", kind="note", text=f"{PAST}: {', '.join(self.direct)}")
         if self.clock is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted, meant
+from stillweb.snapshots.words import counted, did_you_mean
 
 _IDS = ("id", "task_id", "idx")  # the sets' own names, too
 
@@ -66,7 +66,7 @@ class PredictionsAgent:
         known = list(task_ids)
         if unknown := [name for name in self.answers if name not in set(known)]:
             raise UsageError(
-                f"{self._source}: an answer to {unknown[0]!r}, which is no task of the set{meant(unknown[0], known)}"
+                f"{self._source}: an answer to {unknown[0]!r}, which is no task of the set{did_you_mean(unknown[0], known)}"
             )
         missing = [name for name in known if name not in self.answers]
         if not missing:

@@ -37,7 +37,7 @@ from stillweb.harness.agents import extract
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.words import meant
+from stillweb.snapshots.words import did_you_mean
 
 _STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}
 _KINDS: dict[str, type] = {"call": str, "with": dict, "as": str, "set": dict, "may_fail": bool}
@@ -112,7 +112,7 @@ class ScriptAgent:
         The task of a misspelt id would be played by the `default` script.
         """
         return [
-            f"the script for {name!r} is for no task of the set{meant(name, ids, 1)}"
+            f"the script for {name!r} is for no task of the set{did_you_mean(name, ids, 1)}"
             for name in self._tasks
             if name not in ids
         ]

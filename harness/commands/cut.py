@@ -60,7 +60,7 @@ def command(
     """
     from stillweb.harness.curation.needs import needs_of_ledger, needs_of_run
     from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.operations import late_secrets
     from stillweb.snapshots.operations.cut import Needs, cut
 
     if not runs and not ledgers:
@@ -68,7 +68,7 @@ def command(
             "nothing says what is needed; name a run (--run DIR) or a ledger (--ledger FILE)"
         )
     for snapshot in snapshots:
-        late.refuse(snapshot)  # refuse before the work
+        late_secrets.refuse(snapshot)  # refuse before the work
     with Snapshot.open(*snapshots) as opened:
         found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]
         found += [needs_of_ledger(ledger, opened) for ledger in ledgers]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.contents.provenance import Provenance
-    from stillweb.snapshots.operations.late import Late
+    from stillweb.snapshots.operations.late_secrets import Late
     from stillweb.snapshots.writer import Place
 
 MOST_LATE = 10  # records with late secrets named in the output
@@ -408,7 +408,7 @@ def _say_changed(out: Path, since: Place) -> None:
 
 def _say_late(out: Path, found: Sequence[Late]) -> None:
     """Print the records with a secret that was learned after they were written."""
-    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.operations import late_secrets
 
     for one in found[:MOST_LATE]:
         say(str(one))
@@ -416,7 +416,8 @@ def _say_late(out: Path, found: Sequence[Late]) -> None:
         say(f"and {len(found) - MOST_LATE} more")
     if found:
         say(
-            f"{out}: not to be given away, unless the secrets are of an account made for it: see {out / late.FILE}"
+            f"{out} holds secrets that were learned too late to replace. Don't publish it unless the account is "
+            f"disposable; see {out / late_secrets.FILE}"
         )
 
 
@@ -502,7 +503,7 @@ def _browse_on_cluster(
 ) -> int:
     """Record each URL by a worker of a Ray cluster, and print what came of it; return the exit code."""
     from stillweb.proxy.browser.jobs import record_on_cluster
-    from stillweb.snapshots.operations import late
+    from stillweb.snapshots.operations import late_secrets
     from stillweb.snapshots.secrets.keystore import state_dir
     from stillweb.snapshots.secrets.redact import Redactor
 
@@ -515,7 +516,7 @@ def _browse_on_cluster(
     failures = [failure for result in results for failure in result.failures]
     _show_rows([result.row for result in results])
     say_failures(failures)
-    found = late.look_through(out, Redactor.for_snapshot(out, state_dir(), keep=True))
+    found = late_secrets.look_through(out, Redactor.for_snapshot(out, state_dir(), keep=True))
     _say_late(out, found)
     for line in advice(reason for _, reason in failures):
         say(line)

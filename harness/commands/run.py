@@ -245,10 +245,10 @@ def command(
         raise click.UsageError(f"Missing option '{name}'.")
     if faults and drill:
         raise click.UsageError("--drill runs with and without its faults; --faults does not go with it")
-    from stillweb.harness.agents import let_in_for
+    from stillweb.harness.agents import local_endpoints
 
     if isolate:
-        inside = let_in_for(agent)
+        inside = local_endpoints(agent)
         snapshots = brought_here(snapshots)
         isolate_program(inside)
     from stillweb.api import run as run_tasks

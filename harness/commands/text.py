@@ -57,9 +57,9 @@ def command(
     from stillweb.snapshots.operations.upgrading import changes
 
     if accept:
-        from stillweb.snapshots.operations import late
+        from stillweb.snapshots.operations import late_secrets
 
-        late.refuse(snapshot)  # refuse before the work
+        late_secrets.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
         found = list(changes(opened, workers=workers, progress=advance, pool=workers_of(engine)))
     made = take_over(snapshot, found, out, layer=layer) if accept and out else None

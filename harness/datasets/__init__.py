@@ -21,7 +21,7 @@ from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.datasets.records import Record, RecordError, read_records
 from stillweb.harness.task import Problem, Task, TaskSet
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted, meant
+from stillweb.snapshots.words import counted, did_you_mean
 
 __all__ = ["KINDS", "load_tasks"]
 
@@ -78,7 +78,7 @@ def load_tasks(
     if ids is not None:
         wanted = list(ids)
         if unknown := [name for name in wanted if name not in seen]:
-            raise UsageError(f"{source}: no task {unknown[0]!r}{meant(unknown[0], list(seen))}")
+            raise UsageError(f"{source}: no task {unknown[0]!r}{did_you_mean(unknown[0], list(seen))}")
         tasks = [task for task in tasks if task.id in set(wanted)]
     notices = [
         Problem(file, 0, name, f"unknown field, read by nothing ({counted(count, 'record')})")

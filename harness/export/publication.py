@@ -19,13 +19,13 @@ from typing import Any
 
 from stillweb.harness.export.published import SUFFIX, encrypt
 from stillweb.harness.export.published import publish as write_published
-from stillweb.harness.runs.moved import snapshots_now
+from stillweb.harness.runs.relocated_paths import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles
-from stillweb.snapshots._os.aside import folder_aside
-from stillweb.snapshots._os.places import BytesPlace, Place, chunks
+from stillweb.snapshots._os.atomic_write import atomic_folder
+from stillweb.snapshots._os.random_access import BytesPlace, Place, chunks
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.opening import PUBLISHED
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.remote import BLOCK, CARD, RemoteFile, RemotePlace, Store, is_remote, open_store
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc.appending import full_disk
@@ -47,7 +47,7 @@ class Publication:
 def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
     """Publish a finished run, with its sealed snapshots, or a sealed snapshot. Files that are there are not sent again.
 
-    Raises UsageError if something else is there and `replace` is False; GateFailed as `late.refuse` does.
+    Raises UsageError if something else is there and `replace` is False; GateFailed as `late_secrets.refuse` does.
     """
     store = open_store(to)
     with _staged(source) as (files, about):
@@ -118,7 +118,7 @@ def pull(address: str, out: Path) -> list[str]:
             place = RemotePlace(files[path], str(resource["blocks"]).split(), f"{address}/{path}")
             wanted[name] = (place, str(resource["hash"]).removeprefix("sha256:"))
         wanted[PACKAGE] = (BytesPlace(_written(value)), "")
-    with folder_aside(out) as folder:
+    with atomic_folder(out) as folder:
         for name, (source, expected) in wanted.items():
             target = folder / name
             whole = hashlib.sha256()
@@ -213,7 +213,7 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
         for path in sealed:
             if not path.is_file():
                 raise UsageError(f"{path}: is not sealed. Run: stillweb seal {path}")
-            late.refuse(path)
+            late_secrets.refuse(path)
             with Snapshot.open(path) as snapshot:
                 ids.append(snapshot.id)
             name = path.name

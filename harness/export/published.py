@@ -19,7 +19,7 @@ from typing import Any
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.benchmarks.browsecomp.dataset import derive_key
 from stillweb.harness.runs.run_files import RunFiles, trace_name
-from stillweb.snapshots._os.aside import folder_aside
+from stillweb.snapshots._os.atomic_write import atomic_folder
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import write_whole
 
@@ -55,7 +55,7 @@ def publish(run: Path, out: Path) -> tuple[int, int]:
     }
     first = next(iter(canaries.values()), None)
     count = encrypted = 0
-    with folder_aside(out) as folder:
+    with atomic_folder(out) as folder:
         for path, name in _files(run):
             count += 1
             target = folder / name
@@ -118,7 +118,7 @@ def open_published(published: Path, out: Path) -> int:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not empty; name another directory with -o")
     decrypted = 0
-    with folder_aside(out) as folder:
+    with atomic_folder(out) as folder:
         for path, name in _files(published):
             target = folder / name.removesuffix(SUFFIX)
             target.parent.mkdir(parents=True, exist_ok=True)

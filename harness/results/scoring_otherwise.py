@@ -22,9 +22,9 @@ from stillweb.harness._parsing import look_in
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.rubric import compile_rubrics
 from stillweb.harness.runs.hashes import as_json, rubrics_hash, scoring_hashes
-from stillweb.harness.runs.ready import check_judges, unnamed_judge
+from stillweb.harness.runs.preflight import check_judges, unnamed_judge
+from stillweb.harness.runs.resources import read_rubrics
 from stillweb.harness.runs.run_files import RunFiles, Settings
-from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring import judging
 from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import AskedJudge, Evaluator, judge_endpoints

@@ -14,8 +14,8 @@ from typing import Any
 
 from stillweb.harness._parsing import look_in
 from stillweb.harness.runs.hashes import scoring_hashes
+from stillweb.harness.runs.resources import read_rubrics
 from stillweb.harness.runs.run_files import RunFiles
-from stillweb.harness.runs.workshop import read_rubrics
 from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
 from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import Evaluator, failure, judge_failed, rescore, unjudged

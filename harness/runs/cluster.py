@@ -12,9 +12,9 @@ from pathlib import Path
 
 from stillweb.harness.models.tape import gather, part_of
 from stillweb.harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome, Work
+from stillweb.harness.runs.resources import RunResources
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.runs.runner import run_one
-from stillweb.harness.runs.workshop import Workshop
 from stillweb.snapshots._os.cluster import run_on_cluster
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.extras import require
@@ -47,7 +47,7 @@ def run_job(run_path: str, job: Job) -> Outcome:
     """
 
     async def once() -> Outcome:
-        shop = Workshop.open(Path(run_path))
+        shop = RunResources.open(Path(run_path))
         tape = RunFiles(Path(run_path)).tape(shop.settings)
         shop.tape_part = part_of(tape, trace_name(job.task_id, job.attempt))
         async with shop:

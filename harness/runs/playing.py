@@ -19,7 +19,7 @@ from stillweb.snapshots.extras import missing_extra
 
 if TYPE_CHECKING:  # `play` runs in each agent's process, which has to start quickly
     from stillweb.harness.runs.repeating import Known
-    from stillweb.harness.runs.workshop import Workshop
+    from stillweb.harness.runs.resources import RunResources
     from stillweb.harness.scoring import Score
 
 IN_PROCESS = "a process of its own: the agent is a function in Stillweb's process, and trusted"
@@ -132,7 +132,7 @@ def as_before(attempt: Attempt, before: Trace) -> Played:
 
 
 async def score_attempt(
-    shop: Workshop, attempt: Attempt, played: Played, tools: Any, known: Known | None
+    shop: RunResources, attempt: Attempt, played: Played, tools: Any, known: Known | None
 ) -> Score:
     """Score an attempt in a thread (judges and sandboxes block), with the final page if there is one."""
     from stillweb.harness.sandbox.running import ended_together

@@ -27,10 +27,10 @@ from stillweb.harness.runs.display import Display, PlainDisplay
 from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome
 from stillweb.harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
 from stillweb.harness.runs.playing import Played, as_before, play, score_attempt, time_of
-from stillweb.harness.runs.ready import check_ready
+from stillweb.harness.runs.preflight import check_ready
 from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.resources import RunResources, agent_of
 from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
-from stillweb.harness.runs.workshop import Workshop, agent_of
 from stillweb.harness.sandbox.running import remove_folder
 from stillweb.harness.scoring import Score, find_scorer
 from stillweb.harness.scoring.judging import failure, unjudged
@@ -41,7 +41,7 @@ from stillweb.proxy.browser import running
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots._os.signals import SIGNALS
 from stillweb.snapshots.errors import StillwebError, UsageError
-from stillweb.snapshots.words import meant
+from stillweb.snapshots.words import did_you_mean
 
 SCORING = ("evaluator", "scorers")  # members of run.json that identify the scoring code
 _BY_SIGNAL = {128 + number for number in SIGNALS}  # exit codes of the command line after a signal
@@ -151,7 +151,11 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
         raise UsageError(f"two tasks have the id {twice!r}")
     for name in only:
         if name not in known:
-            hint = meant(name, known) if name else "; an empty one is between two commas, or after the last"
+            hint = (
+                did_you_mean(name, known)
+                if name
+                else "; an empty one is between two commas, or after the last"
+            )
             raise UsageError(f"--only: there is no task {name!r}{hint}")
     chosen = [task for task in tasks if not only or task.id in only]
     return chosen[:limit] if limit is not None else chosen
@@ -248,7 +252,7 @@ def _make(
 
     async def all_of_them() -> None:
         repeats = any(job.known for job in jobs)
-        async with Workshop.open(files.path, repeats=repeats) as shop:
+        async with RunResources.open(files.path, repeats=repeats) as shop:
             note_foundations(shop)
             await (engine or LocalEngine()).run(jobs, partial(run_one, shop, display=shown), done)
 
@@ -282,7 +286,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def note_foundations(shop: Workshop) -> None:
+def note_foundations(shop: RunResources) -> None:
     """Write what the run depends on into run.json.
 
     Raise UsageError if a resumed run depends on something else.
@@ -305,7 +309,7 @@ def note_foundations(shop: Workshop) -> None:
         shop.files.write_manifest(settings, now)
 
 
-async def run_one(shop: Workshop, job: Job, *, display: Display | None = None) -> Outcome:
+async def run_one(shop: RunResources, job: Job, *, display: Display | None = None) -> Outcome:
     """Make one attempt, score it and give its trace its final name."""
     task, known = shop.tasks[job.task_id], job.known
     session = session_of(f"{task.id}/{job.attempt}")
@@ -380,7 +384,7 @@ def _reason(score: Score) -> str | None:
     return str(problems[0]) if score.status != "scored" and problems else None
 
 
-def _write_header(trace: TraceWriter, shop: Workshop, task: Task, number: int, session: str) -> None:
+def _write_header(trace: TraceWriter, shop: RunResources, task: Task, number: int, session: str) -> None:
     rubric = shop.evaluator.rubric(task)
     trace.header(
         task=task.to_json(),

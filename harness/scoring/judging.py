@@ -17,7 +17,7 @@ from stillweb.harness._parsing import strict_json
 from stillweb.harness.benchmark import benchmarks, function_at
 from stillweb.harness.models.tape import ModelError, TapeMiss
 from stillweb.harness.scoring import JUDGED, Context, Embedder, JudgeFailed, Score, score, unscored
-from stillweb.harness.scoring.seen import Seen
+from stillweb.harness.scoring.value_search import Seen
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Event, Trace, TraceWriter, digest
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError

@@ -27,7 +27,7 @@ import rfc8785
 
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.servers.mcp_words import META
-from stillweb.harness.tools.finding import missed
+from stillweb.harness.tools.reader_common import missed
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stillweb.harness._parsing import session_of
 from stillweb.harness.testing.blocking import Blocked, is_loopback
-from stillweb.harness.testing.shelf import Shelf
+from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.evidence.confidence import SERVED, read_confidence
 from stillweb.snapshots.identity.accepting import check_accept
@@ -50,7 +50,7 @@ class Case:
     def __init__(
         self,
         name: str,
-        shelf: Shelf,
+        shelf: SharedSnapshots,
         *,
         accept: str = "rule",
         min_confidence: float | Literal["sure"] = SERVED,

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from stillweb.harness.tools.contract import load
-from stillweb.harness.tools.finding import missed, page, recorded, with_verdict
+from stillweb.harness.tools.reader_common import missed, page, recorded, with_verdict
 from stillweb.harness.tools.serper import json_response, parse_object
 from stillweb.harness.tools.store import Visit
 from stillweb.snapshots.capture import Response

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import rfc8785
 
 from stillweb.harness.tools.contract import ToolResult, load, said
-from stillweb.harness.tools.finding import page
+from stillweb.harness.tools.reader_common import page
 from stillweb.harness.tools.store import Found, Visit, client_text
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from stillweb.harness.tools.exa import HOST as EXA_HOST
 from stillweb.harness.tools.exa import answer as exa
-from stillweb.harness.tools.finding import missed, with_verdict
 from stillweb.harness.tools.jina import HOST as READER_HOST
 from stillweb.harness.tools.jina import answer as read
+from stillweb.harness.tools.reader_common import missed, with_verdict
 from stillweb.harness.tools.serper import (
     SCRAPE_HOST,
     SEARCH_HOST,

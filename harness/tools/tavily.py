@@ -12,7 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stillweb.harness.tools.contract import load
-from stillweb.harness.tools.finding import hits, missed, names, page, recorded, request_number, with_verdict
+from stillweb.harness.tools.reader_common import (
+    hits,
+    missed,
+    names,
+    page,
+    recorded,
+    request_number,
+    with_verdict,
+)
 from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, text_only, whole
 from stillweb.harness.tools.store import Visit, worse
 from stillweb.snapshots.capture import Response

@@ -3,7 +3,7 @@
     with ViewServer(Site(snapshots=[path], runs=[path])) as server: print(server.url)
 
 run_table.py        attempts of a run as rows, kept in the cache: filters, sorting, roll-up by task
-shelf.py            open snapshots, and lists of their captures
+snapshot_pool.py    open snapshots, and lists of their captures
 library.py          runs and snapshots that are open, and the making of pages from them
 snapshot_pages.py   pages on snapshots
 site.py             an address to a page, and the pages on runs; used by the server and by exports alike

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from stillweb.harness.view.library import Linker
 from stillweb.harness.view.site import Site
-from stillweb.snapshots._os.aside import folder_aside
+from stillweb.snapshots._os.atomic_write import atomic_folder
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_text
 
@@ -112,7 +112,7 @@ def export_folder(runs: Sequence[Path], snapshots: Sequence[Path | str], out: Pa
         raise UsageError(f"{out}: is there and not empty. Name a new folder")
     linker = _Folder()
     site = Site(runs, snapshots, linker=linker)
-    with closing(site), folder_aside(out) as folder:
+    with closing(site), atomic_folder(out) as folder:
         for table in site.tables.values():
             table.refresh(None)
         linker.link("/")

@@ -24,7 +24,7 @@ from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
-    from stillweb.harness.view.shelf import Shelf
+    from stillweb.harness.view.snapshot_pool import SnapshotPool
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.view import View
 
@@ -138,7 +138,7 @@ def _attribute(
 class FrozenPages:
     """Origin of the frozen pages of a shelf. `origin` is its own, `viewer` that of the pages with the frames."""
 
-    def __init__(self, shelf: Shelf, origin: str, viewer: str) -> None:
+    def __init__(self, shelf: SnapshotPool, origin: str, viewer: str) -> None:
         self._shelf, self._origin, self._viewer = shelf, origin, viewer
         self.token = secrets.token_urlsafe(16)
 

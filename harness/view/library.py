@@ -17,7 +17,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stillweb.harness.console import decimals
-from stillweb.harness.view.shelf import Shelf
+from stillweb.harness.view.snapshot_pool import SnapshotPool
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import counted
 
@@ -129,7 +129,7 @@ class Library:
             from stillweb.harness.view.run_table import RunTable
 
             self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
-        self.shelf = Shelf(named(self.snapshots))
+        self.shelf = SnapshotPool(named(self.snapshots))
         self._of_run: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="stillweb-view")
         self._results: dict[Any, Future[Any]] = {}  # the longest unasked first
@@ -174,7 +174,7 @@ class Library:
 
     def _snapshot_of(self, table: RunTable) -> str:
         """Return the name of a run's snapshot, which is put on the shelf; "" if the run has none."""
-        from stillweb.harness.runs.moved import snapshots_now
+        from stillweb.harness.runs.relocated_paths import snapshots_now
 
         try:
             settings, _ = table.files.manifest()

@@ -25,7 +25,7 @@ from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, doubt_in, is_cut_off
 from stillweb.snapshots._os.cache import cache_dir
-from stillweb.snapshots._os.garbage import seldom_collected
+from stillweb.snapshots._os.gc_tuning import seldom_collected
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
@@ -154,7 +154,7 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
 
 def _row(trace: Trace, name: str) -> Row:
     from stillweb.harness.compare.compare import rules_of
-    from stillweb.harness.scoring.wanted import is_right
+    from stillweb.harness.scoring.expected_answer import is_right
 
     score, answer = trace.last("score"), trace.last("answer") or {}
     if score is None:

@@ -20,7 +20,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
-    from stillweb.harness.view.shelf import Listed, Shelf
+    from stillweb.harness.view.snapshot_pool import Listed, SnapshotPool
     from stillweb.snapshots.evidence.lookup import Near
     from stillweb.snapshots.request import Headers
     from stillweb.snapshots.text.text import FrozenText
@@ -400,7 +400,7 @@ class Served:
     nearest: list[Near]
 
 
-def _served(shelf: Shelf, name: str, request: Request) -> Served:
+def _served(shelf: SnapshotPool, name: str, request: Request) -> Served:
     hit = shelf.lookup(name, request)
     found = hit.capture
     listed = shelf.listed(name, found.url) if found else []

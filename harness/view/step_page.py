@@ -123,7 +123,7 @@ async def _by_calls(
     snapshot: Snapshot, settings: Settings, session: str, events: Sequence[Event], folder: Path
 ) -> StepPage:
     """Make the calls of an attempt again, and look at its browser."""
-    from stillweb.harness.runs.wiring import make_toolset
+    from stillweb.harness.runs.tool_setup import make_toolset
 
     notes = [
         f"Step {event['n']}: a program's own request is not made again."
@@ -151,7 +151,7 @@ async def _by_addresses(
     import httpx
 
     from stillweb.harness.agents.tool_event import describe
-    from stillweb.harness.runs.wiring import make_toolset
+    from stillweb.harness.runs.tool_setup import make_toolset
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
 

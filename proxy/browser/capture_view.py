@@ -32,7 +32,7 @@ from stillweb.proxy.browser.settle import Calm, Patience
 from stillweb.proxy.browser.steps import Flow
 from stillweb.proxy.browser.uploads import kept
 from stillweb.proxy.net.addresses import public
-from stillweb.proxy.net.silence import Said
+from stillweb.proxy.net.stream_idle import Said
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.profile import Profile
@@ -595,7 +595,7 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
         except ValueError:  # brackets that hold no address
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            meant = "" if parts.scheme or not job.url else f"; is https://{job.url} meant?"
+            meant = "" if parts.scheme or not job.url else f"; did you mean https://{job.url}?"
             raise UsageError(f"{job.url!r} is no http(s) URL{meant}")
     return jobs
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.bounded_evaluate import answered
 
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Page

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.consent import least_consent
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle

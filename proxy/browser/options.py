@@ -19,7 +19,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
 from stillweb.snapshots.shapes import shaped
-from stillweb.snapshots.words import meant
+from stillweb.snapshots.words import did_you_mean
 
 if TYPE_CHECKING:
     from stillweb.snapshots.secrets.redact import Redactor
@@ -106,7 +106,9 @@ def browser_options(given: Mapping[str, Any], where: str, folder: Path | None = 
     chosen = {name: value for name, value in given.items() if value not in (None, (), "", {})}
     unknown = [name for name in chosen if name not in _OPTIONS]
     if unknown:
-        raise UsageError(f"{where}: unknown browser option {unknown[0]!r}{meant(unknown[0], list(_OPTIONS))}")
+        raise UsageError(
+            f"{where}: unknown browser option {unknown[0]!r}{did_you_mean(unknown[0], list(_OPTIONS))}"
+        )
     for name, value in chosen.items():
         kind = {"headers": dict, "headful": bool}.get(name, str)
         if isinstance(value, date) and name == "clock":  # YAML reads a time as one
@@ -255,7 +257,7 @@ def _device(name: str, where: str) -> dict[str, Any]:
     with sync_playwright() as playwright:
         devices = dict(playwright.devices)
     if name not in devices:
-        raise UsageError(f"{where}: device {name!r} is unknown{meant(name, list(devices))}")
+        raise UsageError(f"{where}: device {name!r} is unknown{did_you_mean(name, list(devices))}")
     found = devices[name]
     return {
         "user_agent": found["user_agent"],

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.newest import Newest
-from stillweb.proxy.net.silence import Silence
+from stillweb.proxy.net.stream_idle import Silence
 from stillweb.proxy.replay.misses import MARKED
 
 if TYPE_CHECKING:

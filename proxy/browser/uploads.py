@@ -15,7 +15,7 @@ from mimetypes import MimeTypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.errors import Failed
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.detect import known_formats

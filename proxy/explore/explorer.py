@@ -23,7 +23,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.answered import answered
+from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.capture_view import Recording, Records, Visitor
 from stillweb.proxy.browser.driver import Driver

@@ -318,7 +318,7 @@ def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
     return found
 
 
-def let_past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+def add_no_proxy(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """Return an environment of `clients.client_environment` in which `hosts` bypass the proxy.
 
     Raises as `trust.usual_authorities`.

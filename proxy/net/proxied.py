@@ -25,7 +25,7 @@ class Proxied:
         """Send 407 to clients that don't name their session, from now on. May be called again."""
         raise NotImplementedError
 
-    def nameless_are(self, session: str) -> None:
+    def set_default_session(self, session: str) -> None:
         """Assign clients without proxy credentials to `session`, and don't send 407.
 
         This is for the proxy of one program: many clients can't send credentials. Call it once, before the

@@ -17,7 +17,7 @@ from OpenSSL import SSL
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, session_name
 from stillweb.proxy.net.own_pages import page_fields, refused
-from stillweb.proxy.net.silence import Said
+from stillweb.proxy.net.stream_idle import Said
 from stillweb.proxy.net.upstream import scheme_asked
 from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, EventSpool, Spool
 from stillweb.proxy.record.flows import (

@@ -25,11 +25,17 @@ from mitmproxy import exceptions, options
 
 from stillweb.proxy.net.addresses import AUTHORITY, DEFAULT_SESSION, host_port
 from stillweb.proxy.net.ca import Authority, client_certificates, system_directory
-from stillweb.proxy.net.client_env import client_environment, let_in, let_past, run_command, usual_authorities
+from stillweb.proxy.net.client_env import (
+    add_no_proxy,
+    client_environment,
+    let_in,
+    run_command,
+    usual_authorities,
+)
 from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxied import Proxied
-from stillweb.proxy.net.silence import Said
+from stillweb.proxy.net.stream_idle import Said
 from stillweb.proxy.net.upstream import UpstreamProxy, scheme_asked
 from stillweb.proxy.record.addon import RecordingAddon
 from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
@@ -243,7 +249,7 @@ class Recorder(Proxied):
     def _ask_for_names(self) -> None:
         self._addon.challenge = True
 
-    def nameless_are(self, session: str) -> None:
+    def set_default_session(self, session: str) -> None:
         self._challenge = False
         self._addon.nameless = session
 
@@ -418,8 +424,8 @@ def record_command(
 
     `direct` are hosts that it asks itself, of which nothing is recorded; `isolate` leaves it no way past the recorder.
     """
-    recorder.nameless_are(session)
-    environment = let_past(recorder.environment(session), direct)
+    recorder.set_default_session(session)
+    environment = add_no_proxy(recorder.environment(session), direct)
     if isolate:
         code = run_isolated(command, environment, [recorder.place, *let_in(direct)])
     else:

@@ -19,7 +19,7 @@ from stillweb.proxy.net.addresses import (
     session_name,
     site_named,
 )
-from stillweb.proxy.replay import refusing
+from stillweb.proxy.replay import bad_request
 from stillweb.proxy.replay.http1 import (
     CHUNKED,
     PATIENCE,
@@ -566,8 +566,8 @@ class Connection(Arrivals):
     def _refuse(self, bad: BadRequest, message: Message | None) -> None:
         self.hub.malformed += 1
         if message is not None:
-            refusing.refuse(self.hub, message, bad, self.line or self._last, self.base)
-        self.write(refusing.answer(bad))
+            bad_request.refuse(self.hub, message, bad, self.line or self._last, self.base)
+        self.write(bad_request.answer(bad))
         self.close()
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
@@ -777,7 +777,7 @@ class Entrance(asyncio.Protocol):
         hub.connections.discard(self)
         heir: asyncio.Protocol
         if data[0] == TLS:
-            heir = Sealed(hub, Connection(hub), data, lambda why: refusing.unread(hub, why))
+            heir = Sealed(hub, Connection(hub), data, lambda why: bad_request.unread(hub, why))
         else:
             heir = Connection(hub, data)
         transport.set_protocol(heir)

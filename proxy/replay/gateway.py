@@ -177,7 +177,7 @@ class Gateway(Proxied):
         if not self._hub.challenge:
             self._on_loop(self._hub.challenge_all)
 
-    def nameless_are(self, session: str) -> None:
+    def set_default_session(self, session: str) -> None:
         with_session(self.url, session)  # raises for what can't be a name
         self._challenge = False
         if session != DEFAULT_SESSION:

@@ -19,7 +19,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 
 from stillweb.proxy.net.addresses import target_text
 from stillweb.proxy.net.huffman import LinearHuffman
-from stillweb.proxy.replay import refusing
+from stillweb.proxy.replay import bad_request
 from stillweb.proxy.replay.http1 import (
     MAX_BODY,
     MAX_HEAD,
@@ -251,7 +251,7 @@ class Http2:
         named = dict(incoming.fields)
         target = f"https://{named.get(':authority') or self._authority}{named.get(':path', '/')}"
         self._hub.malformed += 1
-        refusing.note(
+        bad_request.note(
             self._hub.answerer, self._line, named.get(":method", ""), target, bad, len(incoming.body), 0
         )
         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)

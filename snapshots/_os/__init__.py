@@ -1,1 +1,1 @@
-"""The local machine: files and other random-access bytes (`places`), the cache, locks, worker processes."""
+"""The local machine: files and other random-access bytes (`random_access`), the cache, locks, worker processes."""

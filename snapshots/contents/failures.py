@@ -143,7 +143,7 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
     try:
         value: Any = json.loads(block)
         if value["reason"] not in REASONS:
-            raise ValueError(f"a reason that is none: {value['reason']!r}")
+            raise ValueError(f"unknown failure reason: {value['reason']!r}")
         body = base64.b64decode(value.get("body_base64", ""), validate=True)
         must_be_well_formed(json.dumps(value, ensure_ascii=False))
         return Failure(
@@ -178,5 +178,5 @@ def _given(value: Any) -> Given | None:
     given = Given(int(value["status"]), str(value["type"]), str(value["body"]))
     failed = 400 <= given.status < 600 or given == Given(OPENED, "", "")
     if not (failed and given.media.isascii() and given.media.isprintable()):
-        raise ValueError(f"nothing that is told of a failure: {given.status} {given.media!r}")
+        raise ValueError(f"unexpected record of a failed request: {given.status} {given.media!r}")
     return given

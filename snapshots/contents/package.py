@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.places import FilePlace, Place, chunks, hash_place, lines_in
+from stillweb.snapshots._os.random_access import FilePlace, Place, chunks, hash_place, lines_in
 from stillweb.snapshots.dates import UNDATED, iso_date, timestamp_of
 from stillweb.snapshots.decompression import ZLIB, inflate
 from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.build import stamp_for
 from stillweb.snapshots.index.cdxj import Index
-from stillweb.snapshots.index.kept import Hashes
+from stillweb.snapshots.index.index_cache import Hashes
 from stillweb.snapshots.notes import Damaged, note
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.shapes import must_be_unicode, shaped, well_formed

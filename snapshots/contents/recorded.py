@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from stillweb.snapshots._os.scratch import Scratch
+from stillweb.snapshots._os.temp_database import Scratch
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.records import Original
 from stillweb.snapshots.dates import iso_date

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stillweb.snapshots._os.places import CHUNK
+from stillweb.snapshots._os.random_access import CHUNK
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.dates import iso_date, timestamp_of
 from stillweb.snapshots.errors import FULL_DISK

@@ -18,7 +18,7 @@ from datetime import UTC
 from pathlib import Path
 
 from stillweb.snapshots._os.cache import cache_dir
-from stillweb.snapshots._os.places import Place
+from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.dates import iso_date

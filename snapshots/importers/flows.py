@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from stillweb.snapshots._os.places import Place
+from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput

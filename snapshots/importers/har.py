@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from stillweb.snapshots._os.places import Place
+from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.dates import EPOCH, parse_timestamp

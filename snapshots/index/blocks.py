@@ -16,7 +16,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.places import FilePlace, Place, chunks
+from stillweb.snapshots._os.random_access import FilePlace, Place, chunks
 from stillweb.snapshots.errors import DamagedInput
 
 MOST = 1 << 19  # blocks in a table, some 50 MB: a larger index has larger blocks

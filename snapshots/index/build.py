@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots._os.garbage import seldom_collected
-from stillweb.snapshots._os.places import BytesPlace, Place
+from stillweb.snapshots._os.gc_tuning import seldom_collected
+from stillweb.snapshots._os.random_access import BytesPlace, Place
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import Index, capture_line, sorted_lines
 from stillweb.snapshots.index.gathering import Part
+from stillweb.snapshots.index.index_cache import INDEX_VERSION, Built, as_written, cached_index, kept_notes
 from stillweb.snapshots.index.indexing import Progress
-from stillweb.snapshots.index.kept import INDEX_VERSION, Built, as_written, cached_index, kept_notes
 from stillweb.snapshots.index.parallel import scan_file, scan_files
 from stillweb.snapshots.index.resolving import resolve
 from stillweb.snapshots.notes import Damaged

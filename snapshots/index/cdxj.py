@@ -14,7 +14,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from stillweb.snapshots._os.places import Place
+from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.blocks import Blocks

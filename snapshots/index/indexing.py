@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillweb.snapshots._os.places import Place
+from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.cdxj import entry_line

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
-from stillweb.snapshots._os.scratch import Scratch
+from stillweb.snapshots._os.temp_database import Scratch
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import capture_of
 from stillweb.snapshots.index.gathering import Part, Waiting

@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from stillweb.snapshots import notes
-from stillweb.snapshots._os.forks import can_fork, run_all
-from stillweb.snapshots._os.places import FilePlace, Place, hash_place
+from stillweb.snapshots._os.fork_pool import can_fork, run_all
+from stillweb.snapshots._os.random_access import FilePlace, Place, hash_place
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.index.fast_path import SwiftPairs
 from stillweb.snapshots.index.gathering import Part, Waiting, gathered

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stillweb.snapshots._os.aside import sync_folder
+from stillweb.snapshots._os.atomic_write import sync_folder
 from stillweb.snapshots._os.locking import lock_directory
-from stillweb.snapshots._os.places import Place, chunks
+from stillweb.snapshots._os.random_access import Place, chunks
 from stillweb.snapshots.errors import UsageError, no_room
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.profile import Profile

@@ -25,7 +25,7 @@ from stillweb.snapshots.identity.keys import group_prefix
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.index.cdxj import is_capture, parse_line, target_of
 from stillweb.snapshots.opening import open_container
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.snapshot import Layer, Snapshot
@@ -101,12 +101,12 @@ def cut(
     """Write the part of a snapshot that `needs` asks for to `out`.
 
     `paths` of several are layers, the lowest first. `out` is a directory, or a file that ends in `.wacz`. The
-    same cut has the same id and bytes whenever it is made. Raises GateFailed as `late.refuse` does, UsageError for a need that the snapshot does not have and
+    same cut has the same id and bytes whenever it is made. Raises GateFailed as `late_secrets.refuse` does, UsageError for a need that the snapshot does not have and
     for mutations among several layers, and DamagedInput if the cut's index differs from the source's.
     """
     layered = [paths] if isinstance(paths, str | os.PathLike) else paths
     for path in layered:
-        late.refuse(path)
+        late_secrets.refuse(path)
     report = CutReport(local(out))
     with Snapshot.open(*layered) as snapshot:
         if len(layered) > 1 and snapshot.mutations:

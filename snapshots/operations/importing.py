@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from stillweb.snapshots._os.garbage import seldom_collected
+from stillweb.snapshots._os.gc_tuning import seldom_collected
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.recorded import RecordedOnDisk
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
@@ -22,7 +22,7 @@ from stillweb.snapshots.index.indexing import listed, what_of
 from stillweb.snapshots.index.on_disk import OnDisk
 from stillweb.snapshots.index.resolving import NOWHERE
 from stillweb.snapshots.notes import Damaged, damage_in
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import RESOURCES, View
@@ -45,14 +45,14 @@ def import_files(
     """Import archives and recordings of any known format into an open snapshot, created if needed.
 
     An unreadable file is named in the report and doesn't stop the others. `progress` is called with the bytes
-    done and the bytes in all. Raises GateFailed as `late.refuse` does, UsageError, and DamagedInput if no
+    done and the bytes in all. Raises GateFailed as `late_secrets.refuse` does, UsageError, and DamagedInput if no
     file yielded anything. What was imported before an error stays; a new snapshot that is still empty is
     removed.
     """
     report = ImportReport()
     files = list(paths)
     for path in files:
-        late.refuse(path)
+        late_secrets.refuse(path)
     fresh = not os.path.lexists(out)
     way = Way([size_of(path) for path in files], progress)
     try:

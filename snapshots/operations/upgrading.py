@@ -21,7 +21,7 @@ from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.index.build import open_index
 from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.opening import open_container
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
 from stillweb.snapshots.operations.diff import counts, unified
 from stillweb.snapshots.snapshot import Snapshot
@@ -141,10 +141,10 @@ def accept(
     The result is a whole snapshot with the new texts in place of the old ones, or, with `layer`, only the
     texts, to be opened over the first snapshot. `out` is a directory, or a sealed file if it ends in `.wacz`.
     Records keep the dates of their sources, so that the same upgrade has the same id. Raises GateFailed as
-    `late.refuse` does, UsageError if `out` exists, or if `layer` is False and Stillweb didn't write the
+    `late_secrets.refuse` does, UsageError if `out` exists, or if `layer` is False and Stillweb didn't write the
     archive (its page lists would be lost).
     """
-    late.refuse(path)
+    late_secrets.refuse(path)
     taken = {one.address: one for one in found if one.acceptable}
     with Snapshot.open(path) as snapshot:
         container = open_container(path)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillweb.snapshots import decompression
-from stillweb.snapshots._os.places import Place, Reader, chunks, hash_place, lines_in
+from stillweb.snapshots._os.random_access import Place, Reader, chunks, hash_place, lines_in
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
@@ -31,8 +31,8 @@ from stillweb.snapshots.index import build
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.cdxj import BROKEN, parse_line
 from stillweb.snapshots.index.gathering import Part, gathered
+from stillweb.snapshots.index.index_cache import Built
 from stillweb.snapshots.index.indexing import find, missing_digests
-from stillweb.snapshots.index.kept import Built
 from stillweb.snapshots.index.pairing import settle
 from stillweb.snapshots.opening import BAD_ZIP, largest, open_container
 from stillweb.snapshots.operations.signatures import check_signature

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from stillweb.snapshots._os.aside import aside, sync_folder
-from stillweb.snapshots._os.places import CHUNK, FilePlace
+from stillweb.snapshots._os.atomic_write import atomic_file, sync_folder
+from stillweb.snapshots._os.random_access import CHUNK, FilePlace
 from stillweb.snapshots.errors import FULL_DISK, MissingCapability, NoRoom, StillwebError, UsageError
 from stillweb.snapshots.warc.scan import Damage, scan
 from stillweb.snapshots.words import counted
@@ -122,7 +122,11 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
     place = Path(os.path.realpath(path))
     size = 0
     try:
-        with aside(place, wait=True) if place.is_file() or not place.exists() else open(path, "wb") as out:
+        with (
+            atomic_file(place, wait=True)
+            if place.is_file() or not place.exists()
+            else open(path, "wb") as out
+        ):
             for piece in pieces:
                 size += out.write(piece)
     except OSError as error:

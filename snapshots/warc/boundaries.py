@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillweb.snapshots._os.places import Place, chunks
+from stillweb.snapshots._os.random_access import Place, chunks
 from stillweb.snapshots.warc import warc
 
 PIECE = 1 << 15  # bytes searched at a time

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.places import FilePlace, Place, chunks
+from stillweb.snapshots._os.random_access import FilePlace, Place, chunks
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.notes import Damaged

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.places import Place, chunks
+from stillweb.snapshots._os.random_access import Place, chunks
 
 LEVEL = 2
 RAW = -15  # wbits: bare deflate

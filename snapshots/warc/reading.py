@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from stillweb.snapshots._os.places import CHUNK, Place, chunks
+from stillweb.snapshots._os.random_access import CHUNK, Place, chunks
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.dates import timestamp_of
 from stillweb.snapshots.decompression import TooLarge

@@ -14,7 +14,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.places import Place, Unreadable, as_much, chunks
+from stillweb.snapshots._os.random_access import Place, Unreadable, as_much, chunks
 from stillweb.snapshots.decompression import GZIP
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.boundaries import PIECE, boundary_after, next_plain

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.places import Place
+from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.decompression import (
     GZIP,
     IN_MEMORY,

@@ -10,7 +10,7 @@ import yaml
 from stillweb.harness.pytest_plugin import _MEMBERS
 from stillweb.harness.results.certificate import make_certificate
 from stillweb.harness.scoring.judging import Evaluator, rescore
-from stillweb.harness.testing.shelf import MODES
+from stillweb.harness.testing.shared_snapshots import MODES
 from stillweb.harness.trace import _schema, read_trace
 from tests.support.runs import make_run
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness._parsing import load_module
+from stillweb.harness.runs.resources import open_tools
 from stillweb.harness.runs.run_files import Settings
-from stillweb.harness.runs.workshop import open_tools
 from stillweb.snapshots.errors import UsageError
 from tests.support.command_line import stillweb
 from tests.support.runs import write_script

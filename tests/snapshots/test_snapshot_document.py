@@ -10,8 +10,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from stillweb.snapshots.contents.package import snapshot_id
 from stillweb.snapshots.index.cdxj import parse_line
-from stillweb.snapshots.index.kept import INDEX_VERSION
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.index.index_cache import INDEX_VERSION
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.secrets.keystore import LEARNED
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
@@ -64,7 +64,7 @@ def test_what_is_beside_an_open_snapshot_is_described_and_only_what_is_told_is_s
     path = small_snapshot(tmp_path / "s")
     redactor = Redactor.for_snapshot(path, tmp_path / "state", keep=True)
     redactor.learn("tok-9d8f7a6s5d4f3a2s1d0f")
-    late.note(path, [late.Late("http://a.test/", "data-00000.warc.gz:0", "url")])
+    late_secrets.note(path, [late_secrets.Late("http://a.test/", "data-00000.warc.gz:0", "url")])
     assert {f"stillweb/{file.name}" for file in (path / "stillweb").iterdir()} == set(
         re.findall(r"^\| `(stillweb/[^`]+)`", TEXT, re.M)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.snapshots.words import counted, meant
+from stillweb.snapshots.words import counted, did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,6 @@ def test_a_number_with_its_noun(number: int, what: str, said: str) -> None:
 
 def test_a_word_that_is_not_there_is_told_with_those_that_come_nearest() -> None:
     known = ["birds_001", "birds_002", "weather"]
-    assert meant("birds_003", known) == "; meant is 'birds_002' or 'birds_001'?"
-    assert meant("birds_003", known, 1) == "; meant is 'birds_002'?"
-    assert meant("rug", known) == ""
+    assert did_you_mean("birds_003", known) == "; did you mean 'birds_002' or 'birds_001'?"
+    assert did_you_mean("birds_003", known, 1) == "; did you mean 'birds_002'?"
+    assert did_you_mean("rug", known) == ""

@@ -51,7 +51,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
     """Score with the metrics passall5, passall3, passall1 (0 or 1), ser (0..1) and aet (seconds).
 
     SGI_CONDA_ENV names a conda environment or the folder of a virtual one; fixtures come from
-    SGI_DRY_EXPERIMENT_DATA_DIR. Raise MissingCapability if one is missing (`stillweb.harness.runs.ready`
+    SGI_DRY_EXPERIMENT_DATA_DIR. Raise MissingCapability if one is missing (`stillweb.harness.runs.preflight`
     checks this before a run).
 
     Faithful: functions that can't be replaced stay as in the incomplete program, and its tests are run.

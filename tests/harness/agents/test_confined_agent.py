@@ -271,7 +271,7 @@ def test_the_machine_is_asked_before_anything_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "stillweb.harness.runs.ready.can_confine", lambda **_: "python: can't be confined here"
+        "stillweb.harness.runs.preflight.can_confine", lambda **_: "python: can't be confined here"
     )
     with pytest.raises(MissingCapability, match="can't be confined here"):
         program_says(tmp_path, "print(42)")

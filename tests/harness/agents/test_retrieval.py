@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stillweb.harness.agents.retrieval import EMPTY, changes, state_of
 from stillweb.harness.scoring.judging import Evaluator, conclude
-from stillweb.harness.scoring.seen import Seen
+from stillweb.harness.scoring.value_search import Seen
 from stillweb.harness.task import Task
 from stillweb.harness.trace import TraceWriter
 

@@ -11,7 +11,7 @@ import pytest
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots import seal
 from stillweb.snapshots.errors import GateFailed
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.operations.cut import Needs, cut
 from stillweb.snapshots.operations.importing import import_files
 from stillweb.snapshots.operations.upgrading import accept
@@ -22,7 +22,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
 from tests.proxy.origin import Answer, Asked, Origin
-from tests.snapshots.operations.test_late import TOKEN, record
+from tests.snapshots.operations.test_late_secrets import TOKEN, record
 
 pytestmark = pytest.mark.usefixtures("own_state")
 
@@ -144,6 +144,6 @@ def test_who_goes_on_with_it_knows_what_it_knew(tmp_path: Path) -> None:
     path = killed(tmp_path / "s", "<p>nothing</p>")
     redactor = Redactor.for_snapshot(path, state_dir(), keep=True)
     assert redactor.knows([TOKEN.encode()])
-    assert [one.part for one in late.look_through(path, redactor)] == ["view's text"]
+    assert [one.part for one in late_secrets.look_through(path, redactor)] == ["view's text"]
     assert not (path / FILE).exists()
     assert not Redactor.for_snapshot(path, state_dir(), keep=True).knows([TOKEN.encode()])

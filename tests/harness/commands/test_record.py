@@ -91,7 +91,7 @@ def test_what_is_answered_after_a_write_is_no_change(tmp_path: Path) -> None:
         (["--explore", "3", "--values", "bytes", "http://a.test/"], "bytes: not UTF-8 at byte 1"),
         (["--explore", "3", "--values", "empty", "http://a.test/"], "empty: is empty"),
         (["--explore", "3"], "nothing to record"),
-        (["a.test/page"], "'a.test/page' is no http(s) URL; is https://a.test/page meant?"),
+        (["a.test/page"], "'a.test/page' is no http(s) URL; did you mean https://a.test/page?"),
         (["ftp://a.test/"], "'ftp://a.test/' is no http(s) URL\n"),
         (["--explore", "3", "--seconds", "0", "http://a.test/"], "0.0 is not in the range x>0"),
         (["--explore", "3", "--delay", "-1", "http://a.test/"], "-1.0 is not in the range x>=0"),

@@ -239,7 +239,7 @@ def test_a_script_for_a_task_that_the_set_lacks_is_told(
     words[4] = write_script(tmp_path, {"agent": "script", **script})
     with pytest.raises(SystemExit):
         main([str(word) for word in words])
-    assert "the script for 'rugg' is for no task of the set; meant is 'rug'?" in capsys.readouterr().err
+    assert "the script for 'rugg' is for no task of the set; did you mean 'rug'?" in capsys.readouterr().err
 
 
 def test_a_run_prints_a_line_of_progress_and_ten_of_summary_with_the_spread(

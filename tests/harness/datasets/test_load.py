@@ -183,7 +183,7 @@ def test_ids_and_limit(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no task '9'$"):
         load_tasks(path, ids=["9"])
     path = write(tmp_path / "x.jsonl", [{"id": "birds", "question": "q", "answer": "a"}])
-    with pytest.raises(UsageError, match=r"no task 'brids'; meant is 'birds'\?$"):
+    with pytest.raises(UsageError, match=r"no task 'brids'; did you mean 'birds'\?$"):
         load_tasks(path, ids=["brids"])
 
 

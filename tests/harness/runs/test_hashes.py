@@ -24,7 +24,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "covered"),
     [
         ("scoring/judging.py", True),
-        ("scoring/seen.py", True),
+        ("scoring/value_search.py", True),
         ("scoring/grader.json", True),
         ("rubric/rules.py", True),
         ("rubric/spelling.py", True),

@@ -203,7 +203,7 @@ def test_tasks_are_chosen_by_id_and_limit(tmp_path):
     assert [t.id for t in start_run(tmp_path / "2", settings, tasks, only=["c", "a"]).tasks()] == ["a", "c"]
     with pytest.raises(UsageError, match="--only: there is no task 'z'"):
         start_run(tmp_path / "3", settings, tasks, only=["z"])
-    with pytest.raises(UsageError, match=r"no task 'birds_001'; meant is 'birds_001-g'\?$"):
+    with pytest.raises(UsageError, match=r"no task 'birds_001'; did you mean 'birds_001-g'\?$"):
         start_run(tmp_path / "3", settings, [*tasks, bird_task("birds_001-g")], only=["birds_001"])
     with pytest.raises(UsageError, match="two tasks have the id 'a'"):
         start_run(tmp_path / "4", settings, [*tasks, tasks[0]])

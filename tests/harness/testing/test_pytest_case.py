@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.testing.pytest_case import Case
-from stillweb.harness.testing.shelf import Shelf
+from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import Recorder
 
@@ -24,7 +24,7 @@ def test_what_a_browser_misses_is_the_tests_and_it_ends_with_it(tmp_path: Path) 
     view = f"{SITE}/#view=0123456789abcdef"
     with Writer.open(tmp_path / "site") as writer:
         Recorder(writer).add(f"{SITE}/", PAGE)
-    shelf = Shelf([tmp_path / "site"], "none")
+    shelf = SharedSnapshots([tmp_path / "site"], "none")
     case = Case("a test", shelf)
     case.start()
 

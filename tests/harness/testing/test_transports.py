@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from stillweb.harness.testing.pytest_case import Case
-from stillweb.harness.testing.shelf import Shelf
+from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer
@@ -34,7 +34,7 @@ def case(tmp_path):
             writer.exchange(
                 Exchange(request, status, reason, headers, body, moment, begin=begin, end=begin + 1)
             )
-    shelf = Shelf([tmp_path / "site"], "none")
+    shelf = SharedSnapshots([tmp_path / "site"], "none")
     case = Case("a test", shelf)
     yield case
     case.close()

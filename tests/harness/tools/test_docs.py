@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from stillweb.harness.commands.mcp import command
+from stillweb.harness.runs.resources import open_tools
 from stillweb.harness.runs.run_files import Settings
-from stillweb.harness.runs.workshop import open_tools
 from stillweb.harness.tools import Toolset, contract_names
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot

@@ -427,7 +427,7 @@ def test_lookups_keep_the_evidence_of_the_last_sites_only(
             for page in range(4):
                 request, body = Request("GET", f"https://site{site}.test/?page={page}"), f"<p>{site} {page}"
                 writer.exchange(Exchange(request, 200, "OK", (("Content-Type", "text/html"),), body.encode(), START, "s", 1, 2))  # fmt: skip
-    monkeypatch.setattr("stillweb.harness.view.shelf.LEARNT", 10)
+    monkeypatch.setattr("stillweb.harness.view.snapshot_pool.LEARNT", 10)
     shelf = Site([], [tmp_path / "many"]).shelf
     snapshot = shelf.get("many")
     assert snapshot is not None

@@ -16,7 +16,7 @@ import pytest
 from stillweb.proxy.browser import page_snapshot
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.settle import Patience
-from stillweb.proxy.net.silence import Said, Silence
+from stillweb.proxy.net.stream_idle import Said, Silence
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.browser import answered, driver, settle
+from stillweb.proxy.browser import bounded_evaluate, driver, settle
 from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.record.recorder import Recorder
@@ -45,7 +45,7 @@ def test_a_page_that_loops_is_recorded_within_bounds(
     monkeypatch.setattr(settle, "MOST_REQUESTS", 40)
     monkeypatch.setattr(driver, "MOST_DOWNLOADS", 5)
     monkeypatch.setattr(driver, "MOST_DIALOGS", 10)
-    monkeypatch.setattr(answered, "SECONDS", 1 if page == "/endless" else 20)
+    monkeypatch.setattr(bounded_evaluate, "SECONDS", 1 if page == "/endless" else 20)
     patience = Patience(real=2) if page == "/endless" else Patience()
     with serve(answer) as site, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
         [result] = Fetcher(recorder, writer, patience=patience).fetch([site + page])

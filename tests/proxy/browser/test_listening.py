@@ -13,7 +13,7 @@ from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
-from stillweb.proxy.net.silence import Silence
+from stillweb.proxy.net.stream_idle import Silence
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile

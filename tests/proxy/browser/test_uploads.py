@@ -23,7 +23,7 @@ from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import typed_body
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_given_is_told(site: Site) -> None:
     told.append(f"step 1: upload: the bytes of 'mills.csv' ({digest}) are not at hand")
     assert [(one.ok, one.error) for one in results] == [(False, words) for words in told]
     with Snapshot.open(path) as snapshot:
-        assert not late.find(snapshot, redactor)
+        assert not late_secrets.find(snapshot, redactor)
 
 
 @pytest.mark.slow
@@ -225,9 +225,11 @@ def test_a_secret_that_is_learned_later_is_found_in_a_file(site: Site) -> None:
     path, result = site.record("snap", "- upload: {label: Look, file: key.txt}", redactor)
     assert result.ok
     with Snapshot.open(path) as snapshot:
-        assert not late.find(snapshot, redactor)
+        assert not late_secrets.find(snapshot, redactor)
         redactor.learn(SECRET)
-        assert f"urn:files:{result.views[-1]}" in [one.record for one in late.find(snapshot, redactor)]
+        assert f"urn:files:{result.views[-1]}" in [
+            one.record for one in late_secrets.find(snapshot, redactor)
+        ]
 
 
 def test_printed_steps_with_files_are_read_back(site: Site) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.net.client_env import CA_VARIABLES, client_environment, direct_hosts, let_past
+from stillweb.proxy.net.client_env import CA_VARIABLES, add_no_proxy, client_environment, direct_hosts
 from stillweb.snapshots.errors import UsageError
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.support.waiting import STARTS
@@ -51,7 +51,7 @@ def test_a_direct_host_answers_under_its_own_certificate(
         url = f"https://127.0.0.1:{origin.port}/"
 
         def asked(*hosts: str) -> subprocess.CompletedProcess[str]:
-            environment = let_past(client_environment(dead, ours.certificate_path, base), hosts)
+            environment = add_no_proxy(client_environment(dead, ours.certificate_path, base), hosts)
             return subprocess.run(
                 [*command, url], env=environment, capture_output=True, text=True, timeout=STARTS, check=False
             )
@@ -66,7 +66,7 @@ def test_a_direct_host_answers_under_its_own_certificate(
 def test_only_what_was_named_is_past(tmp_path: Path) -> None:
     ours = Authority.load_or_create(tmp_path)
     before = client_environment("http://127.0.0.1:9", ours.certificate_path, {"HOME": str(tmp_path)})
-    after = let_past(before, ["api.openai.com", "127.0.0.1:11434"])
+    after = add_no_proxy(before, ["api.openai.com", "127.0.0.1:11434"])
     assert after["NO_PROXY"] == after["no_proxy"] == "api.openai.com,127.0.0.1:11434"
     ours_alone = {n for n, v in before.items() if "stillweb-ca." in v}
     assert {*CA_VARIABLES, "WGETRC", "PHP_INI_SCAN_DIR", "JAVA_TOOL_OPTIONS"} == ours_alone
@@ -78,7 +78,7 @@ def test_only_what_was_named_is_past(tmp_path: Path) -> None:
         assert "stillweb-ca-and-usual-" in after[name]
         assert "stillweb-ca." not in after[name]
     assert ours.certificate_path.read_bytes().strip() in Path(after["SSL_CERT_FILE"]).read_bytes()
-    assert let_past(before, []) == before
-    assert let_past({"PATH": "/bin"}, ["api.openai.com"]) == {"PATH": "/bin"}
+    assert add_no_proxy(before, []) == before
+    assert add_no_proxy({"PATH": "/bin"}, ["api.openai.com"]) == {"PATH": "/bin"}
     kept = {**before, "NO_PROXY": "127.7.7.7", "no_proxy": "127.7.7.7"}
-    assert let_past(kept, ["api.openai.com"])["NO_PROXY"] == "127.7.7.7,api.openai.com"
+    assert add_no_proxy(kept, ["api.openai.com"])["NO_PROXY"] == "127.7.7.7,api.openai.com"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.net.client_env import client_environment, let_past
+from stillweb.proxy.net.client_env import add_no_proxy, client_environment
 from tests.proxy.net.test_told import read_store
 
 PROXY = "http://north:x@127.0.0.1:8080"
@@ -58,7 +58,7 @@ def test_what_the_user_has_set_besides_stays(tmp_path: Path) -> None:
 def test_hosts_that_are_asked_directly(tmp_path: Path) -> None:
     ours = Authority.load_or_create(tmp_path)
     through = client_environment(PROXY, ours.certificate_path, {})
-    past = let_past(through, ["api.openai.com", "127.0.0.1:11434", "[::1]:80"])
+    past = add_no_proxy(through, ["api.openai.com", "127.0.0.1:11434", "[::1]:80"])
     told = properties(past)
     assert told["http.nonProxyHosts"] == "api.openai.com|127.0.0.1|[::1]"
     found = read_store(Path(told["javax.net.ssl.trustStore"]).read_bytes(), "changeit")

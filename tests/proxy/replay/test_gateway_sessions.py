@@ -42,7 +42,7 @@ def test_clients_without_a_name_are_a_programs(tmp_path: Path) -> None:
     site = Site(tmp_path / "s")
     site.add("http://a.test/", b"a")
     with site.open() as snapshot, Gateway(snapshot) as gateway:
-        gateway.nameless_are("north")
+        gateway.set_default_session("north")
         assert "north" in gateway.proxy_url("north")  # after which others are asked for their names
         for proxy in (gateway.url, gateway.proxy_url("north")):
             with httpx.Client(proxy=proxy) as c:
@@ -52,7 +52,7 @@ def test_clients_without_a_name_are_a_programs(tmp_path: Path) -> None:
 
 def test_a_name_that_can_be_none_is_refused_for_them(gateway: Gateway) -> None:
     with pytest.raises(UsageError, match="can't be a session's name"):
-        gateway.nameless_are("a:b")
+        gateway.set_default_session("a:b")
 
 
 def test_a_repeated_request_has_the_same_ledger_entry_but_for_its_number(gateway: Gateway) -> None:

@@ -18,7 +18,7 @@ from stillweb.snapshots.contents.failures import (
     address_of,
     reason_of,
 )
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.operations.cut import Needs, cut
 from stillweb.snapshots.operations.importing import import_files
 from stillweb.snapshots.operations.upgrading import accept
@@ -145,9 +145,9 @@ def test_they_go_along_with_an_import_a_cut_and_new_texts(tmp_path: Path) -> Non
 def test_a_secret_that_became_known_late_is_found_in_it(tmp_path: Path, failure: Failure) -> None:
     redactor = Redactor(b"k" * 32)
     with Snapshot.open(written(tmp_path / "s", failure)) as snapshot:
-        assert late.find(snapshot, redactor) == []
+        assert late_secrets.find(snapshot, redactor) == []
         redactor.learn("late-secret-1234")
-        (known,) = late.find(snapshot, redactor)
+        (known,) = late_secrets.find(snapshot, redactor)
     assert str(known).endswith("in the request that failed of http://dead.test/a")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.places import BytesPlace
+from stillweb.snapshots._os.random_access import BytesPlace
 from stillweb.snapshots.contents.package import write_package
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index import blocks, cdxj
@@ -71,7 +71,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index is a large one."""
     monkeypatch.setattr(blocks, "LEAST", 1)
     monkeypatch.setattr(blocks, "STEP", 512)
-    monkeypatch.setattr("stillweb.snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.index_cache.CHECKED", 0)
 
 
 def test_a_large_snapshot_has_blocks_and_a_small_one_none(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.places import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index import cdxj

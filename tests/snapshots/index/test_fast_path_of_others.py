@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.places import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.fast_path import SwiftPairs

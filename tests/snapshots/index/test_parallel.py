@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots._os import forks
-from stillweb.snapshots._os.places import FilePlace
+from stillweb.snapshots._os import fork_pool
+from stillweb.snapshots._os.random_access import FilePlace
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.cdxj import parse_line
@@ -26,7 +26,7 @@ def many_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(parallel, "FORKED", 100)
     monkeypatch.setattr(parallel, "PIECE", 1)
     if request.param == "new processes":
-        for module in (forks, parallel):
+        for module in (fork_pool, parallel):
             monkeypatch.setattr(module, "can_fork", lambda: False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.snapshots._os.places import FilePlace
+from stillweb.snapshots._os.random_access import FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.operations.importing import import_files
 from stillweb.snapshots.operations.verifying import verify
@@ -133,7 +133,7 @@ def test_damage_in_an_archive_is_told_apart_from_what_is_odd(
 def test_damage_is_not_lost_among_many_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("stillweb.snapshots.index.build.SMALL", 0)
-    monkeypatch.setattr("stillweb.snapshots.index.kept.MOST", 3)
+    monkeypatch.setattr("stillweb.snapshots.index.index_cache.MOST", 3)
     odd = [warc_record(http(), number=n)[:-2] for n in range(5)]
     (tmp_path / "x.warc.gz").write_bytes(packed(*odd, other())[:-30])
     report = import_files([tmp_path / "x.warc.gz"], tmp_path / "s")

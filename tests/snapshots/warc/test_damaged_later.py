@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots._os.places import BytesPlace
+from stillweb.snapshots._os.random_access import BytesPlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.decompression import PART
 from stillweb.snapshots.errors import DamagedInput
@@ -209,7 +209,7 @@ def test_an_index_that_is_damaged_once_it_was_looked_at_does_not_matter(tmp_path
 def test_a_large_index_that_is_cut_under_its_reader_is_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillweb.snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.index_cache.CHECKED", 0)
     monkeypatch.setattr("stillweb.snapshots.index.blocks.LEAST", 1)
     path = twins(tmp_path)
     with Snapshot.open(path) as snapshot:

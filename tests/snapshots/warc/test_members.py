@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.places import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index.build import build
 from stillweb.snapshots.request import Request

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.places import BytesPlace
+from stillweb.snapshots._os.random_access import BytesPlace
 from stillweb.snapshots.warc import members, scan
 
 NOISE = b"".join(zlib.crc32(n.to_bytes(4, "big")).to_bytes(4, "big") for n in range(5000))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.results.certificate import certify
-from stillweb.harness.runs.moved import snapshots_now
+from stillweb.harness.runs.relocated_paths import snapshots_now
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call

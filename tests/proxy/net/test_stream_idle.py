@@ -18,8 +18,8 @@ from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.settle import Patience
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
-from stillweb.proxy.net import silence
-from stillweb.proxy.net.silence import Said, Silence
+from stillweb.proxy.net import stream_idle
+from stillweb.proxy.net.stream_idle import Said, Silence
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
@@ -28,7 +28,7 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.streaming import streaming_site
 from tests.support.waiting import HANG
 
-HELD = 2 * silence.LISTEN  # s that a frame is on its way, as where a browser's process has no turn
+HELD = 2 * stream_idle.LISTEN  # s that a frame is on its way, as where a browser's process has no turn
 TEXT_FRAME = b"\x81"
 
 
@@ -83,7 +83,7 @@ def test_a_view_holds_what_was_on_its_way(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(
             recorder, "proxy_url", lambda *name: real(*name).replace(f":{recorder.port}", f":{port}")
         )
-        monkeypatch.setattr(silence, "LATE", HANG)
+        monkeypatch.setattr(stream_idle, "LATE", HANG)
         fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG))
         (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
         assert result.ok, result.error
@@ -167,26 +167,26 @@ def test_silence(
     expected: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silence, "LISTEN", 60.0)  # so long that no machine is held up
+    monkeypatch.setattr(stream_idle, "LISTEN", 60.0)  # so long that no machine is held up
 
     async def at_once(seconds: float) -> None:
         return None
 
-    monkeypatch.setattr(silence.asyncio, "sleep", at_once)
+    monkeypatch.setattr(stream_idle.asyncio, "sleep", at_once)
     assert kept(heard, pages) is expected
 
 
 def test_what_is_counted_otherwise_for_good_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the sockets of another tab."""
-    monkeypatch.setattr(silence, "LATE", 0.0)
+    monkeypatch.setattr(stream_idle, "LATE", 0.0)
 
     async def at_once(seconds: float) -> None:
         return None
 
-    monkeypatch.setattr(silence.asyncio, "sleep", at_once)
+    monkeypatch.setattr(stream_idle.asyncio, "sleep", at_once)
     known = Silence()
     assert kept([Said(5, 5)] * 2, [(1, 2, 7)] * 2, known)
-    monkeypatch.setattr(silence, "LATE", 1e9)
+    monkeypatch.setattr(stream_idle, "LATE", 1e9)
     assert kept([Said(6, 5)] * 2, [(2, 2, 7)] * 2, known)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stillweb.harness.runs.wiring import request_events
+from stillweb.harness.runs.tool_setup import request_events
 from stillweb.harness.trace import hashed_part
 
 

@@ -16,7 +16,7 @@ from stillweb.snapshots.errors import StillwebError, UsageError
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 
 
-class Shelf:
+class SharedSnapshots:
     """Snapshot, in layers, of one process: replayed, or recorded and moved into place at the end.
 
     The last of `paths` is the top layer and the target of a recording. `rules` is a file of the user's own rules.
@@ -134,9 +134,9 @@ class Shelf:
             seal(self._work, self.target)
             shutil.rmtree(self._work)
             return
-        from stillweb.snapshots.operations import late
+        from stillweb.snapshots.operations import late_secrets
 
-        late.refuse(self._work)
+        late_secrets.refuse(self._work)
         if self.target.exists():
             shutil.rmtree(self.target)
         os.replace(self._work, self.target)
@@ -149,11 +149,11 @@ def read_mode(text: str) -> str:
     return text
 
 
-def close_all(shelves: Sequence[Shelf]) -> list[str]:
+def close_all(shelves: Sequence[SharedSnapshots]) -> list[str]:
     """Close every shelf, even if one fails; return the errors."""
     told: list[str] = []
 
-    def close(shelf: Shelf) -> None:
+    def close(shelf: SharedSnapshots) -> None:
         try:
             shelf.close()
         except StillwebError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from stillweb.snapshots._os.places import BytesPlace, FilePlace, Part, Place, Reader, chunks
+from stillweb.snapshots._os.random_access import BytesPlace, FilePlace, Part, Place, Reader, chunks
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.remote import RemotePlace, open_store
 from stillweb.snapshots.snapshot import Snapshot
@@ -114,7 +114,7 @@ def test_a_large_index_far_away_is_not_read_whole(
 ) -> None:
     monkeypatch.setattr("stillweb.snapshots.index.blocks.LEAST", 1)
     monkeypatch.setattr("stillweb.snapshots.index.blocks.STEP", 64)
-    monkeypatch.setattr("stillweb.snapshots.index.kept.CHECKED", 0)
+    monkeypatch.setattr("stillweb.snapshots.index.index_cache.CHECKED", 0)
     small_snapshot(tmp_path / "s")
     sealed = seal(tmp_path / "s").path
     fs = fsspec.filesystem("memory")

@@ -10,7 +10,7 @@ from stillweb.harness.review.reviews import COMPOSITION, hints_of
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
-from stillweb.harness.scoring.wanted import wanted
+from stillweb.harness.scoring.expected_answer import wanted
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.export import write_report

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from stillweb.harness.testing.pytest_case import Case
-from stillweb.harness.testing.shelf import Shelf
+from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
@@ -30,7 +30,7 @@ def echo():
 @contextmanager
 def recorded(path, mode):
     """A test that records, and the snapshot put in place after it."""
-    shelf = Shelf([path], mode)
+    shelf = SharedSnapshots([path], mode)
     case = Case("a test", shelf)
     case.start()
     yield case

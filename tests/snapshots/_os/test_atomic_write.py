@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots._os.aside import aside
+from stillweb.snapshots._os.atomic_write import atomic_file
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
@@ -52,7 +52,7 @@ def test_what_a_kill_left_is_used_up(tmp_path: Path) -> None:
 def test_a_file_that_another_process_seals_into_is_not_touched(tmp_path: Path) -> None:
     root, out = small_snapshot(tmp_path / "s"), tmp_path / "out.wacz"
     seal(root, out)
-    with aside(out, wait=False) as file:
+    with atomic_file(out, wait=False) as file:
         file.write(b"the other's")
         with pytest.raises(UsageError, match=r"out\.wacz: is being written by another process"):
             seal(root, out)

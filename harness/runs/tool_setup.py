@@ -67,7 +67,7 @@ async def program_access(
         )
         await asyncio.to_thread(gateway.start)
         try:
-            gateway.nameless_are(session)
+            gateway.set_default_session(session)
             address = gateway.proxy_url(session)
             environment = client_environment(address, gateway.ca_path, base={})
             if not isinstance(toolset, Toolset) or tools is None:

@@ -47,7 +47,7 @@ class Listed:
         return f"capture/{self.offset}?file={quote(self.file, safe='')}"
 
 
-class Shelf:
+class SnapshotPool:
     """Open snapshots by name. A snapshot of layers has the name of its top layer."""
 
     def __init__(self, paths: Mapping[str, Path | str]) -> None:

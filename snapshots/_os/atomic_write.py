@@ -15,7 +15,7 @@ from stillweb.snapshots.errors import UsageError, no_room
 
 
 @contextmanager
-def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
     """Yield a file that replaces `path` when the block ends, and is deleted if the block fails.
 
     The file and its directory entry are synced: after a power loss, the old file or the new one is there. The
@@ -43,7 +43,7 @@ def aside(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def folder_aside(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends, and is deleted if the block fails.
 
     `path` does not exist, or is an empty folder. The temporary name is always the same, so that the next command

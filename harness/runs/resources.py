@@ -35,7 +35,7 @@ class Tools(Protocol):
 
 
 @dataclass(slots=True)
-class Workshop:
+class RunResources:
     """Snapshot, tools, agent, models and evaluator of a run, as an async context manager."""
 
     files: RunFiles
@@ -54,7 +54,7 @@ class Workshop:
     _task: asyncio.Task[Any] | None = None  # the task that opened it
 
     @classmethod
-    def open(cls, run_path: Path, *, repeats: bool = False) -> Workshop:
+    def open(cls, run_path: Path, *, repeats: bool = False) -> RunResources:
         """Read the run's files. Entering the workshop opens everything else.
 
         Raise MissingCapability if a task needs an embedder and it is missing.
@@ -156,7 +156,7 @@ class Workshop:
         if self.snapshot is None or not getattr(self.agent, "needs_gateway", False):
             yield {}, None
             return
-        from stillweb.harness.runs.wiring import program_access
+        from stillweb.harness.runs.tool_setup import program_access
 
         async with program_access(self.snapshot, self.settings, session, self.tools, tools) as access:
             yield access
@@ -181,7 +181,7 @@ def open_tools(snapshot: Any, settings: Settings) -> Tools | None:
         return made
     if snapshot is None or not settings.contracts:
         return None
-    from stillweb.harness.runs.wiring import make_toolset
+    from stillweb.harness.runs.tool_setup import make_toolset
 
     toolset: Tools = make_toolset(snapshot, settings)
     return toolset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.harness.runs.workshop import judge_endpoints
+from stillweb.harness.runs.resources import judge_endpoints
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from stillweb.harness.agents import Agent, identity_of
 from stillweb.harness.agents.command import CommandAgent
 from stillweb.harness.benchmark import benchmarks, function_at
+from stillweb.harness.runs.resources import agent_of
 from stillweb.harness.runs.run_files import Settings
-from stillweb.harness.runs.workshop import agent_of
 from stillweb.harness.sandbox.running import can_confine
 from stillweb.harness.scoring import GRADED, JUDGED, find_scorer, score
 from stillweb.harness.scoring.judging import judge_endpoints

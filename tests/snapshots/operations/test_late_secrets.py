@@ -11,7 +11,7 @@ import pytest
 
 from stillweb.snapshots.capture import Exchange, Response
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.operations import late
+from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
@@ -53,7 +53,7 @@ def test_what_a_web_socket_said_before_a_secret_was_known_is_named(tmp_path: Pat
             writer.metadata(url, {"url": url, "messages": [{"from": "server", **said}]})
     redactor.learn(TOKEN)
     with Snapshot.open(tmp_path / "s") as snapshot:
-        found = late.find(snapshot, redactor)
+        found = late_secrets.find(snapshot, redactor)
     assert [(one.part, one.url) for one in found] == [
         ("web socket's messages", "http://a.test/bytes"),
         ("web socket's messages", "http://a.test/text"),
@@ -66,15 +66,15 @@ def test_what_was_stored_before_a_secret_was_known_is_named(tmp_path: Path) -> N
     packed = (*HTML, ("Content-Encoding", "gzip"))
     record(tmp_path / "s", redactor, first=gzip.compress(f"<p>{TOKEN}</p>".encode()), headers=packed)
     with Snapshot.open(tmp_path / "s") as snapshot:
-        found = late.find(snapshot, redactor)
+        found = late_secrets.find(snapshot, redactor)
     assert [(one.part, one.url) for one in found] == [
         ("response body", "http://a.test/"),
         ("view's text", "http://a.test/"),
     ]
     assert TOKEN not in "".join(map(str, found))
-    late.note(tmp_path / "s", found)
-    late.note(tmp_path / "s", found)
-    assert late.noted(tmp_path / "s") == found
+    late_secrets.note(tmp_path / "s", found)
+    late_secrets.note(tmp_path / "s", found)
+    assert late_secrets.noted(tmp_path / "s") == found
     refused = stillweb("seal", tmp_path / "s")
     assert refused.code == 1
     assert "view's text of http://a.test/" in refused.err
@@ -89,22 +89,22 @@ def test_a_body_that_is_not_what_its_encoding_says_is_looked_through(tmp_path: P
     packed = (*HTML, ("Content-Encoding", "gzip"))
     record(tmp_path / "s", redactor, first=f"<p>{TOKEN}</p>".encode(), headers=packed)
     with Snapshot.open(tmp_path / "s") as snapshot:
-        assert "response body" in [one.part for one in late.find(snapshot, redactor)]
+        assert "response body" in [one.part for one in late_secrets.find(snapshot, redactor)]
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     redactor = Redactor(b"k" * 32)
     record(tmp_path / "s", redactor, first=b"<p>nothing secret</p>")
     with Snapshot.open(tmp_path / "s") as snapshot:
-        assert [one.part for one in late.find(snapshot, redactor)] == ["view's text"]
-        assert late.find(snapshot, Redactor(b"k" * 32)) == []
-    assert late.noted(tmp_path / "s") == []
-    late.note(tmp_path / "s", [])
-    assert not (tmp_path / "s" / late.FILE).exists()
+        assert [one.part for one in late_secrets.find(snapshot, redactor)] == ["view's text"]
+        assert late_secrets.find(snapshot, Redactor(b"k" * 32)) == []
+    assert late_secrets.noted(tmp_path / "s") == []
+    late_secrets.note(tmp_path / "s", [])
+    assert not (tmp_path / "s" / late_secrets.FILE).exists()
 
 
 def test_a_damaged_note_is_said(tmp_path: Path) -> None:
     (tmp_path / "stillweb").mkdir()
-    (tmp_path / late.FILE).write_text("{]")
+    (tmp_path / late_secrets.FILE).write_text("{]")
     with pytest.raises(DamagedInput, match="is no list of records"):
-        late.noted(tmp_path)
+        late_secrets.noted(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
-from stillweb.harness.runs.ready import check_ready
+from stillweb.harness.runs.preflight import check_ready
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task

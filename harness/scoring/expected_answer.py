@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillweb.harness.scoring import BEST, TEXTUAL
-from stillweb.harness.scoring.seen import Place, Seen
+from stillweb.harness.scoring.value_search import Place, Seen
 from stillweb.harness.trace import Trace
 
 _MOST = 100  # characters; a page doesn't show a longer text word for word

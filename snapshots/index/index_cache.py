@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from isal import isal_zlib
 
 from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.places import BytesPlace, FilePlace, Place, chunks
+from stillweb.snapshots._os.random_access import BytesPlace, FilePlace, Place, chunks
 from stillweb.snapshots.identity import keys
 from stillweb.snapshots.index.blocks import Blocks, open_blocks, steps_of
 from stillweb.snapshots.index.cdxj import Index

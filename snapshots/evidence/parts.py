@@ -16,7 +16,7 @@ from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
 from stillweb.snapshots.http.header_values import wanted
-from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_session
+from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_session, logins_of
 from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.header_fields import (
     FRAGMENT,
@@ -34,6 +34,7 @@ from stillweb.snapshots.identity.issued import named_values, token_like
 from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
 from stillweb.snapshots.identity.rules import Issued, Rule, RuleSet, applied, reduced
 from stillweb.snapshots.request import CONDITIONAL, Request
+from stillweb.snapshots.secrets.redact import MASK
 from stillweb.snapshots.yielding import free, in_order, write_json
 
 TELLING = 0.25  # from this prior on a header field is what an application says with it
@@ -148,7 +149,9 @@ def cookie_parts(request: Request, given: Given) -> dict[str, str]:
         if irrelevant_cookie(name):
             continue
         if is_session(name, value):
-            giver, number = given.get((name, value), (f"brought {value}", 0))
+            # drawn by the client itself, in another run than the recorded one; of a login it is another's
+            drawn = MASK in value and name not in logins_of(request.headers)
+            giver, number = given.get((name, value), (OTHER if drawn else f"brought {value}", 0))
             later = given[name, giver][1] - number if number else 0
             found[f"~cookie given {name}"] = "given"
             found[f"~cookie giver {name}"] = f"{giver} {later} later" if later else giver

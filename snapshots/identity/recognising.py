@@ -13,8 +13,9 @@ from itertools import chain
 from typing import Any
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, logins_of
+from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, is_session, logins_of
 from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
+from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
 from stillweb.snapshots.identity.issued import named_values
 from stillweb.snapshots.identity.keys import parse, unpacked_body
 from stillweb.snapshots.identity.rules import timeless
@@ -180,14 +181,13 @@ def guarded(capture: Capture) -> bool:
 def minds(request: Request, *, given: bool) -> bool:
     """Return True if a request bears a secret, not yet recognised, by which it matters whose it is.
 
-    It is one of Authorization, in a field of its own, or in a login's cookie unless the site has `given` it one.
+    It is one of Authorization, in a field of its own, in a cookie that its client drew, or in a login's unless the site has `given` it one.
     """
     headers = request.headers
     if any(n.lower() == "authorization" and _lasting(v) for n, v in headers):
         return True
-    if not bearing(headers):
-        return False
     names = [] if given else logins_of(headers)
-    return any(PREFIX not in v for n, v in cookies_of(headers) if n in names) or any(
-        PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items()
-    )
+    cookies = [(n, v) for n, v in cookies_of(headers) if PREFIX not in v and not irrelevant_cookie(n)]
+    if any(n in names or (is_session(n, v) and keystore.quickly_proved(v)) for n, v in cookies):
+        return True
+    return bearing(headers) and any(PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items())

@@ -149,10 +149,15 @@ def split(pseudonym: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
+def quickly_proved(secret: str) -> bool:
+    """Return True if the proof of a secret is a quick one, as nobody chose it."""
+    return len(secret) >= DRAWN and looks_random(secret)
+
+
 @cached
 def proof_of(secret: str, salt: str) -> str:
     """Return the hash of a secret for its proof; it takes about 30 ms for a secret that somebody may have chosen."""
     text, mixed = secret.encode("utf-8", "surrogatepass"), b"stillweb proof 1\n" + salt.encode()
-    if len(secret) >= DRAWN and looks_random(secret):
+    if quickly_proved(secret):
         return hmac.digest(mixed, text, "sha256").hex()[:DIGITS]
     return hashlib.scrypt(text, salt=mixed, maxmem=1 << 26, dklen=16, **COST).hex()[:DIGITS]

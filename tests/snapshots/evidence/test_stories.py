@@ -643,6 +643,19 @@ def test_a_cookie_that_only_a_script_sets_decides() -> None:
     assert likely(matcher, shown("blue"))[1] < SURE
 
 
+def test_a_cookie_that_a_script_draws_is_known_again_and_turns_no_page_into_a_miss() -> None:
+    """It was not compared with the pseudonym that stands for it: the very walk that was recorded was missed."""
+    drawn = [f"{n}b4e28ba-2fa1-41d2-883f-0016d3cca427" for n in range(6)]
+
+    def visit(visitor: str) -> Request:
+        return get(f"{A}/news", cookie=f"visitor={visitor}")
+
+    redactor, texts = Redactor(b"k" * 32), ["one", "two", "three"]
+    matcher = over(*((redactor.request(visit(drawn[n])), html(text)) for n, text in enumerate(texts)))
+    assert told(matcher, *map(visit, drawn[:3])) == texts
+    assert told(matcher, *map(visit, drawn[3:])) == [f"{text}?" for text in texts]
+
+
 def test_a_customer_named_in_a_field_has_a_past_of_its_own() -> None:
     def order(customer: str) -> Request:
         return sent("/orders", {"id": 1}, x_tenant=customer)

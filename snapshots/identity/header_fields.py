@@ -100,8 +100,8 @@ _DRAWN = _Names(
 # Of browsers and of libraries, which say with them what they are, or how they store what they get.
 _THEIRS = _Names(
     _words(
-        "accept-charset accept-encoding accept-ranges age authorization available-dictionary content-disposition"
-        " content-encoding content-location content-md5 content-transfer-encoding content-type cookie cookie2 device-memory"
+        "accept-charset accept-encoding accept-ranges age authorization available-dictionary"
+        " content-encoding content-md5 content-transfer-encoding content-type cookie cookie2 device-memory"
         " dictionary-id dnt downlink dpr ect from ping-from ping-to pragma purpose range referer report-to rtt save-data"
         " service-worker viewport-width width x-amz-user-agent x-client-data x-goog-api-client x-moz x-purpose x-user-agent"
     ),

@@ -504,7 +504,7 @@ def test_a_language_that_was_never_recorded_is_not_sure() -> None:
     assert confidence < SURE, text
 
 
-@pytest.mark.parametrize("field", ["Destination", "X-Tenant", "X-Cart-Id", "X-User"])
+@pytest.mark.parametrize("field", ["Destination", "Content-Disposition", "X-Tenant", "X-Cart-Id", "X-User"])
 def test_requests_that_differ_in_a_field_have_their_own_answers(field: str) -> None:
     def asked(value: str) -> Request:
         return Request("MOVE" if field == "Destination" else "GET", f"{A}/files/1", ((field, value),))

@@ -2,8 +2,9 @@
 
 A value counts as issued when it appeared in an earlier answer (body, header or cookie) of the same session. It
 may be matched by where it came from, and not by value, only if it changes at every visit: its name says so, or
-two visits that said the same gave out different values, each its own. An id that a list shows for its entries
-is issued too, but one answer gives several of them or the next visit gives the same, so it keeps captures apart.
+two visits that said the same gave out different values, each its own; of a value beside a password, any two. An id
+that a list shows for its entries is issued too, but one answer gives several of them or the next visit gives the same,
+so it keeps captures apart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from stillweb.snapshots.identity.equality import LIMIT, said
 from stillweb.snapshots.identity.keys import Parsed
 from stillweb.snapshots.identity.rules import DECIDING, path_of
 from stillweb.snapshots.secrets.detect import looks_random
-from stillweb.snapshots.secrets.redact import TEXTUAL
+from stillweb.snapshots.secrets.redact import PREFIX, TEXTUAL
 
 SHORTEST = 8  # characters of a value that a site may have issued; a shorter one is in every page by chance
 BACK = 60  # answers looked through, the nearest first
@@ -122,6 +123,7 @@ class Sent:
     capture: Capture
     value: str
     source: Capture
+    signs_in: bool  # whether a password is sent with it
 
 
 def find_issued(
@@ -145,6 +147,8 @@ def find_issued(
         earlier: list[Capture] = []
         for capture, parsed in line:
             captures[capture.place] = capture
+            said_with = list(named_values(parsed)) if parsed is not None else []
+            secrets = {v for *_, v in said_with if PREFIX in v}
             for value in values_of(parsed) if parsed is not None else ():
                 where = (path_of(capture.method, parsed.url if parsed else capture.url), value.place)
                 source = next(
@@ -158,7 +162,7 @@ def find_issued(
                 if source is None:
                     unsourced.add(where)
                 else:
-                    sent[where].append(Sent(capture, value.text, source))
+                    sent[where].append(Sent(capture, value.text, source, bool(secrets - {value.text})))
             if not capture.mime.startswith(("image/", "video/", "audio/", "font/")):
                 earlier.append(capture)
     for where, items in sent.items():
@@ -182,9 +186,9 @@ def _changes_at_every_visit(
         return True
     visits: dict[str, dict[tuple[str, int], Sent]] = defaultdict(dict)
     for item in items:
-        visits[item.source.key][item.source.place] = item
+        visits["" if item.signs_in else item.source.key][item.source.place] = item
     proven = False
-    for group in visits.values():
+    for key, group in visits.items():
         members = list(group.values())
         values = {m.value for m in members}
         for member in members:
@@ -193,7 +197,7 @@ def _changes_at_every_visit(
                 return False
         saying = {said(read_response(m.source), values) for m in members}
         if len(values) > 1:
-            if len(saying) > 1:
+            if key and len(saying) > 1:
                 return False
             proven = True
     return proven

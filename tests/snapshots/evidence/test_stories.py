@@ -573,6 +573,28 @@ def test_a_nonce_that_a_page_gave_out_is_answered_as_the_recorded_one() -> None:
         assert told(matcher, page, post(f"{A}/form", f"csrf_token={broken}&name=tea"))[1] == "miss"
 
 
+@pytest.mark.parametrize("name", ["csrf_token", "execution"])
+def test_a_form_that_was_filled_in_wrongly_once_takes_the_token_of_its_first_visit(name: str) -> None:
+    """Nothing but the password beside it says that `execution` is drawn anew for each page."""
+    tokens, redactor = ["q9xT2vLmZk3qP7bAW8rT5yU1", "w8rT5yU1oPsB7QcDq9xT2vLm"], Redactor(b"k" * 32)
+
+    def page(n: int, said: str = "") -> Response:
+        return html(f"{said}<form><input type=password name=password><input name={name} value={tokens[n]}>")
+
+    def typed(n: int, password: str) -> Request:
+        return post(LOGIN.url, f"user=ann&password={password}&{name}={tokens[n]}")
+
+    walk = (
+        (get(LOGIN.url), page(0)),
+        (typed(0, "tea-for-2"), page(1, "wrong")),
+        (typed(1, "pot-for-4"), plain("in")),
+    )
+    matcher = over(*((redactor.request(one), answer) for one, answer in walk))
+    assert told(matcher, *(one for one, _ in walk))[-1] == "in"
+    assert told(matcher, get(LOGIN.url), typed(0, "pot-for-4"))[-1] == "in?"
+    assert told(matcher, get(LOGIN.url), typed(0, "an0ther-1"))[-1] == "miss"
+
+
 @pytest.mark.parametrize("walk", ["0 1 2 a b c", "0 a 1 b", "0 1 b a"])
 def test_jobs_that_the_site_numbered_by_chance_are_told_apart_by_which_was_given_last(walk: str) -> None:
     """An id that is drawn for each job looks like a token of a form: any of them found the next result, for sure."""

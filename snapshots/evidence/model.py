@@ -11,7 +11,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -183,9 +183,9 @@ class Model:
         self._usual: Set[str] | None = None
         # by request, of the parts that were recorded
         self._part_chances: dict[int, dict[str, float | None]] = {}
-        self._decides: dict[str, float] = {}
-        # by type and that of requests, for each of these how much of it was tested, and that it decides
-        self._of_kin: dict[tuple[str, str], dict[int, tuple[float, float]]] = defaultdict(dict)
+        # of how many requests a type was tested, and decides the answers: of all, of those of one type, and of each
+        self._tested: dict[Hashable, float] = {}
+        self._decided: dict[Hashable, float] = {}
         self._learn_priors()
 
     def _happen(self, history: History, reads: list[Event]) -> None:
@@ -207,31 +207,28 @@ class Model:
 
     def _learn_priors(self) -> None:
         """Empirical Bayes: how often types decide on this site, from the posteriors of its requests."""
-        decided: dict[str, float] = defaultdict(float)
-        tested: dict[str, float] = defaultdict(float)
+        tested, decided = defaultdict[Hashable, float](float), defaultdict[Hashable, float](float)
         for key in (k for k, t in self.targets.items() if len(t.observations) > 1):
             inclusion = self.inclusion(key)
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
-                    tested[t] += share
-                    decided[t] += inclusion[first] * share
-                    shown = share, inclusion[first] * share
-                    self._of_kin[t, self.targets[key].event.type][key] = shown
-        for t, count in tested.items():
-            strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
-            prior = strength * _of_kind(self.kinds.get(t, t))
-            self._decides[t] = _bounded((prior + decided[t]) / (strength + count))
+                    for what in (t, (t, self.targets[key].event.type), (t, key)):
+                        tested[what] += share
+                        decided[what] += inclusion[first] * share
+        self._tested, self._decided = tested, decided
         self._posteriors.clear()
         self._candidates.clear()
 
     def chance(self, t: str, target: Event, kind: str = "") -> float:
         """Return the prior chance that a part or type, of this `kind` if that was never recorded, decides the answer to `target`."""
         kind = kind or self.kinds.get(t, t)
-        chance = self._decides.get(t, _of_kind(kind))
-        kin = [shown for key, shown in self._of_kin.get((t, target.type), {}).items() if key != target.key]
-        if kin:
-            decided = priors.KIN * chance + sum(own for _, own in kin)
-            chance = _bounded(decided / (priors.KIN + sum(tested for tested, _ in kin)))
+        (tested, decided), (of_kin, of_kin_decided), (own, own_decided) = (
+            (self._tested.get(what, 0.0), self._decided.get(what, 0.0))
+            for what in (t, (t, target.type), (t, target.key))
+        )
+        strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
+        chance = (strength * _of_kind(kind) + decided) / (strength + tested)
+        chance = _bounded((priors.KIN * chance + of_kin_decided - own_decided) / (priors.KIN + of_kin - own))
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
         answer = "file" if target.kind == "asset" else "step" if target.confirmed or again or led else "page"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv with the locked dependencies and finds or installs a Chromium. May be run again at no cost.
-# PYTHON=python3.12 chooses the Python (3.11 to 3.14).
+# PYTHON=python3.12 chooses the Python (3.11 to 3.14), else it is the distribution's.
 # With --tests also Chromium's headless shell, which saves the tests processor time.
 # With --peers that, and what the tests compare with: .venv-peers* (other people's readers and servers, and Ray), .venv-browser-use, Git,
 # curl, wget, Node and MCP's own clients for it (tests/interop/clients/node_modules).
@@ -28,9 +28,11 @@ has_pip() { "$1" -m pip --version >/dev/null 2>&1; }
 usable() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; }
 version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
 
-find_python() { # the one asked for, else that of the environment already made, else the newest on the PATH
+find_python() { # the one asked for, else that of the environment already made, else the distribution's, else the newest on the PATH
   local name
   if [ -z "${PYTHON:-}" ] && has_pip .venv/bin/python && usable .venv/bin/python; then echo .venv/bin/python; return; fi
+  # compiled with profiles, it takes an eighth less processor time than pyenv's
+  if [ -z "${PYTHON:-}" ] && usable /usr/bin/python3 && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then echo /usr/bin/python3; return; fi
   for name in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
     if command -v "$name" >/dev/null && usable "$name"; then echo "$name"; return; fi
   done

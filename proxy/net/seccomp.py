@@ -94,7 +94,7 @@ _SETSOCKOPT = (54, 208)
 _SOL_SOCKET, _BUFFERS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and those with FORCE: asm-generic/socket.h
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* of linux/sched.h that clone(2) takes
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
-# Those that a network namespace holds: also AF_NETLINK, AF_PACKET; AF_ALG has no network.
+# Socket families that a network namespace holds: also AF_NETLINK, AF_PACKET; AF_ALG has no network.
 _HELD = (*_FAMILIES, 16, 17, 38)
 _NETLINK = 16  # protocol 0 (routes) alone: getifaddrs asks by it
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: asm-generic/ioctls.h

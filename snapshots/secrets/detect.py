@@ -29,7 +29,7 @@ from stillweb.snapshots.cache import cached
 # of the word. In Telegram's paths the bot's token follows "/bot".
 _EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
 # Pseudonyms in older snapshots lack the proof at the end.
-# That of a token of JSON begins with what its page can read, at an edge: else a body of "eyJeyJ…" takes the square of its length.
+# The pattern of a JSON web token begins with what its page can read, at an edge: else a body of "eyJeyJ…" takes the square of its length.
 _JWT = r"[A-Za-z0-9_-]+\.(?:eyJ[A-Za-z0-9_-]+\.)?"
 _PSEUDONYM = rf"(?:(?=eyJ){_EDGE}eyJ{_JWT})?stillweb-secret-[0-9a-f]{{24}}(?:k[0-9a-f]{{11}})?"
 PSEUDONYM, PSEUDONYM_TEXT = re.compile(_PSEUDONYM.encode()), re.compile(_PSEUDONYM)
@@ -142,7 +142,7 @@ _MADE_ANEW = re.compile(
     re.I,
 )
 _SIGNATURE = re.compile(r"(?:^|[\s,&;])sig(?:n(?:ature)?)?=", re.I)  # of schemes that are not known
-# Who signs, in the credentials of Digest (RFC 7616, 3.4), Hawk, OAuth 1, WSSE, HTTP signatures, and the clouds' own: their
+# The field that names the signer, in the credentials of Digest (RFC 7616, 3.4), Hawk, OAuth 1, WSSE, HTTP signatures, and the clouds' own: their
 # key's id stands up to the first "/" of `Credential`, or before a colon.
 _SIGNER = re.compile(
     r"(?:^|[\s,&;])(?:username\*?|id|key_?id|credential|oauth_consumer_key|oauth_token|access|(?:access|client)_token|skn|mchid"

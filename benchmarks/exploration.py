@@ -24,7 +24,7 @@ import click
 from benchmarks.applications.servers import HERE, NAMES, present, serving
 from benchmarks.applications.states import States, load, missing, named, walk
 from stillweb.proxy.browser.browser import BrowserHost, complete
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, graph_uri
@@ -37,7 +37,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 
 FOUND, TEXT, PIXELS = 0.95, 0.98, 0.90
-PATIENCE = Patience(
+PATIENCE = SettleTimeouts(
     real=180.0, stuck=90.0
 )  # nothing here hangs for ever; a busy machine may be slow to answer
 

@@ -13,7 +13,7 @@ from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed
 from stillweb.proxy.browser.page_snapshot import look_at
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import canonical, describe
 from stillweb.proxy.explore.moves import Noise, shown
 from stillweb.snapshots.profile import Profile
@@ -87,7 +87,7 @@ async def walk(
     profile: Profile,
     url: str,
     way: tuple[Step, ...],
-    patience: Patience,
+    patience: SettleTimeouts,
 ) -> str:
     """Walk a way in the running application and return the page that it leads to.
 

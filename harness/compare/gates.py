@@ -67,7 +67,7 @@ def failed_gates(comparison: Comparison, gates: Iterable[str]) -> list[str]:
     for gate, limited in parsed:
         why = _regressed(comparison) if limited is None else _beyond(comparison, limited)
         if not why and limited is not None and not may_lack:
-            why = _untold(comparison) or _unjudged(comparison, partial(_beyond, gate=limited))
+            why = _undecidable(comparison) or _unjudged(comparison, partial(_beyond, gate=limited))
         if why:
             failed.append(f"{gate}: {why}")
     return failed
@@ -98,7 +98,7 @@ _UNTOLD: tuple[tuple[Callable[[str], bool], str], ...] = (
 )
 
 
-def _untold(comparison: Comparison) -> str | None:
+def _undecidable(comparison: Comparison) -> str | None:
     """Return the reason why it can't be decided if the second run is worse, or None."""
     for untold, told in _UNTOLD:
         if count := sum(untold(why) for _, why in comparison.left_out):
@@ -117,7 +117,7 @@ def _unjudged(comparison: Comparison, tripped: Callable[[Comparison], str | None
 
 def _regressed(comparison: Comparison) -> str | None:
     """Return why a comparison fails the gate `regressed`, or None."""
-    return _untold(comparison) or _worse(comparison) or _unjudged(comparison, _worse)
+    return _undecidable(comparison) or _worse(comparison) or _unjudged(comparison, _worse)
 
 
 def _worse(comparison: Comparison) -> str | None:

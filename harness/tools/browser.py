@@ -19,14 +19,14 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from stillweb.harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
 from stillweb.harness.tools.browser_files import OUTPUT, denied
 from stillweb.harness.tools.browser_reply import Reply
-from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, Serves, of_verdict
+from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, GatewayLike, Problem, of_verdict
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_text import Sections, argument_error, contract, said
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.store import worse
 from stillweb.harness.tools.workspace import Outside
 from stillweb.proxy.browser.browser import profile_of
-from stillweb.proxy.browser.page_snapshot import Sight, look_at, state_of
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at, state_of
 from stillweb.proxy.browser.settle import Answer
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.profile import Profile
@@ -101,11 +101,11 @@ class BrowserSession(Browsing):
             reply.missed(missed)
             return await self._answer(reply, since, [one.url for one in missed], lacks, failed)
 
-    async def look(self) -> Sight | None:
+    async def look(self) -> PageSnapshot | None:
         """Return what the current tab shows; None without a page, or while a dialog covers it."""
         return await self.shared.run(self._look())
 
-    async def _look(self) -> Sight | None:
+    async def _look(self) -> PageSnapshot | None:
         if not self.tabs or self.tab.dialog is not None or self.tab.page.is_closed():
             return None
         return await look_at(self.tab.page)
@@ -224,7 +224,7 @@ class BrowserTool:
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
-        self._gateway: Serves | None = toolset.options.get("gateway")
+        self._gateway: GatewayLike | None = toolset.options.get("gateway")
         self._browser: SharedBrowser | None = toolset.options.get("browser")
         self._own = contextlib.ExitStack()
         self._profile: Profile | None = None

@@ -19,12 +19,12 @@ from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_tabs import Tab, bounded
 from stillweb.harness.tools.browser_text import code_of, said
 from stillweb.harness.tools.workspace import Workspace
-from stillweb.proxy.browser.browser import Renames
+from stillweb.proxy.browser.browser import SessionNamer
 from stillweb.proxy.browser.driver import MOST_DOWNLOADS, Driver
 from stillweb.proxy.browser.errors import Failed, forbidden_scheme
 from stillweb.proxy.browser.freeze import settle
 from stillweb.proxy.browser.newest import Newest
-from stillweb.proxy.browser.settle import Patience, Traffic
+from stillweb.proxy.browser.settle import SettleTimeouts, Traffic
 from stillweb.proxy.browser.uploads import contents_of
 from stillweb.proxy.replay.misses import Missed, masked_url, one_name, unseen
 from stillweb.snapshots.evidence.confidence import Confidence, both
@@ -55,7 +55,7 @@ class Problem(Exception):
         self.failed = verdict if verdict.startswith("failed:") else None
 
 
-class Serves(Renames, Protocol):
+class GatewayLike(SessionNamer, Protocol):
     """Interface of the gateway that a browser session needs."""
 
     def missed(self, session: str = ...) -> list[Missed]:
@@ -67,11 +67,11 @@ class Browsing:
     """Browser context and its tabs. All methods but `prepare` and `close` must run in the browser's event loop."""
 
     shared: SharedBrowser
-    gateway: Serves
+    gateway: GatewayLike
     snapshot: Snapshot | None
     name: str
     profile: Profile
-    patience: Patience = field(default_factory=Patience)
+    patience: SettleTimeouts = field(default_factory=SettleTimeouts)
     tabs: list[Tab] = field(default_factory=list)
     current: int = 0
     context: BrowserContext | None = None

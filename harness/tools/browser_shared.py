@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stillweb.proxy.browser.browser import BrowserHost, Spares
+from stillweb.proxy.browser.browser import BrowserHost, ContextPool
 from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SharedBrowser:
 
     def __init__(self, *, ca: Path | None = None) -> None:
         self.host = BrowserHost(ca=ca)
-        self.spares = Spares(self.host)
+        self.spares = ContextPool(self.host)
         self.clipboard = Clipboard(self.host)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

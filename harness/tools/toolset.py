@@ -19,7 +19,7 @@ from stillweb.snapshots.identity.accepting import check_accept
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
-    from stillweb.proxy.browser.page_snapshot import Sight
+    from stillweb.proxy.browser.page_snapshot import PageSnapshot
     from stillweb.proxy.replay.faults import Faults
     from stillweb.snapshots.snapshot import Snapshot
 
@@ -307,11 +307,11 @@ class ToolSession:
                 own.workspace = self.workspace
         return self._opened[id(tool)]
 
-    async def look(self) -> Sight | None:
+    async def look(self) -> PageSnapshot | None:
         """Return what the session's browser shows; None without a browser or a page."""
         browsers = (own for own in self._opened.values() if hasattr(own, "look"))
         browser = next(browsers, None)
-        sight: Sight | None = None if browser is None else await browser.look()
+        sight: PageSnapshot | None = None if browser is None else await browser.look()
         return sight
 
     async def close(self) -> None:

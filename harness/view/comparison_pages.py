@@ -20,7 +20,7 @@ from stillweb.harness.compare.compare import (
 from stillweb.harness.trace import Trace, canonical
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.harness.view.run_table import PAGE, Row, RunTable
-from stillweb.harness.view.sheet import Sheet, sheet_of
+from stillweb.harness.view.sheet import AttemptReport, sheet_of
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.operations.diff import Diff, diff
 from stillweb.snapshots.words import whole_number
@@ -265,7 +265,7 @@ def _brief(call: Mapping[str, Any]) -> str:
     return f"{call['tool']} {text if len(text) <= 200 else text[:200] + '…'}"
 
 
-def _step(sheet: Sheet | None, event: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _step(sheet: AttemptReport | None, event: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if sheet is None or event is None:
         return None
     return next((step for step in sheet.steps if step["n"] == event["n"]), None)

@@ -55,7 +55,7 @@ async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQ
     from stillweb.proxy.browser.driver import Driver
     from stillweb.proxy.browser.errors import Failed, first_line
     from stillweb.proxy.browser.page_snapshot import look_at
-    from stillweb.proxy.browser.settle import Patience
+    from stillweb.proxy.browser.settle import SettleTimeouts
     from stillweb.proxy.browser.uploads import contents_of
     from stillweb.proxy.replay.gateway import Gateway
 
@@ -64,7 +64,7 @@ async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQ
         async with BrowserHost(ca=gateway.ca_path, headless=not window) as host:
             profile = profile_of(snapshot)
             context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
-            driver = Driver(context, patience=Patience(), files=contents_of(snapshot, view))
+            driver = Driver(context, patience=SettleTimeouts(), files=contents_of(snapshot, view))
             error = picture = text = ""
             try:
                 await driver.begin(view.url)

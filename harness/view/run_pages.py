@@ -17,7 +17,7 @@ from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
     from stillweb.harness.view.figures import Figures
-    from stillweb.harness.view.sheet import Sheet
+    from stillweb.harness.view.sheet import AttemptReport
     from stillweb.snapshots.snapshot import Snapshot
 
 MARKED = 60  # most characters of a value that is marked in a step's result
@@ -204,7 +204,7 @@ class RunPages:
             return "The snapshot is not the one of the run any more, so no page is linked."
         return ""
 
-    def _places(self, snapshot: str, sheet: Sheet | None) -> dict[int, str]:
+    def _places(self, snapshot: str, sheet: AttemptReport | None) -> dict[int, str]:
         """Map steps to the addresses of the pages that they saw."""
         if not snapshot or sheet is None:
             return {}
@@ -261,7 +261,7 @@ def _with_pages(trace: Trace | None) -> set[int]:
     return {event["n"] for event in trace.of("tool_call") if has_page(event)} if trace else set()
 
 
-def _sought(sheet: Sheet | None) -> dict[int, list[str]]:
+def _sought(sheet: AttemptReport | None) -> dict[int, list[str]]:
     """Map steps to the values of the answer that were seen there, to mark them in the step's result."""
     found: dict[int, list[str]] = {}
     for row in sheet.table if sheet else ():

@@ -17,7 +17,7 @@ Step = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class AttemptReport:
     """One attempt, ready for display. `table` rows hold cells with CSS class names for their colours."""
 
     id: str
@@ -52,7 +52,7 @@ class Sheet:
         return plain[:4]
 
 
-def sheet_of(trace: Trace) -> Sheet:
+def sheet_of(trace: Trace) -> AttemptReport:
     """Return the sheet of a trace, which may be unfinished."""
     score = trace.last("score") or {"metrics": {}, "status": "zero", "detail": {}}
     answer = trace.last("answer") or {"text": None, "end": "none"}
@@ -62,7 +62,7 @@ def sheet_of(trace: Trace) -> Sheet:
     detail = score["detail"]
     models = trace.of("model")
     name = f"{trace.task_id}/{trace.attempt}"
-    return Sheet(
+    return AttemptReport(
         id="a-" + re.sub(r"[^A-Za-z0-9_-]", lambda m: f".{ord(m[0]):x}", name),
         name=name,
         task=trace.header["task"],

@@ -26,7 +26,7 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.toolset import ToolSession
-    from stillweb.proxy.browser.page_snapshot import Sight
+    from stillweb.proxy.browser.page_snapshot import PageSnapshot
     from stillweb.snapshots.snapshot import Snapshot
 
 BROWSER = "playwright-mcp"
@@ -243,7 +243,7 @@ def _trusting(ca: Path) -> Any:
 
 
 async def _seen(tools: ToolSession, notes: Sequence[str], differences: Sequence[str]) -> StepPage:
-    sight: Sight | None = await tools.look()
+    sight: PageSnapshot | None = await tools.look()
     if sight is None:
         none = "The browser shows no page after this step."
         return StepPage("", "", "", b"", b"", (*notes, none), tuple(differences))

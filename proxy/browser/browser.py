@@ -529,7 +529,7 @@ LATER = 0.5
 _numbers = itertools.count(1)
 
 
-class Renames(Protocol):
+class SessionNamer(Protocol):
     """The part of a gateway that is used here."""
 
     @property
@@ -543,7 +543,7 @@ class Renames(Protocol):
         """Assign requests under a name to a session from now on."""
 
 
-class Spares:
+class ContextPool:
     """At most one spare context, with a page, for each gateway and profile.
 
     Belongs to the browser's event loop.
@@ -554,7 +554,7 @@ class Spares:
         self._made: dict[tuple[str, Profile], asyncio.Task[tuple[str, BrowserContext]]] = {}
         self._wanted: dict[tuple[str, Profile], asyncio.Event] = {}
 
-    async def take(self, session: str, gateway: Renames, profile: Profile) -> BrowserContext:
+    async def take(self, session: str, gateway: SessionNamer, profile: Profile) -> BrowserContext:
         """Return a fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
         key = (gateway.proxy_url("spare"), profile)
         spare = self._made.pop(key, None)
@@ -579,7 +579,7 @@ class Spares:
         return context
 
     async def _make(
-        self, gateway: Renames, profile: Profile, wanted: asyncio.Event
+        self, gateway: SessionNamer, profile: Profile, wanted: asyncio.Event
     ) -> tuple[str, BrowserContext]:
         with suppress(TimeoutError):
             await asyncio.wait_for(wanted.wait(), LATER)

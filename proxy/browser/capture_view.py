@@ -26,9 +26,9 @@ from stillweb.proxy.browser.documents import (
 from stillweb.proxy.browser.driver import SAVED, Driver
 from stillweb.proxy.browser.errors import Failed, first_line
 from stillweb.proxy.browser.page_checks import Finding, examine
-from stillweb.proxy.browser.page_snapshot import Sight, Veil, resources_of, shows_pdf
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, ViewRedactor, resources_of, shows_pdf
 from stillweb.proxy.browser.running import pages_at_once, run
-from stillweb.proxy.browser.settle import Calm, Patience
+from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts
 from stillweb.proxy.browser.steps import Flow
 from stillweb.proxy.browser.uploads import kept
 from stillweb.proxy.net.addresses import public
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.writer import Writer
 
 
-class Records(Protocol):
+class RecorderLike(Protocol):
     """The part of a recorder that is used here."""
 
     @property
@@ -83,7 +83,7 @@ class Records(Protocol):
         """Return the captures of a session from an event on."""
 
 
-def page_info(view: View, sight: Sight, captures: Sequence[Capture], **more: Any) -> bytes:
+def page_info(view: View, sight: PageSnapshot, captures: Sequence[Capture], **more: Any) -> bytes:
     """Return the `urn:pageinfo:` record: a JSON object with the page's requests and its state."""
     urls = {
         c.url: {"status": c.status, "mime": c.mime, "method": c.method, "digest": c.digest} for c in captures
@@ -104,14 +104,14 @@ class Recording:
     """
 
     def __init__(
-        self, recorder: Records, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
+        self, recorder: RecorderLike, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
     ) -> None:
         self.recorder = recorder
         self.writer = writer
         self.session = session
         self.files = files or {}  # files to upload, by digest
         self.traffic: Traffic | None = None
-        self.veil = Veil(recorder.redactor)
+        self.veil = ViewRedactor(recorder.redactor)
         self.count = 0  # captures returned so far
 
     def watch(self, traffic: Traffic) -> None:
@@ -120,7 +120,7 @@ class Recording:
         traffic.come = lambda: self.recorder.come(self.session)
         traffic.silence.said = lambda: self.recorder.said(self.session)
 
-    async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
+    async def look(self, page: Page, *, with_picture: bool = True) -> PageSnapshot:
         """Return the page's content, without secrets."""
         if self.veil.redactor is not None:  # each answer must have been searched for secrets before
             await self._written()
@@ -155,7 +155,7 @@ class Recording:
 
     async def store(
         self,
-        sight: Sight,
+        sight: PageSnapshot,
         url: str,
         steps: Sequence[Step],
         parent: str | None,
@@ -195,11 +195,11 @@ class Visitor:
 
     def __init__(
         self,
-        recorder: Records,
+        recorder: RecorderLike,
         writer: Writer,
         profile: Profile | None,
         host: BrowserHost | None,
-        patience: Patience | None,
+        patience: SettleTimeouts | None,
         prefix: str,
         launch: Mapping[str, Any] | None = None,
     ) -> None:
@@ -207,7 +207,7 @@ class Visitor:
         self.writer = writer
         self.profile = complete(profile) if profile is not None else new_profile()
         self._launch = launch
-        self.patience = patience or Patience()
+        self.patience = patience or SettleTimeouts()
         self._prefix = prefix
         self._host = host
         self._sessions = 0
@@ -268,12 +268,12 @@ class Fetcher(Visitor):
 
     def __init__(
         self,
-        recorder: Records,
+        recorder: RecorderLike,
         writer: Writer,
         profile: Profile | None = None,
         *,
         host: BrowserHost | None = None,
-        patience: Patience | None = None,
+        patience: SettleTimeouts | None = None,
         launch: Mapping[str, Any] | None = None,
         first: int = 1,
     ) -> None:
@@ -445,18 +445,18 @@ class Fetcher(Visitor):
             tell(url, f"view {stored.address}")
         return list(links)
 
-    async def _load(self, driver: Driver, url: str) -> tuple[Response | None, Calm]:
+    async def _load(self, driver: Driver, url: str) -> tuple[Response | None, SettleResult]:
         """Load a URL. Return (None, …) for a document that no page can show."""
         try:
             response, calm = await driver.begin(url)
         except Failed as error:
             if SAVED in str(error) or driver.downloads or "ERR_ABORTED" in str(error):
-                return None, Calm(True, 0.0, 0)
+                return None, SettleResult(True, 0.0, 0)
             raise
         media = response.headers.get("content-type", "") if response else ""
         return (None if "application/pdf" in media else response), calm
 
-    def _circumstances(self, driver: Driver, calm: Calm, status: int) -> dict[str, Any]:
+    def _circumstances(self, driver: Driver, calm: SettleResult, status: int) -> dict[str, Any]:
         # the recorder learns the secrets in a socket's address when the socket has ended
         streams = dict.fromkeys(public(url, self.recorder.redactor) for url in driver.traffic.streams)
         return {
@@ -467,7 +467,7 @@ class Fetcher(Visitor):
             "lost": driver.traffic.lost(),
         }  # fmt: skip
 
-    def _note(self, driver: Driver, calm: Calm, sight: Sight, result: FetchResult) -> None:
+    def _note(self, driver: Driver, calm: SettleResult, sight: PageSnapshot, result: FetchResult) -> None:
         notes = []
         if not calm.quiet:
             notes.append(f"never quiet: {calm.reason}")
@@ -492,7 +492,9 @@ class Fetcher(Visitor):
             notes.append("secrets that were filled in are kept as pseudonyms in the steps")
         result.notes += [note for note in notes if note not in result.notes]
 
-    def _passed_through(self, status: int, sight: Sight, where: str, more: bool, result: FetchResult) -> bool:
+    def _passed_through(
+        self, status: int, sight: PageSnapshot, where: str, more: bool, result: FetchResult
+    ) -> bool:
         """Return True for a login form that further steps may fill in: it is no view, and no end either."""
         finding = examine(status, sight.text, sight.html) if more else None
         if finding is None or not finding.form:
@@ -501,7 +503,9 @@ class Fetcher(Visitor):
         result.notes += [note] if note not in result.notes else []
         return True
 
-    def _good(self, driver: Driver, status: int, sight: Sight, where: str, result: FetchResult) -> bool:
+    def _good(
+        self, driver: Driver, status: int, sight: PageSnapshot, where: str, result: FetchResult
+    ) -> bool:
         finding = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
         if finding is None:
             return True

@@ -19,7 +19,7 @@ from stillweb.proxy.browser.consent import least_consent
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle
 from stillweb.proxy.browser.newest import Newest
-from stillweb.proxy.browser.settle import Calm, Patience, Traffic
+from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts, Traffic
 from stillweb.proxy.browser.steps import TARGETS
 from stillweb.proxy.browser.uploads import upload
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field
@@ -256,14 +256,14 @@ class Driver:
         self,
         context: BrowserContext,
         *,
-        patience: Patience | None = None,
+        patience: SettleTimeouts | None = None,
         traffic: Traffic | None = None,
         page: Page | None = None,
         redactor: Redactor | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
         self.context = context
-        self.patience = patience or Patience()
+        self.patience = patience or SettleTimeouts()
         self.traffic = traffic or Traffic(context)
         self.script_errors = 0
         self.dialogs: list[str] = []
@@ -295,7 +295,7 @@ class Driver:
         assert self._page is not None, "open() first"
         return self._page
 
-    async def rest(self) -> Calm:
+    async def rest(self) -> SettleResult:
         """Wait until the page is quiet. Follow it to a new tab, and back from a tab that closed itself."""
         for _ in range(MOST_TABS):
             calm = await settle(self.page, self.traffic, self.patience)
@@ -309,7 +309,7 @@ class Driver:
                 break
         return calm
 
-    async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, Calm]:
+    async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, SettleResult]:
         """Load a URL and wait until the page is quiet. Raises Failed with the network's reason.
 
         With `anew` false, the load counts as one of the steps done so far. Every address that a browser opens
@@ -348,9 +348,9 @@ class Driver:
         except PlaywrightError:
             return  # the dialog went with its page
 
-    async def scroll_through(self) -> Calm:
+    async def scroll_through(self) -> SettleResult:
         """Show every part of the page once, to load what loads late, and go back to the top."""
-        calm = Calm(True, 0.0, 0)
+        calm = SettleResult(True, 0.0, 0)
         height = 0
         for _ in range(3):  # an endless page is followed three times
             size = await answered(self.page.evaluate(_HEIGHT))
@@ -363,7 +363,7 @@ class Driver:
             calm = await self.rest()
         return calm
 
-    async def _scroll_down(self) -> Calm:
+    async def _scroll_down(self) -> SettleResult:
         """Scroll to the current end and no further, waiting for each request on the way.
 
         So the result does not depend on the network's speed.
@@ -398,7 +398,7 @@ class Driver:
         self.dismissed = ", ".join(names) or None
         return self.dismissed
 
-    async def begin(self, url: str) -> tuple[Response | None, Calm]:
+    async def begin(self, url: str) -> tuple[Response | None, SettleResult]:
         """Load a URL, dismiss a banner and scroll through: the state of a view without steps."""
         response, calm = await self.open(url)
         if response is not None and "html" in response.headers.get("content-type", "html"):
@@ -407,7 +407,7 @@ class Driver:
             calm = calm if not calm.quiet else later
         return response, calm
 
-    async def perform(self, step: Step, number: int = 1) -> Calm:
+    async def perform(self, step: Step, number: int = 1) -> SettleResult:
         """Perform a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
         action, given = next(iter(step.items()))
         before = len(self.traffic.answers)
@@ -430,7 +430,7 @@ class Driver:
 
     # ---- the actions
 
-    async def _goto(self, given: dict[str, Any]) -> Calm:
+    async def _goto(self, given: dict[str, Any]) -> SettleResult:
         try:
             url = urljoin(self.page.url, given["url"])
         except ValueError as error:
@@ -537,7 +537,7 @@ class Driver:
         else:
             await self.page.keyboard.press(given["key"])
 
-    async def _wait(self, given: dict[str, Any]) -> Calm:
+    async def _wait(self, given: dict[str, Any]) -> SettleResult:
         if "time" in given:
             return await pass_time(self.page, self.traffic, given["time"], self.patience)
         for turn in range(20):  # ten seconds of the page's own time
@@ -571,8 +571,8 @@ class Driver:
                 return True
         return False
 
-    async def _scroll(self, given: dict[str, Any]) -> Calm:
-        calm = Calm(True, 0.0, 0)
+    async def _scroll(self, given: dict[str, Any]) -> SettleResult:
+        calm = SettleResult(True, 0.0, 0)
         for _ in range(given.get("times", 1)):
             if any(way in given for way in TARGETS):
                 element = await locate(self.page, given)

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.documents import MOST_REDIRECTS
-from stillweb.proxy.browser.settle import WORKER, Calm, Listening, Patience, Traffic
+from stillweb.proxy.browser.settle import WORKER, Listening, SettleResult, SettleTimeouts, Traffic
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.detect import SECRET_NAMES
@@ -183,7 +183,7 @@ async def ask_all(page: Page, call: str, seconds: float = ASK) -> State | None:
     return await _ask(page.main_frame, call, seconds)
 
 
-async def step(page: Page, traffic: Traffic, ms: float, patience: Patience, how: str) -> State | None:
+async def step(page: Page, traffic: Traffic, ms: float, patience: SettleTimeouts, how: str) -> State | None:
     """Let at most `ms` of the page's time pass, in the manner `how`, and wait for opened tabs.
 
     `how` holds members of an options object for freeze.js. The wait ends when the browser has reported the
@@ -204,7 +204,7 @@ async def begin_step(page: Page, traffic: Traffic) -> None:
     await ask_all(page, f"ask({traffic.steps})")
 
 
-async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: Patience) -> bool:
+async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: SettleTimeouts) -> bool:
     """Wait until the browser has reported the tabs that the page opened. Return True if there are any."""
     if not state["untold"]:
         return False
@@ -213,10 +213,12 @@ async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: Pat
     return True
 
 
-async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Patience | None = None) -> Calm:
+async def pass_time(
+    page: Page, traffic: Traffic, seconds: float, patience: SettleTimeouts | None = None
+) -> SettleResult:
     """Let exactly `seconds` of the page's own time pass, and wait for what that starts."""
     left = seconds * 1000
-    patience = patience or Patience()
+    patience = patience or SettleTimeouts()
     reading = 0.0
     deadline = asyncio.get_running_loop().time() + patience.real
     while left > 0 and asyncio.get_running_loop().time() < deadline:
@@ -240,13 +242,13 @@ async def pass_time(page: Page, traffic: Traffic, seconds: float, patience: Pati
     return calm
 
 
-async def settle(page: Page, traffic: Traffic, patience: Patience | None = None) -> Calm:
+async def settle(page: Page, traffic: Traffic, patience: SettleTimeouts | None = None) -> SettleResult:
     """Run the page until it rests: no requests, no timer due within its patience, no change in two frames.
 
     A page whose timers never end rests when its virtual time is used up. A page that keeps asking the
     network, or waits for an answer that doesn't come, is reported as not quiet.
     """
-    patience = patience or Patience()
+    patience = patience or SettleTimeouts()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience.real
     spent = since = 0.0
@@ -265,14 +267,14 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         if left <= 0 or not await traffic.idle(patience.stuck, left):
             waiting = traffic.under_way(patience.stuck)
             what = f"still waiting for {waiting[0]}" if waiting else f"not quiet within {patience.real:g} s"
-            return Calm(False, spent, rounds, what)
+            return SettleResult(False, spent, rounds, what)
         through = "true" if traffic.hanging(reading) else "false"
         before = traffic.count
         span = min(patience.virtual - since, max(STRIDE, since, ahead), max(0.0, patience.total - spent))
         state = await step(page, traffic, span, patience, f"through: {through}")
         if state is None:
             if page.is_closed():
-                return Calm(True, spent, rounds)
+                return SettleResult(True, spent, rounds)
             await asyncio.sleep(0.01)
             continue
         ahead = 1 + (state["next"] or 0)
@@ -299,7 +301,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         # the last requests are waited for: the end of its time must not depend on the speed of an answer
         endings += spent + ahead > patience.total
         if endings > ENDINGS:
-            return Calm(False, spent, rounds, restless)
+            return SettleResult(False, spent, rounds, restless)
         if state["held"] or (state["pending"] and not hanging):
             await asyncio.sleep(0.003)  # the answer is here, and the page is still reading it
             continue
@@ -309,7 +311,7 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
             since >= patience.virtual or state["next"] is None or state["next"] > patience.virtual - since
         )
         if not rested and over:
-            return Calm(False, spent, rounds, restless)
+            return SettleResult(False, spent, rounds, restless)
         if not rested:
             continue
         after = await ask_all(page, "frames()")
@@ -327,4 +329,4 @@ async def settle(page: Page, traffic: Traffic, patience: Patience | None = None)
         reason = f"no answer from {hanging[0]}" if hanging else ""
         if recorded:
             reason = reason or await listening.over()
-        return Calm(not reason, spent, rounds, reason)
+        return SettleResult(not reason, spent, rounds, reason)

@@ -30,7 +30,7 @@ _REFERENCE = re.compile(r" \[(?:ref=[a-z0-9]+|active|cursor=pointer)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PageSnapshot:
     """The content of a page at one moment.
 
     `png` is empty if no picture was asked for, or nothing is drawn. `state` is JSON-ready.
@@ -211,7 +211,7 @@ def _with_frames(html: str, inner: list[dict[str, Any] | None]) -> str:
     return f"{html[:at]}\n{''.join(parts)}{html[at:]}"
 
 
-def resources_of(sight: Sight) -> dict[str, bytes]:
+def resources_of(sight: PageSnapshot) -> dict[str, bytes]:
     """Return the resources of a view that shows a page so: kind -> bytes."""
     return {
         "view": sight.png,
@@ -221,7 +221,7 @@ def resources_of(sight: Sight) -> dict[str, bytes]:
     }
 
 
-async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
+async def look_at(page: Page, *, with_picture: bool = True) -> PageSnapshot:
     """Read a settled page with its frames. Raises Playwright's Error if the page is gone."""
     frames = [frame for frame in page.frames if frame is not page.main_frame]
     main, aria, *inner = await asyncio.gather(
@@ -235,7 +235,7 @@ async def look_at(page: Page, *, with_picture: bool = True) -> Sight:
         if read is not None:
             texts.append(read["text"])
             pdfs += read["pdfs"]
-    return Sight(
+    return PageSnapshot(
         url=main["url"],
         title=main["title"],
         text=tidy("\n\n".join(texts)),
@@ -267,7 +267,7 @@ _WRITE = """(places, texts) => { for (const [i, text] of texts) {
 } }"""
 
 
-class Veil:
+class ViewRedactor:
     """A remover of a redactor's secrets from views. Without a redactor nothing changes."""
 
     def __init__(self, redactor: Redactor | None) -> None:
@@ -295,7 +295,7 @@ class Veil:
             return [self.json(member) for member in value]
         return value
 
-    def sight(self, sight: Sight) -> Sight:
+    def sight(self, sight: PageSnapshot) -> PageSnapshot:
         """Return a page's content without secrets, with `veiled` if a person could have read one.
 
         Links to PDFs stay as they are.
@@ -314,7 +314,7 @@ class Veil:
             veiled=(text, aria, state) != (sight.text, sight.aria, sight.state),
         )
 
-    async def look(self, page: Page, *, with_picture: bool = True) -> Sight:
+    async def look(self, page: Page, *, with_picture: bool = True) -> PageSnapshot:
         """Read a page as `look_at` does, without secrets.
 
         All answers that the page got must have passed the redactor before.
@@ -324,7 +324,7 @@ class Veil:
         sight = self.sight(await look_at(page, with_picture=False))
         return await self.drawn(sight, page) if with_picture else sight
 
-    async def drawn(self, sight: Sight, page: Page) -> Sight:
+    async def drawn(self, sight: PageSnapshot, page: Page) -> PageSnapshot:
         """Return the content with a picture of the page, which must have rested since, without secrets."""
         if not sight.veiled:
             return replace(sight, png=await picture(page))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SettleTimeouts:
     """The limits of the wait for a page.
 
     `virtual` is the page's own time granted after its last request (ms), `total` the most in one settling
@@ -44,7 +44,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
+class SettleResult:
     """The outcome of a settling. `reason` says in a few words why the page was not quiet, "" if it was."""
 
     quiet: bool
@@ -424,7 +424,7 @@ _TEXT = """() => {
 class Listening:
     """The streams of a page during one settling, which ends at the loop's time `deadline`."""
 
-    def __init__(self, page: Page, traffic: Traffic, patience: Patience, deadline: float) -> None:
+    def __init__(self, page: Page, traffic: Traffic, patience: SettleTimeouts, deadline: float) -> None:
         self._page = page
         self._traffic = traffic
         self._patience = patience

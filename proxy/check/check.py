@@ -18,9 +18,9 @@ from playwright.async_api import Error as PlaywrightError
 from stillweb.proxy.browser.browser import BrowserHost, lent, profile_of
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, first_line
-from stillweb.proxy.browser.page_snapshot import Sight, look_at, resources_of
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at, resources_of
 from stillweb.proxy.browser.running import pages_at_once, run
-from stillweb.proxy.browser.settle import Answer, Patience
+from stillweb.proxy.browser.settle import Answer, SettleTimeouts
 from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.browser.uploads import contents_of
 from stillweb.proxy.replay.misses import Missed, one_name, unseen
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]  # views done, views in all
 
 
-class Serves(Protocol):
+class GatewayLike(Protocol):
     """The part of a gateway that is used here."""
 
     @property
@@ -199,7 +199,7 @@ def compare_captures(
     result.unread = sorted(unread)
 
 
-def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> None:
+def compare(view: View, sight: PageSnapshot, snapshot: Snapshot, result: ViewCheck) -> None:
     """Fill `result` with the differences of text, accessibility snapshot and picture."""
 
     def recorded(kind: str) -> bytes:
@@ -223,7 +223,7 @@ def compare(view: View, sight: Sight, snapshot: Snapshot, result: ViewCheck) -> 
         result.pixels = 1.0  # another tool's archive has no screenshot
 
 
-def _untold(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
+def _unreported(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
     """Return the names of a session's answers that the browser did not report: those of shared workers."""
     mine = (one for one in ledger.entries() if one["session"] == session and one["verdict"] != "miss")
     return set(Counter(one_name(one["url"]) for one in mine) - Counter(map(one_name, told)))
@@ -232,11 +232,11 @@ def _untold(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
 async def _replay(
     chain: Chain,
     host: BrowserHost,
-    gateway: Serves,
+    gateway: GatewayLike,
     snapshot: Snapshot,
     profile: Profile,
     session: str,
-    patience: Patience,
+    patience: SettleTimeouts,
 ) -> list[ViewCheck]:
     results = {
         depth: ViewCheck(view.address, view.title, [describe(step) for step in view.steps])
@@ -277,7 +277,7 @@ async def _replay(
     finally:
         await context.close()
     if any(result.unasked for result in results.values()):
-        untold = await asyncio.to_thread(_untold, gateway.ledger, session, [*driver.traffic.asked])
+        untold = await asyncio.to_thread(_unreported, gateway.ledger, session, [*driver.traffic.asked])
         for result in results.values():
             result.unasked = [url for url in result.unasked if one_name(url) not in untold]
     return list(results.values())
@@ -285,12 +285,12 @@ async def _replay(
 
 async def check_all(
     snapshot: Snapshot,
-    gateway: Serves,
+    gateway: GatewayLike,
     *,
     host: BrowserHost | None = None,
     parallel: int | None = None,
     progress: Progress | None = None,
-    patience: Patience | None = None,
+    patience: SettleTimeouts | None = None,
 ) -> CheckReport:
     """Replay and compare every view that has a recorded text, several at a time.
 
@@ -310,7 +310,7 @@ async def check_all(
         taken.add(session)
         async with limit:
             results = await _replay(
-                chain, shared, gateway, snapshot, profile, session, patience or Patience()
+                chain, shared, gateway, snapshot, profile, session, patience or SettleTimeouts()
             )
         done += len(results)
         if progress is not None:
@@ -328,7 +328,7 @@ async def check_all(
     return CheckReport([by_address[view.address] for view in views], time.monotonic() - begun, warning)
 
 
-def check(snapshot: Snapshot, gateway: Serves, **options: Any) -> CheckReport:
+def check(snapshot: Snapshot, gateway: GatewayLike, **options: Any) -> CheckReport:
     """Run `check_all` without an event loop."""
     return run(check_all(snapshot, gateway, **options))
 
@@ -349,7 +349,7 @@ async def look_again(snapshot: Snapshot, views: Sequence[View]) -> dict[str, dic
                 session = f"look-{number}"
                 context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
                 files = contents_of(snapshot, chain.views[len(chain.steps)])
-                driver = Driver(context, patience=Patience(), files=files)
+                driver = Driver(context, patience=SettleTimeouts(), files=files)
                 try:
                     await driver.begin(chain.url)
                     for depth in range(len(chain.steps) + 1):

@@ -25,13 +25,13 @@ from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.browser import BrowserHost
-from stillweb.proxy.browser.capture_view import Recording, Records, Visitor
+from stillweb.proxy.browser.capture_view import RecorderLike, Recording, Visitor
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line
 from stillweb.proxy.browser.page_checks import examine
-from stillweb.proxy.browser.page_snapshot import Sight, Veil, shows_pdf
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, ViewRedactor, shows_pdf
 from stillweb.proxy.browser.running import run
-from stillweb.proxy.browser.settle import Calm, Patience
+from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts
 from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
 from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
@@ -54,13 +54,13 @@ class Explorer(Visitor):
 
     def __init__(
         self,
-        recorder: Records,
+        recorder: RecorderLike,
         writer: Writer,
         profile: Profile | None = None,
         *,
         limits: Limits | None = None,
         choices: Choices | None = None,
-        patience: Patience | None = None,
+        patience: SettleTimeouts | None = None,
         prefix: str = "explore",
         launch: Mapping[str, Any] | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Explorer(Visitor):
                 await under_way.go()
             finally:
                 self.save(url, under_way.to_json())
-        veil = Veil(self.recorder.redactor)
+        veil = ViewRedactor(self.recorder.redactor)
         await asyncio.to_thread(
             self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
         )
@@ -97,7 +97,7 @@ class Explorer(Visitor):
     # ---- saved progress
 
     def _path(self, url: str) -> Path:
-        public = Veil(self.recorder.redactor).text(url)
+        public = ViewRedactor(self.recorder.redactor).text(url)
         name = re.sub(r"[^\w.-]+", "_", public)[:64]
         # a hash, since other URLs may give the same name
         own = hashlib.sha256(public.encode(errors="surrogatepass")).hexdigest()[:12]
@@ -115,7 +115,7 @@ class Explorer(Visitor):
         """Save the progress of an exploration. Steps that contain a secret are lost."""
         path = self._path(url)
         part = path.with_suffix(".part")
-        kept = Veil(self.recorder.redactor).json(known)
+        kept = ViewRedactor(self.recorder.redactor).json(known)
         part.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
         os.replace(part, path)
 
@@ -248,10 +248,10 @@ class Agenda:
 _FIELDS = ("select", "radio", "check", "uncheck", "value", "text")
 
 
-class Means(Protocol):
+class ExplorerDeps(Protocol):
     """The part of an `Explorer` that an exploration uses."""
 
-    recorder: Records
+    recorder: RecorderLike
     writer: Writer
     profile: Profile
     limits: Limits
@@ -271,13 +271,13 @@ class Means(Protocol):
 class Walk:
     """A fresh page of a URL with its recording and its driver."""
 
-    def __init__(self, means: Means, url: str, driver: Driver, recording: Recording) -> None:
+    def __init__(self, means: ExplorerDeps, url: str, driver: Driver, recording: Recording) -> None:
         self.url = url
         self.driver = driver
         self.recording = recording
         self._manners = means.manners
 
-    async def reach(self, steps: Sequence[Step]) -> tuple[int, Calm]:
+    async def reach(self, steps: Sequence[Step]) -> tuple[int, SettleResult]:
         """Load the URL and do the steps; return the status and how the page settled.
 
         If the page ever failed to settle, the first such result is kept.
@@ -290,20 +290,20 @@ class Walk:
             calm = later if calm.quiet else calm
         return (response.status if response is not None else 0), calm
 
-    async def look(self) -> Sight:
+    async def look(self) -> PageSnapshot:
         """Return what the page shows, without a picture and without secrets."""
         return await self.recording.look(self.driver.page, with_picture=False)
 
     async def make(
-        self, move: Move, before: Sequence[Step], unchanged: Callable[[Sight], bool]
-    ) -> tuple[Sight, list[Step], Calm]:
+        self, move: Move, before: Sequence[Step], unchanged: Callable[[PageSnapshot], bool]
+    ) -> tuple[PageSnapshot, list[Step], SettleResult]:
         """Do a move after the steps `before`; return what the page shows, all steps, and how it settled.
 
         CSS selectors are used if the names are ambiguous. The form's button is clicked if a field alone
         changes nothing.
         """
         steps = list(before)
-        calm = Calm(True, 0.0, 0)
+        calm = SettleResult(True, 0.0, 0)
         for named, plain in zip(move.steps, move.plain, strict=True):
             await self._manners.wait_turn(self.url)
             try:
@@ -322,7 +322,7 @@ class Walk:
             sight = await self.look()
         return sight, steps, calm
 
-    def half_loaded(self, calm: Calm) -> bool:
+    def half_loaded(self, calm: SettleResult) -> bool:
         """Return True if the site failed to deliver something, or too late: a script may be missing."""
         site = urlsplit(self.url).netloc
         late = not calm.quiet and not calm.reason.startswith("keeps asking")
@@ -330,7 +330,7 @@ class Walk:
 
 
 @asynccontextmanager
-async def walking(means: Means, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
+async def walking(means: ExplorerDeps, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
     """Yield a walk through the recorder in a new session; close its context at the end."""
     session, recorder = means.new_session(), means.recorder
     context = await host.context(
@@ -365,7 +365,7 @@ class Exploration:
 
     def __init__(
         self,
-        explorer: Means,
+        explorer: ExplorerDeps,
         host: BrowserHost,
         graph: Graph,
         progress: Progress,
@@ -582,7 +582,7 @@ class Exploration:
                     node.look = self.noise.look(self.shown[node.address])
             self.looks = {node.look: node for node in reversed(nodes)}
 
-    def _look(self, sight: Sight) -> str:
+    def _look(self, sight: PageSnapshot) -> str:
         return self.noise.look(shown(sight.text, sight.aria))
 
     async def _keep(
@@ -591,9 +591,9 @@ class Exploration:
         source: Node | None,
         move: Move | None,
         steps: list[Step],
-        sight: Sight,
+        sight: PageSnapshot,
         status: int,
-        calm: Calm,
+        calm: SettleResult,
         loaded: bool,
     ) -> bool:
         """Store the page if it is a new view, and add the edge; return True if it was new."""

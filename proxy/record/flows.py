@@ -30,7 +30,7 @@ from stillweb.snapshots.secrets.redact import Redactor
 
 if TYPE_CHECKING:
     from stillweb.proxy.record.redaction import ExchangeRedactor
-    from stillweb.snapshots.contents.failures import Keeps
+    from stillweb.snapshots.contents.failures import FailureSink
 
 UNCONNECTED = "no connection came about until the client left"
 UNANSWERED = "no answer came until the client left"
@@ -306,7 +306,7 @@ class FailedRequests:
     Methods return a function that must be called on the writing thread.
     """
 
-    def __init__(self, writer: Keeps | None, secrets: ExchangeRedactor | None) -> None:
+    def __init__(self, writer: FailureSink | None, secrets: ExchangeRedactor | None) -> None:
         self.count = 0
         self._writer = writer
         self._secrets = secrets

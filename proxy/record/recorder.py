@@ -44,7 +44,7 @@ from stillweb.proxy.record.mitmproxy_compat._patch import Classes, check_version
 from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, logged_errors
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import Capture, Exchange
-from stillweb.snapshots.contents.failures import Keeps
+from stillweb.snapshots.contents.failures import FailureSink
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.secrets.redact import Redactor
@@ -175,7 +175,7 @@ class Recorder(Proxied):
             leave_out=leave_out,
         )
         self._unanswered = FailedRequests(
-            cast(Keeps, writer) if hasattr(writer, "metadata") else None, secrets
+            cast(FailureSink, writer) if hasattr(writer, "metadata") else None, secrets
         )
         self._addon = RecordingAddon(
             self._archive,

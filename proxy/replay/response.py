@@ -325,7 +325,7 @@ def _planned(
     if status in BODILESS:
         return Answer(status, reason, _without_length(headers), (), 0)
     if status == 200 and request.method in ("GET", "HEAD") and not again:
-        unheeded = _unheeded(stored, size, None if derived else recorded)
+        unheeded = _ignored_conditionals(stored, size, None if derived else recorded)
         _, known = _condition(stored, request, unheeded)
         if known == 304:
             kept = tuple((n, v) for n, v in headers if not _describes_body(n.lower()))
@@ -352,7 +352,7 @@ def _asked_again(request: Request, recorded: Request | None) -> bool:
     return bool(asked) and asked == recorded.conditional()
 
 
-def _unheeded(stored: Response, size: int | None, recorded: Request | None) -> set[str]:
+def _ignored_conditionals(stored: Response, size: int | None, recorded: Request | None) -> set[str]:
     """Return the conditional fields that the server ignored: it sent the whole in spite of them."""
     found: set[str] = set()
     if recorded is None or not recorded.conditional():

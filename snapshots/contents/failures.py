@@ -48,7 +48,7 @@ def reason_of(told: str) -> str:
     return next((reason for reason, pattern in _PATTERNS.items() if pattern.search(told)), OTHER)
 
 
-class Keeps(Protocol):
+class FailureSink(Protocol):
     """The part of a writer that stores failures."""
 
     def metadata(self, uri: str, value: Any, media: str = ..., date: str = ..., /) -> None:
@@ -84,7 +84,7 @@ class Failure:
     key: str = ""
     waited: int = 0
 
-    def write(self, writer: Keeps) -> None:
+    def write(self, writer: FailureSink) -> None:
         """Write the record, dated as the request."""
         uri = START + address_of(self.request.url)
         writer.metadata(uri, self.to_json(), MEDIA, iso_date(self.moment) if self.moment else "")

@@ -36,7 +36,7 @@ _ANSWER = attrgetter(*_NAMES)
 _QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("request", "key")])
 
 
-class Aside(Protocol):
+class SpillSink(Protocol):
     """Store for the largest lists of a part, outside of memory."""
 
     def take(self, part: Part) -> None:
@@ -51,7 +51,7 @@ def scan_files(
     advance: Callable[[int], None],
     workers: int | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
-    aside: Aside | None = None,
+    aside: SpillSink | None = None,
 ) -> Iterator[tuple[str, list[Part] | None]]:
     """Scan the archives; yield name and parts, with None for parts of a file that is `scan.NotSeekable`.
 
@@ -87,7 +87,7 @@ def scan_file(
     name: str,
     advance: Callable[[int], None],
     workers: int | None = None,
-    aside: Aside | None = None,
+    aside: SpillSink | None = None,
 ) -> list[Part]:
     """Scan one archive; return its parts. Raises `scan.NotSeekable`."""
     (_, found), *_ = scan_files({name: place}, advance, workers, aside=aside)
@@ -96,7 +96,9 @@ def scan_file(
     return found
 
 
-def _alone(place: Place, name: str, advance: Callable[[int], None], aside: Aside | None) -> list[Part] | None:
+def _alone(
+    place: Place, name: str, advance: Callable[[int], None], aside: SpillSink | None
+) -> list[Part] | None:
     if aside is not None:
         aside.forget(name)
     try:
@@ -151,7 +153,7 @@ def _finish(
     place: Place,
     name: str,
     advance: Callable[[int], None],
-    aside: Aside | None,
+    aside: SpillSink | None,
 ) -> list[Part] | None:
     found: list[Part] = []
     failed, seekable, before = False, True, 0
@@ -183,7 +185,7 @@ def _finish(
     return settled(found, aside)
 
 
-def settled(parts: list[Part], aside: Aside | None = None) -> list[Part]:
+def settled(parts: list[Part], aside: SpillSink | None = None) -> list[Part]:
     """Pair the records left alone in the parts of a file; return the parts and one more with these pairs."""
     late = Part(parts[0].name)
     around = Surroundings()

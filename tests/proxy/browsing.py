@@ -17,7 +17,7 @@ from playwright.async_api import BrowserContext
 from stillweb.proxy.browser import browser, capture_view, running
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.check import check
 from stillweb.proxy.explore import explorer
 from stillweb.snapshots.profile import Profile
@@ -42,7 +42,7 @@ class Browsing:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
 
-    async def driver(self, patience: Patience | None = None, profile: Profile | None = None) -> Driver:
+    async def driver(self, patience: SettleTimeouts | None = None, profile: Profile | None = None) -> Driver:
         self.sessions += 1
         session = f"s{self.sessions}"
         context = await self.host.context(session, self.proxy.proxy_url(session), profile or self.profile)

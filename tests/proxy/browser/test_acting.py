@@ -8,7 +8,7 @@ import pytest
 
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed
-from stillweb.proxy.browser.page_snapshot import Sight, look_at
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at
 from stillweb.proxy.browser.steps import parse_steps
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
@@ -79,8 +79,8 @@ def site() -> Iterator[str]:
         yield url
 
 
-def after(browser: Browsing, url: str, steps: str) -> tuple[Sight, Driver]:
-    async def go() -> tuple[Sight, Driver]:
+def after(browser: Browsing, url: str, steps: str) -> tuple[PageSnapshot, Driver]:
+    async def go() -> tuple[PageSnapshot, Driver]:
         driver = await browser.driver()
         try:
             await driver.begin(url)

@@ -10,7 +10,7 @@ import pytest
 from stillweb.proxy.browser import bounded_evaluate
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.writer import Writer
@@ -41,7 +41,7 @@ def test_a_page_that_is_held_up_is_given_up(
         Writer.open(tmp_path / "s", profile=profile) as writer,
         Recorder(writer) as recorder,
     ):
-        fetcher = Fetcher(recorder, writer, profile, patience=Patience(real=1.0))
+        fetcher = Fetcher(recorder, writer, profile, patience=SettleTimeouts(real=1.0))
         [result] = asyncio.run(fetch(fetcher, f"{base}/"))
     assert not result.ok
     assert result.error == f"{base}/: the page did not answer within 1 s: a script of it holds it up"

@@ -15,7 +15,7 @@ import pytest
 
 from stillweb.proxy.browser import page_snapshot
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.net.stream_idle import Said, Silence
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
@@ -111,7 +111,7 @@ def test_a_picture_of_which_nothing_more_comes_is_not_waited_for(markup: str, tm
         yield PIXEL[:-1]
         await asyncio.Event().wait()
 
-    result, seconds = recorded_with(markup, start(), tmp_path, Patience(stuck=50))
+    result, seconds = recorded_with(markup, start(), tmp_path, SettleTimeouts(stuck=50))
     assert result.ok
     assert [note.partition(" from ")[0] for note in result.notes] == ["never quiet: no answer"]
     assert seconds < 40
@@ -124,13 +124,13 @@ def test_a_picture_that_comes_slowly_is_waited_for(tmp_path: Path) -> None:
             yield PIXEL[at : at + 1]
             await asyncio.sleep(0.1)
 
-    result, seconds = recorded_with("<img src=/picture>", slowly(), tmp_path, Patience())
+    result, seconds = recorded_with("<img src=/picture>", slowly(), tmp_path, SettleTimeouts())
     assert (result.ok, result.notes) == (True, [])
     assert seconds > 0.1 * len(PIXEL)
 
 
 def recorded_with(
-    markup: str, body: AsyncIterator[bytes], path: Path, patience: Patience
+    markup: str, body: AsyncIterator[bytes], path: Path, patience: SettleTimeouts
 ) -> tuple[FetchResult, float]:
     """Record a page with one picture, and return the result with the seconds that it took."""
 
@@ -157,7 +157,7 @@ def test_a_page_whose_font_never_ends_is_recorded(tmp_path: Path, monkeypatch: p
         return Answer(headers=[("Content-Type", "text/html")], body=page.encode())
 
     with Origin(with_font) as origin, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
-        (result,) = Fetcher(recorder, writer, patience=Patience(stuck=1)).fetch([f"{origin.url}/"])
+        (result,) = Fetcher(recorder, writer, patience=SettleTimeouts(stuck=1)).fetch([f"{origin.url}/"])
     assert result.ok
     assert len(result.views) == 1
 

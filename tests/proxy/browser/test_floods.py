@@ -8,7 +8,7 @@ import pytest
 
 from stillweb.proxy.browser import bounded_evaluate, driver, settle
 from stillweb.proxy.browser.capture_view import Fetcher
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -46,7 +46,7 @@ def test_a_page_that_loops_is_recorded_within_bounds(
     monkeypatch.setattr(driver, "MOST_DOWNLOADS", 5)
     monkeypatch.setattr(driver, "MOST_DIALOGS", 10)
     monkeypatch.setattr(bounded_evaluate, "SECONDS", 1 if page == "/endless" else 20)
-    patience = Patience(real=2) if page == "/endless" else Patience()
+    patience = SettleTimeouts(real=2) if page == "/endless" else SettleTimeouts()
     with serve(answer) as site, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
         [result] = Fetcher(recorder, writer, patience=patience).fetch([site + page])
     said = [*result.notes, str(result.error)]

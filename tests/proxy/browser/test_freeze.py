@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stillweb.proxy.browser.freeze import pass_time, script, settle, start_of
-from stillweb.proxy.browser.settle import Patience, Traffic
+from stillweb.proxy.browser.settle import SettleTimeouts, Traffic
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from tests.proxy.browsing import Browsing
@@ -260,7 +260,7 @@ def test_time_that_can_not_pass_is_told(browser: Browsing, site: str) -> None:
     async def go() -> Any:
         driver = await browser.driver()
         await driver.open(f"{site}/drawing")
-        calm = await pass_time(driver.page, driver.traffic, 86_400.0, Patience(virtual=10, real=0.5))
+        calm = await pass_time(driver.page, driver.traffic, 86_400.0, SettleTimeouts(virtual=10, real=0.5))
         await driver.context.close()
         return calm
 
@@ -271,7 +271,7 @@ def test_time_that_can_not_pass_is_told(browser: Browsing, site: str) -> None:
 
 def test_a_requests_limit_is_told_by_the_pages_clock(browser: Browsing, site: str) -> None:
     async def go() -> Any:
-        driver = await browser.driver(Patience(stuck=0.5))
+        driver = await browser.driver(SettleTimeouts(stuck=0.5))
         await driver.open(f"{site}/limits")
         told = await driver.page.evaluate("told")
         await driver.context.close()
@@ -328,7 +328,7 @@ def test_a_clock_that_never_ends_comes_to_rest(browser: Browsing, site: str) -> 
         driver = await browser.driver()
         _, calm = await driver.open(f"{site}/ticking")
         before = await driver.page.inner_text("#t")
-        await pass_time(driver.page, driver.traffic, 2.0, Patience(virtual=0))
+        await pass_time(driver.page, driver.traffic, 2.0, SettleTimeouts(virtual=0))
         after = await driver.page.inner_text("#t")
         await driver.context.close()
         return calm, before, after
@@ -340,16 +340,16 @@ def test_a_clock_that_never_ends_comes_to_rest(browser: Browsing, site: str) -> 
 
 @pytest.mark.slow
 def test_a_page_that_keeps_asking_is_said_to(browser: Browsing, site: str) -> None:
-    async def go(path: str, patience: Patience) -> Any:
+    async def go(path: str, patience: SettleTimeouts) -> Any:
         driver = await browser.driver(patience)
         _, calm = await driver.open(f"{site}{path}")
         await driver.context.close()
         return calm
 
-    asking = browser.run(go("/asking", Patience(total=3000)))
+    asking = browser.run(go("/asking", SettleTimeouts(total=3000)))
     assert not asking.quiet
     assert "keeps asking" in asking.reason
-    hanging = browser.run(go("/hanging", Patience(stuck=0.3)))
+    hanging = browser.run(go("/hanging", SettleTimeouts(stuck=0.3)))
     assert not hanging.quiet
     assert "/never" in hanging.reason
 
@@ -358,7 +358,7 @@ def test_what_a_page_asked_for_last_is_told_to_it_before_its_time_is_up(browser:
     """Else where it ends hangs on how quick the answer was, and what it shows differs from one time to the next."""
 
     async def go() -> str:
-        driver = await browser.driver(Patience(total=2000))
+        driver = await browser.driver(SettleTimeouts(total=2000))
         _, calm = await driver.open(f"{site}/told")
         assert calm.reason == "keeps asking the network for 2 s"
         said: str = await driver.page.inner_text("#t")
@@ -392,9 +392,9 @@ def test_a_page_that_keeps_asking_is_never_quiet_however_late_its_requests_are_t
     browser: Browsing, site: str
 ) -> None:
     async def go() -> Any:
-        driver = await browser.driver(Patience(total=500))
+        driver = await browser.driver(SettleTimeouts(total=500))
         await driver.open(f"{site}/asking")
-        calm = await settle(driver.page, Late(driver.context), Patience(virtual=2000, total=4000))
+        calm = await settle(driver.page, Late(driver.context), SettleTimeouts(virtual=2000, total=4000))
         await driver.context.close()
         return calm
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stillweb.proxy.browser.freeze import pass_time
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 from tests.support.waiting import HANG
@@ -33,7 +33,7 @@ def site() -> Iterator[str]:
         yield url
 
 
-def browse(browser: Browsing, url: str, act: Any, patience: Patience | None = None) -> Any:
+def browse(browser: Browsing, url: str, act: Any, patience: SettleTimeouts | None = None) -> Any:
     async def go() -> Any:
         driver = await browser.driver(patience)
         await driver.open(url)
@@ -65,7 +65,7 @@ def test_a_later_one_waits_for_the_pages_clock_and_not_for_the_machines(browser:
         await pass_time(driver.page, driver.traffic, 0.7, driver.patience)
         return left, before, await title(driver)
 
-    patience = Patience(virtual=100)
+    patience = SettleTimeouts(virtual=100)
     assert browse(browser, f"{site}/1;url=!", act, patience) == ("First", "First", "Other")
 
 

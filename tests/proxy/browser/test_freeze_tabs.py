@@ -10,7 +10,7 @@ import pytest
 
 from stillweb.proxy.browser import settle
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from tests.proxy.browsing import Browsing
 from tests.proxy.late_pages import hearing, tell_late
 from tests.proxy.sites import Answer, serve
@@ -74,7 +74,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def opened(
-    browser: Browsing, url: str, *steps: Any, patience: Patience | None = None
+    browser: Browsing, url: str, *steps: Any, patience: SettleTimeouts | None = None
 ) -> tuple[str, str, int]:
     """The title of the page acted on after the steps, what the first page says, and how many pages there are."""
     driver: Driver = await browser.driver(patience)
@@ -127,7 +127,7 @@ def test_a_key_opens_a_tab_as_a_click_does(browser: Browsing, site: str) -> None
     assert browser.run(opened(browser, f"{site}/", step)) == ("Two", "start", 2)
 
 
-WAITING = Patience(real=STARTS)  # as long as a tab is waited for in vain that never comes
+WAITING = SettleTimeouts(real=STARTS)  # as long as a tab is waited for in vain that never comes
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -98,7 +98,7 @@ def site() -> Iterator[str]:
         yield url
 
 
-def look(browser: Browsing, url: str, ask: str, patience: Patience | None = None) -> tuple[Any, str]:
+def look(browser: Browsing, url: str, ask: str, patience: SettleTimeouts | None = None) -> tuple[Any, str]:
     async def go() -> tuple[Any, str]:
         driver = await browser.driver(patience)
         _, calm = await driver.open(url)

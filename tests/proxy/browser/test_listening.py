@@ -10,7 +10,7 @@ import pytest
 
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net.stream_idle import Silence
@@ -73,7 +73,7 @@ def thinking(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 def record(page: str, steps: str, path: Path, thinking: threading.Event | None = None) -> FetchResult:
     profile = complete(Profile())
-    patience = Patience(stuck=HANG, busy=HANG)
+    patience = SettleTimeouts(stuck=HANG, busy=HANG)
     with (
         streaming_site(page, thinking) as base,
         Writer.open(path, profile=profile) as writer,
@@ -169,7 +169,7 @@ def test_what_a_server_says_of_itself_is_in_the_view_after_the_step_that_waited_
 def test_a_sign_that_nothing_follows_is_told_and_then_not_believed(tmp_path: Path) -> None:
     page = WORKING.replace("<i id=wheel>", "<p aria-label='Loading...'>of grain</p><i id=wheel>")
     profile, path = complete(Profile()), tmp_path / "s"
-    patience = Patience(busy=1.0)
+    patience = SettleTimeouts(busy=1.0)
     with (
         streaming_site(page) as base,
         Writer.open(path, profile=profile) as writer,

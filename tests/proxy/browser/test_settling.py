@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.settle import Calm, Patience, Traffic
+from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts, Traffic
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -88,8 +88,8 @@ def test_a_page_does_not_wait_for_a_body_that_no_script_reads(
 ) -> None:
     """Chromium never tells that such a body has ended, if it must not be stored."""
 
-    async def opened() -> Calm:
-        driver = await browser.driver(Patience(stuck=60, real=10))
+    async def opened() -> SettleResult:
+        driver = await browser.driver(SettleTimeouts(stuck=60, real=10))
         _, calm = await driver.open(site + path)
         await driver.context.close()
         return calm
@@ -98,8 +98,8 @@ def test_a_page_does_not_wait_for_a_body_that_no_script_reads(
 
 
 def test_a_page_does_not_wait_for_a_tab_that_has_closed_itself(browser: Browsing, site: str) -> None:
-    async def opened() -> Calm:
-        driver = await browser.driver(Patience(stuck=60, real=10))
+    async def opened() -> SettleResult:
+        driver = await browser.driver(SettleTimeouts(stuck=60, real=10))
         _, calm = await driver.open(f"{site}/opens")
         await driver.context.close()
         return calm

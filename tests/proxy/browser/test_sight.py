@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from playwright.async_api import Page
 
-from stillweb.proxy.browser.page_snapshot import Sight, look_at, state_of
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at, state_of
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -35,7 +35,7 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 
 def test_of_shadow_trees_all_that_is_drawn_is_seen_and_nothing_else(browser: Browsing) -> None:
-    async def look(base: str) -> Sight:
+    async def look(base: str) -> PageSnapshot:
         driver = await browser.driver()
         await driver.open(f"{base}/")
         return await look_at(driver.page, with_picture=False)
@@ -60,7 +60,7 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90"><title>M
 def test_documents_without_a_body_are_seen(
     media: str, page: str, text: str, aria: str, browser: Browsing
 ) -> None:
-    async def look(base: str) -> Sight:
+    async def look(base: str) -> PageSnapshot:
         driver = await browser.driver()
         await driver.open(f"{base}/")
         return await look_at(driver.page)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser.browser import BrowserHost, Spares, complete
+from stillweb.proxy.browser.browser import BrowserHost, ContextPool, complete
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
@@ -39,7 +39,7 @@ def test_a_spare_is_as_any_other(tmp_path: Path) -> None:
 
     async def go(gateway: Gateway) -> list[str]:
         async with BrowserHost(ca=gateway.ca_path) as host:
-            spares = Spares(host)
+            spares = ContextPool(host)
             try:
                 found = [await seen(await spares.take("one", gateway, profile))]
                 for name in ("two", "three"):

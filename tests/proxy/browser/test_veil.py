@@ -150,6 +150,6 @@ def test_without_redaction_all_is_kept_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["plain", {"a": ["b", 1, None]}])
 def test_a_veil_without_a_redactor_changes_nothing(value: object) -> None:
-    from stillweb.proxy.browser.page_snapshot import Veil
+    from stillweb.proxy.browser.page_snapshot import ViewRedactor
 
-    assert Veil(None).json(value) is value
+    assert ViewRedactor(None).json(value) is value

@@ -17,7 +17,7 @@ from stillweb.proxy.browser.capture_view import Fetcher, FetchResult, plan
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed
 from stillweb.proxy.browser.page_snapshot import look_at
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import Flow, parse_steps
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.net.ca import Authority
@@ -86,7 +86,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
             Writer.open(folder / "snap", profile=profile) as writer,
             Recorder(writer, authority=authority) as recorder,
         ):
-            fetcher = Fetcher(recorder, writer, profile, patience=Patience(total=4000))
+            fetcher = Fetcher(recorder, writer, profile, patience=SettleTimeouts(total=4000))
             gone = Flow(f"{base}/list?page=1", parse_steps("- click: Gone"))
             flows = [Flow(f"{base}/", STEPS), Flow(None, ()), gone]
             paths = ["/list?page=2", "/nope", "/wall", "/papers/survey.pdf", "/download", "/restless"]
@@ -176,7 +176,7 @@ def test_a_page_that_lacked_a_script_is_not_called_quiet_one_step_later(tmp_path
         Writer.open(tmp_path / "snap", profile=profile) as writer,
         Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,
     ):
-        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=0.5))
+        fetcher = Fetcher(recorder, writer, profile, patience=SettleTimeouts(stuck=0.5))
         (found,) = fetcher.fetch([f"{base}/"], parse_steps("- click: Go\n- wait: {time: 1}"))
     assert len(found.views) == 3, found
     with Snapshot.open(tmp_path / "snap") as snapshot:

@@ -15,7 +15,7 @@ import pytest
 
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net import stream_idle
@@ -84,7 +84,7 @@ def test_a_view_holds_what_was_on_its_way(tmp_path: Path, monkeypatch: pytest.Mo
             recorder, "proxy_url", lambda *name: real(*name).replace(f":{recorder.port}", f":{port}")
         )
         monkeypatch.setattr(stream_idle, "LATE", HANG)
-        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG))
+        fetcher = Fetcher(recorder, writer, profile, patience=SettleTimeouts(stuck=HANG))
         (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
         assert result.ok, result.error
     with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
@@ -125,7 +125,9 @@ def test_a_page_that_shows_nothing_yet_waits_for_a_server_that_thinks(
         Writer.open(tmp_path / "s", profile=profile) as writer,
         Recorder(writer) as recorder,
     ):
-        (result,) = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG)).fetch([f"{base}/"])
+        (result,) = Fetcher(recorder, writer, profile, patience=SettleTimeouts(stuck=HANG)).fetch(
+            [f"{base}/"]
+        )
         thinking.set()
         assert result.ok, result.error
     with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:

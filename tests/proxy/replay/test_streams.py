@@ -15,7 +15,7 @@ from wsproto.events import AcceptConnection, CloseConnection, Event, Request, Te
 
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher
-from stillweb.proxy.browser.settle import Patience
+from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
 from stillweb.proxy.record.recorder import Recorder
@@ -43,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     path = tmp_path_factory.mktemp("streams") / "s"
     profile = complete(Profile())
     with streaming_site() as base, Writer.open(path, profile=profile) as writer, Recorder(writer) as recorder:
-        fetcher = Fetcher(recorder, writer, profile, patience=Patience(stuck=HANG))
+        fetcher = Fetcher(recorder, writer, profile, patience=SettleTimeouts(stuck=HANG))
         (result,) = fetcher.fetch([f"{base}/"], parse_steps("[{click: More}]"))
         assert result.ok, result.error
         assert len(result.views) == 2
@@ -74,7 +74,7 @@ def test_a_secret_in_a_sockets_address_is_in_no_view(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_views_with_streams_are_reached_again(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
-        report = check(snapshot, gateway, patience=Patience(stuck=HANG))
+        report = check(snapshot, gateway, patience=SettleTimeouts(stuck=HANG))
         assert [view.text_changes for view in report.views] == [[], []]
         assert [(v.text, v.aria, v.missed, v.error) for v in report.views] == [(1.0, 1.0, [], None)] * 2
         texts = [(snapshot.resource("text", view.address) or b"").decode() for view in snapshot.views()]

@@ -150,14 +150,24 @@ def test_ctrl_c_while_a_program_records(origin: Origin, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_sealing_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
     """By Ctrl-C, or killed itself alone: its workers printed tracebacks then."""
-    path = make(tmp_path / "s", 100, body=WORDS * 20)  # more than is done before the signal comes
+    path = make(tmp_path / "s", 100, body=WORDS * 20)  # more than is done in a moment
     before, size = urls(path), archived(path)
     started = Started("seal", path)
-    until(lambda: archived(path) > size + 2000, started)  # some texts are frozen
+
+    def some_texts_are_frozen() -> bool:
+        """Let it work for a moment, and look while it stands still: it does not end unseen on a busy machine."""
+        os.killpg(started.process.pid, signal.SIGCONT)
+        time.sleep(0.02)
+        os.killpg(started.process.pid, signal.SIGSTOP)
+        return archived(path) > size + 2000
+
+    until(lambda: os.getpgid(started.process.pid) == started.process.pid, started)
+    until(some_texts_are_frozen, started)
     if number == signal.SIGINT:
         started.interrupt()
     else:
         started.process.kill()
+    os.killpg(started.process.pid, signal.SIGCONT)
     done = started.end()
     assert (done.code, done.said) == ((130, INTERRUPTED) if number == signal.SIGINT else (-9, ""))
     assert [file.name for file in tmp_path.iterdir() if "wacz" in file.name] == []

@@ -65,7 +65,7 @@ _SURROUNDINGS = (
 def make_certificate(path: Path) -> dict[str, Any]:
     """Return the certificate of a run's files. Raise UsageError while an attempt is unfinished.
 
-    `hash` covers all other members but `made_again`, `confinement` and `version_of_code`. Raise DamagedInput
+    `hash` covers all other members but `made_again`, `confinement`, `confidence` and `version_of_code`. Raise DamagedInput
     if tasks, side-cars or a trace are not those of the run. Scores by another version of the scorers are
     computed again first; raise UsageError if one differs.
     """
@@ -136,6 +136,8 @@ def make_certificate(path: Path) -> dict[str, Any]:
     certificate["confinement"] = {  # not hashed: another machine may have other means
         who: {name: sorted(members) for name, members in told.items()} for who, told in confinement.items()
     }
+    # not hashed: how sure answers are after writes that were made at once may differ
+    certificate["confidence"] = {"presumed": summary.presumed, "expected_wrong": summary.expected_wrong}
     certificate["version_of_code"] = code_version()
     return certificate
 

@@ -13,7 +13,7 @@ from stillweb.harness.trace import canonical
 from stillweb.snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
-UNHASHED = ("hash", "made_again", "confinement", "version_of_code")
+UNHASHED = ("hash", "made_again", "confinement", "confidence", "version_of_code")
 # members that only run.json determines
 OF_THE_RUN = ("settings", "contracts", "part_of", "refused", "prompts")
 # members that depend on the code that made the certificate, not on the run

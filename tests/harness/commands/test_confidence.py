@@ -31,9 +31,8 @@ def filtered(folder: Path) -> Site:
 
 
 def test_an_answer_less_sure_than_asked_for_is_a_miss_that_names_the_likeliest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("STILLWEB_EVIDENCE", "1")
     with filtered(tmp_path / "snap").open() as snapshot:
         found = {}
         for threshold in (0.0, 1.0):
@@ -61,8 +60,7 @@ def test_an_answer_less_sure_than_asked_for_is_a_miss_that_names_the_likeliest(
                 assert stats.expected_wrong >= told.doubt > 0
 
 
-def test_lookup_takes_a_threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLWEB_EVIDENCE", "1")
+def test_lookup_takes_a_threshold(tmp_path: Path) -> None:
     with filtered(tmp_path / "snap").open():
         pass
     words = [str(tmp_path / "snap"), LIST, "--json", "--min-confidence"]

@@ -1032,6 +1032,7 @@ def test_a_step_that_repeats_otherwise_than_its_trace_says_so(
 
 def test_presumed_answers_are_counted_as_the_summary_counts_them(tmp_path: Path) -> None:
     files = make_run(tmp_path / "run", make_snapshot(tmp_path / "birds"), ["right", "wrong"], wrong=WRONG)
+    sure = write_certificate(files.path)
     for path in sorted(files.traces.iterdir()):
         events = [json.loads(line) for line in path.read_text().splitlines()]
         call = next(event for event in events if event.get("event") == "tool_call")
@@ -1041,6 +1042,9 @@ def test_presumed_answers_are_counted_as_the_summary_counts_them(tmp_path: Path)
     sums = sums_of([row_of(path, "", 1) for path in sorted(files.traces.iterdir())], "")
     assert (summary.presumed, summary.expected_wrong) == (4, 1.5)
     assert (sums.presumed, sums.doubt) == (4, 1.5)
+    certificate = write_certificate(files.path)
+    assert certificate["confidence"] == {"presumed": 4, "expected_wrong": 1.5}
+    assert certificate["hash"] == sure["hash"]
 
 
 def record(path: Path, url: str, body: bytes, kind: str = "text/html", day: int = 0) -> None:

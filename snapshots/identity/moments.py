@@ -1,7 +1,7 @@
 """The moments at which a client says that it asks: other ones in each replay.
 
 A recorded value is such a moment only if it named the time at which its request passed the recorder, whatever its name, in
-whatever form: ISO 8601, or seconds, milliseconds, microseconds or nanoseconds since 1970. A chosen time, such as the end of a
+whatever form: ISO 8601 (also without separators, as TiddlyWiki has it), or seconds, milliseconds, microseconds or nanoseconds since 1970. A chosen time, such as the end of a
 range, did not. A client's value is one if it names the present, or a time near the recorded one, for a client whose clock is
 set to the recording.
 """
@@ -23,6 +23,7 @@ MOST = 64  # stamps of a message that are looked at
 REACH = 48  # characters of a stamp, and the one after it
 _STAMP = re.compile(
     r"(?<![\w.])\d{4}-\d\d-\d\dT\d\d(?P<colon>:|%3A)\d\d(?P=colon)\d\d(?:[.,]\d{1,9})?(?:Z|(?:[+-]|%2B)\d\d(?:(?P=colon)?\d\d))?(?!\w)"
+    r"|(?<![\w.])20\d{6}T?\d{6}(?:\.?\d{3})?Z?(?![\w.])"
     r"|(?<![\w.])(?P<since>[12](?:\d{9}|\d{12}|\d{15}|\d{18}))(?:\.\d{1,9})?(?![\w.])",
     re.IGNORECASE | re.ASCII,
 )

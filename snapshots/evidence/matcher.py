@@ -25,8 +25,8 @@ from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
 from stillweb.snapshots.evidence.model import Observation, Parts
-from stillweb.snapshots.evidence.parts import WHO, issued_in
-from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, keep_cookies, told_by
+from stillweb.snapshots.evidence.parts import REPEATED, WHO, issued_in
+from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, keep_given, told_by
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
 from stillweb.snapshots.http.static import static, static_name
@@ -595,7 +595,8 @@ class Matcher:
         site = site_of(request.url)
         evidence = self.evidence(site)
         head, still = told_by(self.snapshot, capture), evidence.still(capture)
-        if not set_cookies(head.headers) and (still or (evidence.quiet and site not in session.past)):
+        gives = set_cookies(head.headers) or request.header(REPEATED)
+        if not gives and (still or (evidence.quiet and site not in session.past)):
             return
         past = session.at(site)
         label = evidence.equality.label(capture)
@@ -608,7 +609,7 @@ class Matcher:
         )
         if not still:
             self._note(evidence, past, replace(asked, event=replace(asked.event, trust=trust)), head)
-        keep_cookies(past.given, request, head, asked)
+        keep_given(past.given, request, head, asked)
 
     def note_live(self, session: Session, request: Request, response: Response) -> None:
         """Note that a live server answered instead."""
@@ -625,7 +626,7 @@ class Matcher:
         asked = evidence.asked(request, key, past.given, served=session.served, response=response)
         said = evidence.label_live(asked.event.key, response)
         self._note(evidence, past, replace(asked, event=replace(asked.event, said=said)), response)
-        keep_cookies(past.given, request, response, asked)
+        keep_given(past.given, request, response, asked)
 
     def note_missed(self, session: Session, request: Request) -> None:
         """Note that a request had no answer; it may have changed something all the same."""

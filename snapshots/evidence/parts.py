@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from urllib.parse import unquote
 
 from stillweb.snapshots.evidence.events import shortened
 from stillweb.snapshots.evidence.model import ANEW, OTHER
@@ -50,9 +51,11 @@ _TOLD_ELSEWHERE = re.compile(
     r":.*|connection|keep-alive|proxy-.*|trailer|transfer-encoding|upgrade|http2-settings|alt-used|expect|host|content-length"
     r"|accept-encoding|accept-language|cookie2?|authorization|sec-websocket-.*|warcprox-.*"
 )
-# By name and value of a cookie, the event that gave it, and its number among those that this gave; by name and event, the last of these
+# By name and value of a cookie, the event that gave it, and its number among those that this gave; by name and event, the last of these;
+# by `REPEATED` and request, how many keys it was sent with; by that and a key, its number among them
 Given = dict[tuple[str, str], tuple[str, int]]
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
+REPEATED = "idempotency-key"  # a request with the key of an earlier one repeats it, and is answered alike
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or say nothing of what is chosen.
 _NO_CHOICE = ("accept-encoding", "accept-language", "cookie", "origin", "credentials")
@@ -64,10 +67,13 @@ ONCE = re.compile(
 
 
 def said_beside(
-    request: Request, vary: Iterable[str], given: Given
+    request: Request, vary: Iterable[str], given: Given, normal: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what a request says beside its key: parts, and the header fields that an application made up."""
     found = header_parts(request, vary)
+    if key := request.header(REPEATED):
+        later = given.get((REPEATED, normal), ("", 0))[1] + 1
+        found[f"~header {REPEATED}"] = f"{given.get((REPEATED, f'{normal} {key}'), ('', later))[1]}"
     fields = made_up(found)
     if repeated := repeated_pairs(request):
         found["~order"] = repeated
@@ -88,6 +94,8 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
     for name, value in by_name.items():
         if name in plain:
             found[f"~header {name}"] = plain[name]
+            if is_token(name) and unquote(by_name[name]) in (unquote(v) for _, v in cookies_of(headers)):
+                found[f"~header {name} as cookie"] = GIVEN
         elif name in FORWARDED or (
             own_name(name) and value.strip() and not is_token(name) and not irrelevant_key(request.url)
         ):

@@ -20,6 +20,7 @@ from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
     GIVEN,
+    REPEATED,
     Given,
     as_recorded,
     field_parts,
@@ -240,7 +241,7 @@ class SiteEvidence:
             else:
                 at_once[session] = capture.begin, capture.end
             recorded.append((session, asked.event, label, asked.parts, at_once[session][0]))
-            keep_cookies(given[session], request, head, asked)
+            keep_given(given[session], request, head, asked)
         differing = {normal: _differing([own for _, own in several]) for normal, several in spelt.items()}
         for normal, several in spelt.items():
             for parts, own in several:
@@ -340,7 +341,7 @@ class SiteEvidence:
             parts = {
                 f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
             }
-        own_parts, fields = said_beside(request, self.vary.get(key, ()), given)
+        own_parts, fields = said_beside(request, self.vary.get(key, ()), given, normal)
         parts |= own_parts
         event = event_of(request, normal, response, said, own=own, redirected=self._redirected)
         event = replace(event, fields=fields)
@@ -407,11 +408,15 @@ def _readable(store: Store, capture: Capture) -> Request | None:
     return request
 
 
-def keep_cookies(given: Given, request: Request, head: Response, asked: Asked) -> None:
-    """Note which request made a site give its client a cookie.
+def keep_given(given: Given, request: Request, head: Response, asked: Asked) -> None:
+    """Note which request made a site give its client a cookie, and the key with which a client may repeat its request.
 
     One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.
     """
+    if key := request.header(REPEATED):
+        number = given.get((REPEATED, asked.normal), ("", 0))[1] + 1
+        if given.setdefault((REPEATED, f"{asked.normal} {key}"), ("", number))[1] == number:
+            given[REPEATED, asked.normal] = "", number
     signs_in, sent = asked.event.kind == "sign-in", dict(cookies_of(request.headers))
     for line in set_cookies(head.headers):
         name, equals, value = (part.strip() for part in line.partition(";")[0].partition("="))

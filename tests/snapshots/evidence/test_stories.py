@@ -612,6 +612,32 @@ def test_jobs_that_the_site_numbered_by_chance_are_told_apart_by_which_was_given
             assert text == exchanges[one][1].body.decode() or text == "miss" or text.endswith("?"), asked
 
 
+def test_a_repeated_order_is_told_from_a_second_one_by_its_key() -> None:
+    """Clients draw an Idempotency-Key for each order, and send it again where they try again."""
+
+    def order(key: str) -> Request:
+        return post(f"{A}/orders", "tea=1", idempotency_key=key)
+
+    twice = over((order("k1"), html("order 1")), (order("k1"), html("order 1")))
+    assert told(twice, order("n1"), order("n1")) == ["order 1", "order 1"]
+    assert told(twice, order("n1"), order("n2"))[1] == "miss"
+    two = over((order("k1"), html("order 1")), (order("k2"), html("order 2")))
+    assert told(two, order("n1"), order("n2")) == ["order 1", "order 2"]
+    assert told(two, order("n1"), order("n1"))[1] in ("order 1?", "miss")
+
+
+def test_a_token_that_the_cookie_does_not_repeat_may_be_refused() -> None:
+    """Of a double submit, a client draws both."""
+
+    def save(token: str, cookie: str) -> Request:
+        return post(f"{A}/save", "tea=1", x_csrf_token=token, cookie=f"csrf={cookie}")
+
+    drawn, other = "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "a1b2c3d4e5f60718293a4b5c6d7e8f90"
+    matcher = over((save(other, other), html("saved")))
+    assert told(matcher, save(drawn, drawn)) == ["saved"]
+    assert told(matcher, save(drawn, other)) == ["saved?"]
+
+
 def test_two_cookie_jars_in_one_session_are_told_apart() -> None:
     one, two = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 

@@ -84,7 +84,7 @@ class SandboxResult:
 
 
 class Ending:
-    """Ends, from another thread, what runs in sandboxes for one piece of work; see `ended_together`."""
+    """A switch that ends, from another thread, what runs in sandboxes for one piece of work; see `ended_together`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

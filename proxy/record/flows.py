@@ -301,7 +301,7 @@ def waited(flow: http.HTTPFlow) -> int:
 
 
 class FailedRequests:
-    """Writes requests that came to no answer into a snapshot; `count` says how many.
+    """A writer of requests that came to no answer into a snapshot; `count` says how many.
 
     Methods return a function that must be called on the writing thread.
     """

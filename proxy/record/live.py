@@ -33,7 +33,7 @@ ANSWER_SECONDS = 600.0  # a model may think for minutes
 
 
 class LiveRequests:
-    """Asks origins through a recorder. Thread-safe; a context manager, to be left before the recorder."""
+    """A client that asks origins through a recorder. Thread-safe; a context manager, to be left before the recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -47,7 +47,7 @@ class Failed(NamedTuple):
 
 
 class Failing:
-    """Finds failures of requests; `issued` tells where a request holds values that its site gave out."""
+    """Look-up of failed requests; `issued` tells where a request holds values that its site gave out."""
 
     def __init__(self, snapshot: Store, rules: RuleSet, issued: Callable[[Request], Issued]) -> None:
         self._snapshot = snapshot

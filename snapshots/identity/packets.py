@@ -27,7 +27,7 @@ _LENGTH = 5  # bytes of a type and a length, of which four tell the length
 
 
 class Packets:
-    """Cuts the messages of both sides of a web socket into packets; those of other protocols stay as they are."""
+    """Messages of both sides of a web socket, cut into packets; those of other protocols stay as they are."""
 
     def __init__(self, protocol: str) -> None:
         self._types = 1 if protocol in _MQTT else None  # bytes before the length

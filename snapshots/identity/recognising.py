@@ -29,7 +29,7 @@ _TYPED = re.compile(r"pass(?:word|wd|phrase|code)?|pwd|otp|pin", re.IGNORECASE)
 
 
 class Recogniser(Redactor):
-    """Replaces secrets by the pseudonyms that they prove to be; those that it doesn't know become `MASK`.
+    """A replacer of secrets by the pseudonyms that they prove to be; those that it doesn't know become `MASK`.
 
     One for each session: like the recorder it replaces what it has recognised wherever else it occurs later.
     """

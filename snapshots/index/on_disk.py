@@ -35,7 +35,7 @@ _ORDER = "session, begin, timestamp, name, offset"
 
 
 class OnDisk:
-    """Captures on disk, from a scan (it is a `parallel.Aside`) or added by their index lines."""
+    """Captures on disk, from a scan (it is a `parallel.SpillSink`) or added by their index lines."""
 
     def __init__(self) -> None:
         self._scratch = Scratch(_SCHEMA)

@@ -65,7 +65,7 @@ _STALE = frozenset({"content-md5", "digest", "repr-digest", "content-digest"})
 
 
 class Redactor:
-    """Replaces secrets in requests and answers by pseudonyms, and learns new secrets by their name or format.
+    """A replacer of secrets in requests and answers by pseudonyms, which learns new ones by their name or format.
 
     Safe for use from many threads. A learned secret is replaced everywhere in later messages, in all of its
     encodings (percent-encoded, JSON, HTML). `key` comes from `snapshot_key`.

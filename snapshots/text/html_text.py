@@ -355,7 +355,7 @@ _NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image
 
 
 class _Judge:
-    """Decides by the text that a boilerplate filter kept whether an element outside of the content is kept."""
+    """A judge of elements outside of the content: kept or not, by the text that a boilerplate filter kept."""
 
     def __init__(self, kept: str) -> None:
         self._kept = f" {' '.join(_WORD.findall(kept))} "
@@ -428,7 +428,7 @@ def _is_icon(element: Element) -> bool:
 
 
 class _Renderer:
-    """Writes a tree as lines of markdown. Not recursive, except into hidden elements, boilerplate and cells."""
+    """A writer of a tree as lines of markdown. Not recursive, except into hidden elements, boilerplate and cells."""
 
     def __init__(self, *, links: bool, judge: _Judge | None = None, in_cell: bool = False) -> None:
         self._links, self._judge, self._in_cell = links, judge, in_cell

@@ -137,7 +137,7 @@ def own_of(headers: Headers) -> Mapping[str, str]:
     found: dict[str, str] = {}
     accepted = []
     for name, value in headers:
-        if (low := own_name(name)) and value.strip() and not _drawn(low, value):
+        if (low := own_name(name) or _worded(name, value)) and value.strip() and not _drawn(low, value):
             found[low] = PRESENT if is_token(low) else f"{found[low]}, {value}" if low in found else value
         elif len(name) == len(ACCEPT) and name.lower() == ACCEPT:
             accepted.append(value)
@@ -169,6 +169,12 @@ def own_name(name: str) -> str:
     """Return a field's name in lower case if an application may have made it up, else ""."""
     low = name.lower()
     return "" if low in DECIDERS or low in _THEIRS or _mute(low) else low
+
+
+def _worded(name: str, value: str) -> str:
+    """Return the lower-case name of a field that holds a word, and only in a part is called what is drawn: `X-Trace-Mode: full`."""
+    low = name.lower()
+    return low if value.isalpha() and any(part in low for part in _DRAWN.within) else ""
 
 
 def _mute(name: str) -> bool:

@@ -1193,10 +1193,251 @@ RADICALE = Application(
     moving=(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",),
 )  # fmt: skip
 
+# -- Panel, whose pages talk over a web socket; Dash; IHateMoney, a back office; Adminer and gitweb of Debian; TiddlyWiki
+
+PANEL = Application(
+    "panel",
+    7119,
+    "/",
+    ("panel==1.8.*",),
+    _nothing,
+    lambda data: ([python(data.parent), "panel_shop.py", "7119"], {}, KETTLES),
+    {
+        "open": acts(("open", ""), ("see", "text=kettles of kind")),
+        "camping": acts(("choose", "select", "camping"), ("rest", "700")),
+        "electric": acts(("choose", "select", "electric"), ("rest", "700")),
+        "two": acts(("fill", "input.bk-input[type=text] >> nth=0", "2"), ("press", "input.bk-input[type=text] >> nth=0", "Tab"), ("rest", "700")),
+        "note": acts(("fill", "input.bk-input[type=text] >> nth=1", "for Ada"), ("press", "input.bk-input[type=text] >> nth=1", "Tab"), ("rest", "700")),
+        "take": acts(("click", "button:has-text('Take')"), ("rest", "700")),
+    },
+    {
+        "A": ["open", "camping", "two", "take", "note", "take", "electric", "open", "two", "electric"],
+        "B": ["open", "electric", "two", "note", "take", "open", "camping", "take", "take"],
+    },
+)  # fmt: skip
+DASH = Application(
+    "dash",
+    7120,
+    "/",
+    ("dash==4.*",),
+    _nothing,
+    lambda data: ([python(data.parent), "dash_shop.py", "7120"], {}, KETTLES),
+    {
+        "open": acts(("open", ""), ("see", "text=in the basket")),
+        "camping": acts(("click", "label:has-text('camping')"), ("rest", "500")),
+        "electric": acts(("click", "label:has-text('electric')"), ("rest", "500")),
+        "most": acts(("fill", "#most", "60"), ("press", "#most", "Tab"), ("rest", "500")),
+        "sort": acts(("click", "th[data-dash-column=price] .column-header--sort"), ("rest", "500")),
+        "take": acts(("click", "#take"), ("rest", "500")),
+    },
+    {
+        "A": ["open", "camping", "most", "sort", "take", "electric", "take", "open", "sort", "electric"],
+        "B": ["open", "electric", "sort", "take", "most", "open", "take", "camping", "take"],
+    },
+)
+
+
+def _money_data(data: Path) -> None:
+    (data / "settings.cfg").write_text(
+        f"SQLALCHEMY_DATABASE_URI = 'sqlite:///{data}/money.db'\nSECRET_KEY = 'tea'\nSESSION_COOKIE_SECURE = False\n"
+    )
+
+
+def _money(*steps: tuple[str, ...]) -> Act:
+    return acts(*steps, ("rest", "300"))
+
+
+MONEY_BILL = (("open", "demo/add"), ("fill", "#what", "Gas kettle"), ("fill", "#amount", "30"))
+MONEY = Application(
+    "ihatemoney",
+    7121,
+    "/",
+    ("ihatemoney==7.*",),
+    _money_data,
+    lambda data: (
+        [python(data.parent), "-m", "ihatemoney.manage", "run", "-p", "7121"],
+        {"IHATEMONEY_SETTINGS_FILE_PATH": str(data / "settings.cfg"), "FLASK_APP": "ihatemoney.run:create_app"},
+        data,
+    ),
+    {
+        "demo": go("demo"),
+        "bills": go("demo/"),
+        "balances": go("demo/settle_bills"),
+        "statistics": go("demo/statistics"),
+        "wrong": acts(("open", "authenticate?project_id=demo"), ("fill", "#password", "nope-12"), ("click", "form button[type=submit]")),
+        "bill": _money(*MONEY_BILL, ("press", "#amount", "Enter")),
+        "dear": _money(("open", "demo/"), ("click", "#bill_table tbody tr:last-child a.edit"), ("fill", "#amount", "99"), ("press", "#amount", "Enter")),
+        "member": _money(("open", "demo/"), ("fill", "#add-member-form #name", "Zoe"), ("press", "#add-member-form #name", "Enter")),
+        "french": go("lang/fr"),
+        "english": go("lang/en"),
+        "logout": go("exit"),
+    },
+    {
+        "A": ["demo", "bills", "bill", "bills", "member", "balances", "dear", "statistics", "french", "bills", "english", "bills", "balances"],
+        "B": ["demo", "balances", "member", "bills", "bill", "statistics", "french", "balances", "english", "bills", "dear", "bills"],
+    },
+    r"csrf\w*|session",
+    warm=3,
+)  # fmt: skip
+
+
+def _adminer_data(data: Path) -> None:
+    _sqlite_web_data(data)
+    (data / "site").mkdir()
+    (data / "sessions").mkdir()
+    hashed = subprocess.run(
+        [*_php(), "-r", f"echo password_hash('{PASSWORDS['ada']}', PASSWORD_DEFAULT);"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    adminer = DEBIAN / "usr/share/adminer"
+    (data / "site" / "index.php").write_text(
+        f"<?php function adminer_object() {{ include '{adminer}/plugins/plugin.php'; include '{adminer}/plugins/login-password-less.php';"
+        f" return new AdminerPlugin([new AdminerLoginPasswordLess('{hashed}')]); }} include '{adminer}/adminer.php';"
+    )
+
+
+def _adminer(path: str) -> str:
+    return f"?sqlite=&username=ada&db=../shop.sqlite{path}"
+
+
+def _adminer_login(password: str) -> Act:
+    return acts(("open", ""), ("choose", "[name='auth[driver]']", "sqlite"), ("fill", "#username", "ada"), ("fill", "[name='auth[password]']", password), ("fill", "[name='auth[db]']", "../shop.sqlite"), ("click", "input[type=submit]"))  # fmt: skip
+
+
+ADMINER = Application(
+    "adminer",
+    7122,
+    "/",
+    (),
+    _adminer_data,
+    lambda data: (
+        [*_php(), "-d", f"session.save_path={data / 'sessions'}", "-S", "127.0.0.1:7122", "-t", str(data / "site")],
+        {},
+        data / "site",
+    ),
+    {
+        "login": _adminer_login(PASSWORDS["ada"]),
+        "wrong": _adminer_login("nope-12"),
+        "tables": go(_adminer("")),
+        "table": go(_adminer("&table=kettle")),
+        "rows": go(_adminer("&select=kettle")),
+        "sort": acts(("open", _adminer("&select=kettle")), ("click", "th a:has-text('price')")),
+        "page2": go(_adminer("&select=kettle&page=1")),
+        "edit": acts(("open", _adminer("&edit=kettle&where[id]=7")), ("fill", "[name='fields[price]']", "99"), ("click", "#form input[type=submit] >> nth=0")),
+        "insert": acts(("open", _adminer("&edit=kettle")), ("fill", "[name='fields[name]']", "Valley"), ("fill", "[name='fields[price]']", "5"), ("click", "#form input[type=submit] >> nth=0")),
+        "sql": acts(("open", _adminer("&sql=")), ("run", "document.querySelector('textarea[name=query]').value = 'select name from kettle where price > 90'"), ("click", "#form input[type=submit] >> nth=0")),
+        "logout": acts(("open", _adminer("")), ("click", "#logout")),
+    },
+    {
+        "A": ["wrong", "login", "tables", "table", "rows", "sort", "page2", "edit", "rows", "insert", "rows", "sql", "tables", "logout", "rows"],
+        "B": ["login", "rows", "table", "insert", "rows", "page2", "sql", "edit", "rows", "sort", "logout", "tables", "login", "tables"],
+    },
+    r"token|adminer_\w+",
+    (r"\d+(\.\d+)? s\b", r"\d\d:\d\d:\d\d"),
+)  # fmt: skip
+
+
+def _gitweb_data(data: Path) -> None:
+    work = data / "kettles"
+    work.mkdir()
+
+    def git(*words: str, day: int = 0) -> None:
+        moment = f"{1_700_000_000 + 86_400 * day} +0000"
+        told = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment, "GIT_CONFIG_GLOBAL": "/dev/null"}
+        who = ("-c", "user.name=ada", "-c", "user.email=ada@kettles.test")
+        subprocess.run(
+            ["git", *who, *words], cwd=work, env=os.environ | told, check=True, capture_output=True
+        )
+
+    git("init", "-b", "main")
+    for number in range(1, 9):
+        (work / f"kettle{number % 3}.txt").write_text(f"Kettle of day {number}\n")
+        git("add", ".", day=number)
+        git("commit", "-m", f"Kettle of day {number}", day=number)
+    git("tag", "v1", "HEAD~4")
+    (work / ".git" / "description").write_text("Kettles\n")
+    site = data / "site"
+    (site / "cgi-bin").mkdir(parents=True)
+    shutil.copy(DEBIAN / "usr/share/gitweb/gitweb.cgi", site / "cgi-bin")
+    shutil.copytree(DEBIAN / "usr/share/gitweb/static", site / "static")
+    (data / "gitweb.conf").write_text(
+        f'$projectroot = "{data}"; $site_name = "Kettles"; @stylesheets = ("/static/gitweb.css"); $logo = "/static/git-logo.png";'
+        ' $favicon = "/static/git-favicon.png"; $javascript = "/static/gitweb.js"; $feature{"javascript-actions"}{"default"} = [1];'
+        ' $feature{"timed"}{"default"} = [0]; $feature{"blame"}{"default"} = [1];\n'
+    )
+
+
+GITWEB = Application(
+    "gitweb",
+    7123,
+    "/cgi-bin/gitweb.cgi",
+    (),
+    _gitweb_data,
+    lambda data: (
+        ["python3", "-m", "http.server", "--cgi", "--bind", "127.0.0.1", "7123"],
+        {"GITWEB_CONFIG": str(data / "gitweb.conf")},
+        data / "site",
+    ),
+    {
+        "projects": go(""),
+        "summary": acts(("open", ""), ("click", "a.list:has-text('kettles')")),
+        "log": acts(("open", "?p=kettles/.git"), ("click", ".page_nav a:has-text('shortlog')")),
+        "tree": acts(("open", "?p=kettles/.git"), ("click", ".page_nav a:has-text('tree')")),
+        "blob": go("?p=kettles/.git;a=blob;f=kettle1.txt;hb=HEAD"),
+        "blame": go("?p=kettles/.git;a=blame;f=kettle1.txt;hb=HEAD"),
+        "diff": acts(("open", "?p=kettles/.git;a=shortlog"), ("click", "a:has-text('commitdiff') >> nth=2")),
+        "search": acts(("open", "?p=kettles/.git"), ("fill", "input[name=s]", "day 5"), ("press", "input[name=s]", "Enter")),
+        "feed": acts(("open", "?p=kettles/.git;a=log;h=v1"),),
+    },
+    {
+        "A": ["projects", "summary", "log", "tree", "blob", "blame", "diff", "search", "feed", "projects"],
+        "B": ["summary", "search", "blame", "projects", "diff", "log", "feed", "tree", "blob"],
+    },
+    moving=(r"(?m)\b(\d+|right) \w+ (ago|now)\b",),
+)  # fmt: skip
+
+
+def _tiddlywiki_data(data: Path) -> None:
+    built = data.parent / "app"
+    if not built.exists():
+        built.mkdir()
+        subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", "--silent", "tiddlywiki@5"], cwd=built, check=True
+        )
+    subprocess.run(
+        ["npx", "tiddlywiki", str(data / "wiki"), "--init", "server"],
+        cwd=built,
+        check=True,
+        capture_output=True,
+    )
+
+
+TIDDLYWIKI = Application(
+    "tiddlywiki",
+    7124,
+    "/",
+    (),
+    _tiddlywiki_data,
+    lambda data: (["npx", "tiddlywiki", str(data / "wiki"), "--listen", "port=7124", "host=127.0.0.1"], {}, data.parent / "app"),
+    {
+        "open": acts(("open", ""), ("rest", "4000")),
+        "tea": acts(("click", "button[aria-label='new tiddler'] >> visible=true"), ("fill", "input.tc-titlebar", "Tea"), ("press", "input.tc-titlebar", "Control+Enter"), ("rest", "3000")),
+        "cups": acts(("click", "button[aria-label='new tiddler'] >> visible=true"), ("fill", "input.tc-titlebar", "Cups"), ("press", "input.tc-titlebar", "Control+Enter"), ("rest", "3000")),
+        "close": acts(("click", "[data-tiddler-title] button[aria-label='close'] >> nth=0"), ("rest", "1000")),
+    },
+    {
+        "A": ["open", "tea", "cups", "open", "close", "tea"],
+        "B": ["open", "cups", "tea", "open", "close"],
+    },
+    moving=(r"\d+\w\w \w+ \d{4} at \d+:\d\d[ap]m",),
+    warm=3,
+)  # fmt: skip
+
 APPLICATIONS = {
     app.name: app
     for app in (
         *(DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL),
         *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB, SQLITE_WEB, RADICALE),
+        *(PANEL, DASH, MONEY, ADMINER, GITWEB, TIDDLYWIKI),
     )
 }

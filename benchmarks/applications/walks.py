@@ -37,9 +37,15 @@ from stillweb.snapshots.writer import Writer
 
 SEEN = """() => {
   let text = document.documentElement.innerText
-  for (const one of document.querySelectorAll('input, textarea, select'))
-    if (!/hidden|password|submit|button/.test(one.type))
-      text += `\\n[${one.name}] ${/checkbox|radio/.test(one.type) ? one.checked : one.value}`
+  const fields = (root) => {
+    for (const one of root.querySelectorAll('*'))
+      if (one.shadowRoot) {
+        text += '\\n' + [...one.shadowRoot.children].map((child) => (child.matches('style') ? '' : child.innerText || '')).join('\\n')
+        fields(one.shadowRoot)
+      } else if (one.matches('input, textarea, select') && !/hidden|password|submit|button/.test(one.type))
+        text += `\\n[${one.name}] ${/checkbox|radio/.test(one.type) ? one.checked : one.value}`
+  }
+  fields(document)
   return text
 }"""
 # in the text of a page that was a miss, or whose script tells of one

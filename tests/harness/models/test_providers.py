@@ -100,9 +100,9 @@ def test_what_is_no_answer_is_an_error_and_is_again(provider: tuple[str, bool], 
         answer = read_trace(files.trace_path(str(fault), 1)).last("answer") or {}
         assert answer["end"] == "error", (fault, answer)
         assert "tried 2 times" in answer["error"]
-    # a stream that broke while it was recorded breaks in the repetition
-    outcome = certify(files.path, times=1)
-    assert outcome.holds, outcome.differences
+    if stream:  # that broke while it was recorded, it breaks in the repetition
+        outcome = certify(files.path, times=1)
+        assert outcome.holds, outcome.differences
 
 
 @pytest.mark.slow

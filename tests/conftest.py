@@ -93,8 +93,8 @@ HuffmanEncoder.encode = LinearHuffman.encode  # clients in tests send long heads
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers a core, since most tests wait for a browser or another process half of their time."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Three workers a core, since most tests wait for a browser or another process half of their time."""
+    return 3 * len(os.sched_getaffinity(0))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -367,7 +367,9 @@ class RunFiles:
         if not isinstance(value, dict) or value.get("schema") != "stillweb-run":
             raise DamagedInput(f"{path}: is no stillweb run")
         if value.get("version") != VERSION:
-            raise DamagedInput(f"{path}: version {value.get('version')!r} is not known here (only {VERSION})")
+            raise DamagedInput(
+                f"{path}: version {value.get('version')!r} is not known here (only {VERSION}); a newer Stillweb reads it"
+            )
         stands_on = value.get("stands_on", {})
         if not isinstance(stands_on, dict):
             raise DamagedInput(f"{path}: stands_on is no object")

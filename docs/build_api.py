@@ -49,6 +49,7 @@ SHOWN = {
     "run": stillweb.run,
     "Run": stillweb.Run,
     "fork": stillweb.fork,
+    "certify": stillweb.certify,
     "compare": stillweb.compare,
     "tools": stillweb.tools,
     "Tools": stillweb.Tools,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stillweb.harness.curation.coverage import Coverage
     from stillweb.harness.curation.refreshing import Refreshed
     from stillweb.harness.environment import Environment
+    from stillweb.harness.results.certificate import Certified
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
     from stillweb.harness.scoring import Context
@@ -897,6 +898,33 @@ def fork(
     fork_run(Path(run), attempt, path, step=step, model=model)
     made = run_attempts(path, display=display, retry_failed=retry_failed)
     return Run(path, write_certificate(path) if made else check_traces(path), made)
+
+
+def certify(
+    run: StrPath | Run,
+    *,
+    times: int = 2,
+    parallel: int | None = None,
+    snapshot: StrPath | Sequence[StrPath] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Certified:
+    """Repeat a run from its tape in fresh processes, shuffled and in parallel, and compare the certificates.
+
+    The result `holds`, with a `hash`, or has `differences`, the first of each repetition. `parallel` is the number of
+    attempts at once, by default two for each core. `snapshot` is where the run's is on this machine, by default where
+    the run names it, or beside it. `progress` is called with the number of repetitions done and that of all. Raises
+    UsageError if the run can't be repeated.
+    """
+    from stillweb.harness.results.certificate import certify as repeat
+    from stillweb.proxy.browser.running import pages_at_once
+
+    return repeat(
+        Path(run),
+        times=times,
+        parallel=parallel or pages_at_once(),
+        snapshots=[absolute(path) for path in _paths(snapshot)],
+        progress=progress,
+    )
 
 
 def _paths(snapshot: Snapshot | StrPath | Sequence[StrPath] | None) -> tuple[str, ...]:

@@ -85,3 +85,12 @@ def test_the_page_of_code_runs(
     assert names["run"].scores["em"].mean == 1.0
     assert names["run"].certificate["hash"] in capsys.readouterr().out
     names["snap"].close()
+
+
+@pytest.mark.slow
+def test_a_run_is_repeated(tmp_path: Path) -> None:
+    (script := tmp_path / "agent.yaml").write_text("agent: script\ndefault: {steps: [], answer: '1|A'}\n")
+    (tasks := tmp_path / "tasks.jsonl").write_text(json.dumps(TASK) + "\n")
+    run = stillweb.run(tasks=tasks, agent=f"script:{script}", out=tmp_path / "run")
+    found = stillweb.certify(run, times=1)
+    assert (found.holds, found.hash) == (True, run.certificate["hash"])

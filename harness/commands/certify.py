@@ -9,7 +9,6 @@ import click
 
 from stillweb.harness.commands.options import SNAPSHOT, LocalPath
 from stillweb.harness.console import print_json, progress, say
-from stillweb.snapshots.remote import absolute
 from stillweb.snapshots.words import counted
 
 
@@ -36,13 +35,12 @@ def command(
     stillweb certify run1                          exit code 1 if a repetition differs
     stillweb certify run1 --snapshot site.wacz     of a run from another machine
     """
+    from stillweb.api import certify
     from stillweb.harness.agents.command import unset_notes
-    from stillweb.harness.results.certificate import certify
     from stillweb.harness.results.kept_certificate import kept_hash
     from stillweb.harness.results.left_out import failed_attempts, left_out
     from stillweb.harness.results.summary import summarise
     from stillweb.harness.runs.run_files import RunFiles
-    from stillweb.proxy.browser.running import pages_at_once
 
     files = RunFiles(run)
     settings, stands_on = files.manifest()
@@ -50,13 +48,7 @@ def command(
         say(note)
     before = kept_hash(run)
     with progress("repeating") as advance:
-        outcome = certify(
-            run,
-            times=times,
-            parallel=parallel or pages_at_once(),
-            snapshots=[absolute(p) for p in snapshots],
-            progress=advance,
-        )
+        outcome = certify(run, times=times, parallel=parallel, snapshot=snapshots, progress=advance)
     if as_json:
         print_json({**asdict(outcome), "holds": outcome.holds})
     else:

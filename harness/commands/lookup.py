@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.options import accept_option, at_option, min_confidence_option, split_address
+from stillweb.harness.commands.options import (
+    accept_option,
+    at_option,
+    min_confidence_option,
+    read_headers,
+    split_address,
+)
 from stillweb.harness.console import print_json, say_damage
 from stillweb.proxy.net.addresses import DEFAULT_SESSION
 
@@ -52,12 +58,7 @@ def command(
     body = b""
     if data is not None:
         body = Path(data[1:]).read_bytes() if data.startswith("@") else os.fsencode(data)
-    pairs = []
-    for header in headers:
-        name, colon, value = header.partition(":")
-        if not colon:
-            raise click.UsageError(f"-H {header!r}: a header is written 'Name: value'")
-        pairs.append((name.strip(), value.strip()))
+    pairs = read_headers(headers)
     if body and not any(name.lower() == "content-type" for name, _ in pairs):
         pairs.append(("Content-Type", "application/x-www-form-urlencoded"))
     request = Request(

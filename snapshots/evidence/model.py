@@ -458,7 +458,7 @@ class Model:
                                 others[group] = self._none_of(group, target, past, parts)
                             beside.append((others[group], self._kept(name, target, past, parts)))
                     for answer, times in given.items():
-                        sure = weight * trust * unsearched[answer] * times / count
+                        sure = weight * (1 - priors.NOISE) * trust * unsearched[answer] * times / count
                         for every, own in beside:
                             sure *= every[answer] / own[answer]
                         chances[answer] += sure

@@ -855,4 +855,3 @@ def _bounded(chance: float) -> float:
 # By the value of a part: how far it counts that it is another one
 _TELLING = {ANEW: 0.0, OTHER: priors.OTHER}
 _PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks
-_LOG_SAME, _LOG_NOISE = math.log(1 - priors.NOISE), math.log(priors.NOISE)

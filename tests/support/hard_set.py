@@ -271,6 +271,12 @@ def sign_in_by_saml(draw: random.Random) -> Made:
     return one, two
 
 
+def form_with_a_solved_captcha(draw: random.Random) -> Made:
+    bodies = [f"q=1&g-recaptcha-response=03AFcWeA{draw.getrandbits(200):050x}" for _ in range(2)]
+    one, two = (with_body(draw, body.encode(), FORM, "http://a.test/f", "POST") for body in bodies)
+    return one, two
+
+
 def message_with_an_id(draw: random.Random) -> Made:
     texts = [
         f"<e:Envelope><e:Header><MessageID>{draw.getrandbits(60)}</MessageID></e:Header><e:Body/></e:Envelope>"
@@ -570,7 +576,7 @@ JOIN: list[Kind] = [
     id_of_the_request, id_of_the_visit, escaped_differently, json_in_a_query, empty_query, clock_without_a_name, question_to_a_model,
     day_told_to_a_model, sender_of_a_question, flags_of_an_installation,
     number_drawn_under_any_name, clock_under_any_name, callback_of_a_script, call_with_an_id, mutation_with_an_id,
-    message_with_an_id, sign_in_with_a_drawn_state, sign_in_by_saml, address_signed_anew, address_signed_in_a_way_of_its_own, address_signed_by_another_key,
+    message_with_an_id, sign_in_with_a_drawn_state, sign_in_by_saml, form_with_a_solved_captcha, address_signed_anew, address_signed_in_a_way_of_its_own, address_signed_by_another_key,
     conversation_with_drawn_call_ids,
     prompt_that_names_drawn_tabs,
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
 from stillweb.snapshots.evidence.model import Observation, Parts
-from stillweb.snapshots.evidence.parts import REPEATED, WHO, issued_in
+from stillweb.snapshots.evidence.parts import WHO, issued_in, key_of_order
 from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, keep_given, told_by
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
@@ -595,7 +595,7 @@ class Matcher:
         site = site_of(request.url)
         evidence = self.evidence(site)
         head, still = told_by(self.snapshot, capture), evidence.still(capture)
-        gives = set_cookies(head.headers) or request.header(REPEATED)
+        gives = set_cookies(head.headers) or key_of_order(request)
         if not gives and (still or (evidence.quiet and site not in session.past)):
             return
         past = session.at(site)

@@ -71,13 +71,25 @@ def said_beside(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what a request says beside its key: parts, and the header fields that an application made up."""
     found = header_parts(request, vary)
-    if key := request.header(REPEATED):
+    if key := key_of_order(request):
         later = given.get((REPEATED, normal), ("", 0))[1] + 1
         found[f"~header {REPEATED}"] = f"{given.get((REPEATED, f'{normal} {key}'), ('', later))[1]}"
     fields = made_up(found)
     if repeated := repeated_pairs(request):
         found["~order"] = repeated
     return found | cookie_parts(request, given), fields
+
+
+def key_of_order(request: Request) -> str | None:
+    """Return the key by which a client sends a request again; None without one."""
+    return next(
+        (
+            key
+            for name in (REPEATED, "x-idempotency-key", "paypal-request-id")
+            if (key := request.header(name))
+        ),
+        None,
+    )
 
 
 def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:

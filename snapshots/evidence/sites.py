@@ -25,6 +25,7 @@ from stillweb.snapshots.evidence.parts import (
     as_recorded,
     field_parts,
     issued_in,
+    key_of_order,
     rule_parts,
     said_beside,
     spelling_parts,
@@ -413,7 +414,7 @@ def keep_given(given: Given, request: Request, head: Response, asked: Asked) -> 
 
     One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.
     """
-    if key := request.header(REPEATED):
+    if key := key_of_order(request):
         number = given.get((REPEATED, asked.normal), ("", 0))[1] + 1
         if given.setdefault((REPEATED, f"{asked.normal} {key}"), ("", number))[1] == number:
             given[REPEATED, asked.normal] = "", number

@@ -89,7 +89,7 @@ _OF_THE_REQUEST = tuple(
 # Drawn anew for each request, or made from it, as what is left of gRPC's and Connect's time is.
 _DRAWN = _Names(
     _words(
-        "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key newrelic sw8"
+        "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key x-idempotency-key newrelic sw8"
         " dpop x-wsse x-amz-content-sha256 x-goog-content-sha256"
         " x-amz-date x-goog-date x-ms-date x-oss-date x-obs-date x-tos-date x-sdk-date x-bce-date"
     ),

@@ -46,7 +46,9 @@ MASK = PREFIX + "0" * 24
 _WORDS = ascii_letters.encode() + b"0123456789_.-"  # of a pseudonym, and of a token's claims before it
 _WORD = re.compile(b"[" + re.escape(_WORDS) + b"]*")
 EVERYWHERE = 8  # characters; shorter secrets are replaced in their own field only: "1234" is in every page
-TEXTUAL = re.compile(r"text/|json|javascript|xml|yaml|toml|/sql|x-www-form-urlencoded|graphql|x-ndjson", re.I)
+TEXTUAL = re.compile(
+    r"text/|json|javascript|xml|yaml|toml|/sql|x-www-form-urlencoded|graphql|x-ndjson|mpegurl", re.I
+)
 # Binary types that may contain texts. Pictures, fonts and films are only searched for known secrets.
 BINARY = re.compile(r"multipart/|octet-stream|msgpack|messagepack|cbor|protobuf|grpc", re.I)
 LIMIT = 1 << 24  # bytes; a larger body is redacted as a stream

@@ -614,11 +614,12 @@ def test_jobs_that_the_site_numbered_by_chance_are_told_apart_by_which_was_given
             assert text == exchanges[one][1].body.decode() or text == "miss" or text.endswith("?"), asked
 
 
-def test_a_repeated_order_is_told_from_a_second_one_by_its_key() -> None:
+@pytest.mark.parametrize("field", ["idempotency_key", "x_idempotency_key", "paypal_request_id"])
+def test_a_repeated_order_is_told_from_a_second_one_by_its_key(field: str) -> None:
     """Clients draw an Idempotency-Key for each order, and send it again where they try again."""
 
     def order(key: str) -> Request:
-        return post(f"{A}/orders", "tea=1", idempotency_key=key)
+        return post(f"{A}/orders", "tea=1", **{field: key})
 
     twice = over((order("k1"), html("order 1")), (order("k1"), html("order 1")))
     assert told(twice, order("n1"), order("n1")) == ["order 1", "order 1"]

@@ -320,6 +320,22 @@ def test_well_known_formats_wherever_they_are(redactor: Redactor, secret: str) -
     assert secret.encode() not in page.body
 
 
+@pytest.mark.parametrize("media", ["application/vnd.apple.mpegurl", "application/x-mpegURL"])
+def test_a_playlist_names_its_segments_with_the_pseudonym_of_their_token(
+    redactor: Redactor, media: str
+) -> None:
+    """Else the token would be learned from the first segment, too late for the playlist."""
+    secret = "f64ca4c4acea08cac4e88334e259ca2f"
+    playlist = f"#EXTM3U\nseg0.ts?token={secret}&expires=1795882243\n"
+    told = redactor.response(answer(playlist.encode(), ("Content-Type", media))).body.decode()
+    assert secret not in told
+    segment = told.splitlines()[1]
+    assert (
+        redactor.request(Request("GET", f"https://a.test/seg0.ts?token={secret}&expires=1795882243")).url
+        == f"https://a.test/{segment}"
+    )
+
+
 def token(claims: object, signature: str = "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P") -> str:
     parts = [json.dumps(part).encode() for part in ({"alg": "HS256"}, claims)]
     return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), signature])

@@ -136,11 +136,7 @@ def call(*words: object) -> tuple[int, str, str]:
 
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
-    with (
-        mock.patch("stillweb.harness.agents.threads.end_process"),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main([str(word) for word in words])
         except SystemExit as ended:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from benchmarks.damage import table
-from benchmarks.damaging import bounded
+from benchmarks.damaging import bounded, runs
 from benchmarks.damaging.archives import OF_OTHERS, Case, Master, cases, masters, try_case
 from benchmarks.damaging.wire import in_pieces
 from stillweb.snapshots.warc import reading
@@ -76,3 +77,9 @@ def test_requests_are_read_alike_however_they_are_cut() -> None:
 def test_its_table() -> None:
     rows = {"wacz": Counter(cases=3, faulty=1, lost=2, **{"refused whole": 1})}
     assert table(rows).splitlines()[-1] == "| wacz | 3 | 1 | lost 2 | 1 | 0 |"
+
+
+def test_a_command_on_a_damaged_run_tells_code_and_error(tmp_path: Path) -> None:
+    code, out, err = runs.call("score", tmp_path)
+    assert (code, out) == (2, "")
+    assert "is no run" in err

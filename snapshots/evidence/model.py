@@ -289,6 +289,17 @@ class Model:
         silent = min(priors.ECHOES, len(heard)) - echoes
         return priors.HEARD**echoes * priors.UNHEARD ** max(0, silent)
 
+    def _replaced(self, t: str, target: Target) -> float:
+        """Return the factor of the odds that an event of a type replaces what the one before said, by whose words are in answers after both."""
+        shown = {o.answer: (o, self._shown(o.capture)) for o in target.observations}
+        always = self._usual_words() | set.intersection(*(set(words) for _, words in shown.values()))
+        score = 0
+        for o, words in shown.values():
+            *_, before, last = [set[str]()] * 2 + [_said(e) - always for e in o.history.of(t, o.place)[-2:]]
+            if before - last and last - before:
+                score += -1 if (before - last) & words else 1 if (last - before) & words else 0
+        return float(priors.HEARD ** max(0, min(priors.ECHOES, score)))
+
     # Posterior
 
     def posterior(self, key: int) -> list[Hypothesis]:
@@ -320,13 +331,16 @@ class Model:
         none = sum(log_no.values())
         tried: list[tuple[float, Chosen, str]] = []
         explained = set[Chosen]()  # the answers in each of its states are equal
+        told = () if alike else (t for t in chances if not t.startswith(PART))
+        replaced = {t: self._replaced(t, target) for t in told}
 
         def weigh(chosen: Chosen) -> float:
             prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
             types = [t for t, _ in chosen if not t.startswith(PART)]
             # `fold` keeps who asks apart from the others
             acts = [t for t in types if self.kinds[t] != "sign-in"]
-            for reduction, share in _ways(acts or types[:1], alike):
+            said = math.prod(replaced.get(t, 1.0) for t in acts)
+            for reduction, share in _ways(acts or types[:1], alike, said):
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
                 weight = prior + share + priors.OWN * fit.log + priors.POOL * others
@@ -704,13 +718,13 @@ def _sent(t: str, o: Observation) -> set[str]:
     """Return the words that were sent with a type or as a part before an answer."""
     if t.startswith(PART):
         return words_of(o.parts.get(t, ""))
-    return {
-        w
-        for e in o.history.of(t, o.place)
-        for v in (*(v for _, v in e.parameters), *e.fields)
-        if PREFIX not in v  # no answer repeats a secret
-        for w in words_of(v)
-    }
+    return {word for event in o.history.of(t, o.place) for word in _said(event)}
+
+
+def _said(event: Event) -> set[str]:
+    """Return the words that were sent with an event; no answer repeats a secret."""
+    values = (*(value for _, value in event.parameters), *event.fields)
+    return {word for value in values if PREFIX not in value for word in words_of(value)}
 
 
 def words_of(text: str) -> set[str]:
@@ -805,8 +819,11 @@ def _doubted(past: tuple[History, int]) -> dict[str, float]:
     return found
 
 
-def _ways(acts: Sequence[str], alike: bool) -> Iterator[tuple[str, float]]:
-    """Yield reductions of types of events, and the log of the prior of each; parts of the request need none."""
+def _ways(acts: Sequence[str], alike: bool, replaced: float) -> Iterator[tuple[str, float]]:
+    """Yield reductions of types of events, and the log of the prior of each; parts of the request need none.
+
+    `replaced` is the factor of the odds of those that keep what was said last of each type.
+    """
     if not acts:
         yield "last", 0.0
         return
@@ -816,6 +833,8 @@ def _ways(acts: Sequence[str], alike: bool) -> Iterator[tuple[str, float]]:
         shares = _with(shares, "last", priors.REPLACES)
     if all("," in t.split(" ", 3)[2] for t in acts):
         shares = _with(shares, "last of each", priors.SAYS_ALL)
+    for name in ("last of each", "last")[: 1 + (len(acts) == 1)] if replaced != 1 else ():
+        shares = _with(shares, name, _moved(shares[name] / sum(shares.values()), replaced))
     for name, share in shares.items():
         yield name, math.log(share)
 

@@ -312,6 +312,13 @@ def test_a_filter_decides_whatever_was_filtered_before(year: Request, text: str)
     assert told(matcher, IN_2021, IN_2020, LIST, year, LIST)[-1] in (text, f"{text}?")
 
 
+def test_a_filter_whose_words_alone_are_in_the_page_replaces_the_one_before() -> None:
+    """Of a basket, too, each word came with a write; its page shows those of all."""
+    matcher = over(*FILTERED[:5])
+    assert told(matcher, IN_2021, LIST)[-1] == "of 2021?"
+    assert likely(over(*BASKET[:5]), ADD_2, CART)[1] < 0.5
+
+
 def test_a_filter_that_was_never_sent_is_not_answered_by_another() -> None:
     text, confidence = likely(over(*FILTERED), LIST, post(f"{A}/filter", "year=1999"), LIST)
     assert confidence < SERVED, text

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -440,7 +440,13 @@ class Model:
         found = self.candidates(key)
         recorded = target.answers
         unsearched = self._unsearched(target, past, parts, strange)
-        others: dict[str, dict[int, float]] = {}  # by group, that none of its members decides
+        kept = cache(lambda t: self._kept(t, target, past, parts))
+
+        @cache
+        def none_of(group: str) -> dict[int, float]:
+            every = [kept(t) for t, _ in found.groups[group]]
+            return {answer: math.prod([one[answer] for one in every]) for answer in recorded}
+
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
         silent = 0.0  # what is believed of fields whose values tell nothing
@@ -468,9 +474,7 @@ class Model:
                     for name, _ in chosen:
                         group = found.shares[name][0]
                         if len(found.groups[group]) > 1:
-                            if group not in others:
-                                others[group] = self._none_of(group, target, past, parts)
-                            beside.append((others[group], self._kept(name, target, past, parts)))
+                            beside.append((none_of(group), kept(name)))
                     for answer, times in given.items():
                         sure = weight * (1 - priors.NOISE) * trust * unsearched[answer] * times / count
                         for every, own in beside:
@@ -613,14 +617,6 @@ class Model:
                 self._absent.clear()
             found = self._absent[memo] = self._compared(t, target, past, here)
         return found
-
-    def _none_of(
-        self, group: str, target: Target, past: tuple[History, int], parts: Parts
-    ) -> dict[int, float]:
-        """Return for each answer the chance that it does not change because of any member of a group of candidates."""
-        members = self.candidates(target.event.key).groups[group]
-        every = [self._kept(t, target, past, parts) for t, _ in members]
-        return {answer: math.prod([kept[answer] for kept in every]) for answer in target.answers}
 
     def _compared(
         self, t: str, target: Target, past: tuple[History, int], here: int | str

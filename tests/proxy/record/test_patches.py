@@ -506,9 +506,10 @@ def test_a_tls_connection_ends_with_a_goodbye(
         plain.sendall(b"CONNECT demo.example:443 HTTP/1.1\r\n\r\n")
         assert plain.recv(1 << 16).startswith(b"HTTP/1.1 200")
         trusted = ssl.create_default_context(cafile=recorder.ca_path)
+        trusted.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # which older Pythons set
         with trusted.wrap_socket(plain, server_hostname="demo.example", suppress_ragged_eofs=False) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: demo.example\r\nConnection: close\r\n\r\n")
-            with pytest.raises(ssl.SSLEOFError) if off else contextlib.nullcontext():
+            with pytest.raises(ssl.SSLError, match=r"(?i)eof") if off else contextlib.nullcontext():
                 while client.recv(1 << 16):
                     pass
 

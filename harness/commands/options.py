@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stillweb.snapshots.errors import MissingCapability, StillwebError
-from stillweb.snapshots.evidence import SERVED, SURE
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.evidence.confidence import read_confidence
 from stillweb.snapshots.remote import is_remote, open_store
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ class _Threshold(FiniteRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number. Fail with a usage error for anything else."""
-        return SURE if value == "sure" else super().convert(value, param, ctx)
+        try:
+            return read_confidence(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 min_confidence_option = click.option(

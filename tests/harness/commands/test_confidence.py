@@ -66,7 +66,10 @@ def test_lookup_takes_a_threshold(tmp_path: Path) -> None:
     words = [str(tmp_path / "snap"), LIST, "--json", "--min-confidence"]
     sure = CliRunner().invoke(lookup_command, [*words, "sure"], standalone_mode=False)
     assert json.loads(sure.output)["verdict"] == "exact"
-    assert CliRunner().invoke(lookup_command, [*words, "2"]).exit_code == 2
+    for wrong in ("2", "certain"):
+        refused = CliRunner().invoke(lookup_command, [*words, wrong])
+        assert refused.exit_code == 2
+        assert "must be a number from 0 to 1, or sure" in refused.output
 
 
 @pytest.mark.parametrize("chance", [1.0, 0.999999, 0.99, 0.98999, 0.5, 0.0])

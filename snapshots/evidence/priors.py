@@ -82,7 +82,7 @@ PARTS = {
     r"vary accept-language (region|after)": 0.15,
     r"vary (user-agent|referer)": 0.1,
     r"vary .*": 0.9,
-    r"header (destination|depth|idempotency-key|last-event-id|overwrite|operation|range|soapaction)": 0.95,
+    r"header (destination|depth|idempotency-key|last-event-id|overwrite|prefer|slug|upload-(offset|length|metadata)|x-amz-(target|copy-source)|operation|range|soapaction)": 0.95,
     r"header (hx-request|hx-target|x-pjax|x-inertia|rsc|next-router.*|turbo-frame)": 0.7,
     r"header accept(-language)?": 0.08,
     r"header accept-language (region|after)": 0.03,

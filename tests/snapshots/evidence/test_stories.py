@@ -525,6 +525,23 @@ def test_requests_that_differ_in_a_field_have_their_own_answers(field: str) -> N
     assert likely(matcher, asked("three"))[1] < SERVED
 
 
+@pytest.mark.parametrize(("field", "recorded", "asked"), [
+    ("Prefer", "return=representation", "return=minimal"),
+    ("Slug", "tea", "pot"),
+    ("Upload-Offset", "0", "1"),
+    ("X-Amz-Target", "Shop.Describe", "Shop.Delete"),
+])  # fmt: skip
+def test_a_field_by_which_a_protocol_says_what_to_do_decides_though_recorded_once(
+    field: str, recorded: str, asked: str
+) -> None:
+    def sent(value: str) -> Request:
+        return Request("PATCH", f"{A}/files/1", ((field, value),), b"tea")
+
+    matcher = over((sent(recorded), html("done")))
+    assert told(matcher, sent(recorded)) == ["done"]
+    assert told(matcher, sent(asked)) == ["miss"]
+
+
 def test_a_field_that_its_own_answer_repeats_decides_in_one_session() -> None:
     def made(name: str) -> Exchange:
         asked = sent("/files", {}, upload_metadata=f"filename {name}")

@@ -59,6 +59,8 @@ SHOWN = {
     "verify": stillweb.verify,
     "check": stillweb.check,
     "refresh": stillweb.refresh,
+    "diff": stillweb.diff,
+    "cut": stillweb.cut,
 }
 
 

@@ -152,6 +152,11 @@ class TaskSet(Sequence[Task]):
     def __getitem__(self, index: int | slice) -> Task | tuple[Task, ...]:
         return self.tasks[index]
 
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences about the records that were refused, and the fields that are not read."""
+        return [f"left out: {one}" for one in self.problems] + [f"not read: {one}" for one in self.notices]
+
     def by_id(self, task_id: str) -> Task:
         """Return the task with this id. Raise KeyError if there is none."""
         for task in self.tasks:

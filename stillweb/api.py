@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
     from stillweb.harness.scoring import Context
-    from stillweb.harness.task import Task
+    from stillweb.harness.task import Task, TaskSet
     from stillweb.harness.tools.contract import ToolResult, ToolSpec
     from stillweb.harness.tools.toolset import Limits as ToolLimits
     from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.contents.provenance import Provenance
+    from stillweb.snapshots.operations.cut import CutReport
+    from stillweb.snapshots.operations.diff import Diff
     from stillweb.snapshots.operations.late_secrets import Late
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.view import Step
@@ -467,7 +469,90 @@ def refresh(
         )  # fmt: skip
 
 
+# --- snapshots compared and cut
+
+
+def diff(
+    a: Snapshot | StrPath | Sequence[StrPath],
+    b: Snapshot | StrPath | Sequence[StrPath],
+    *,
+    tasks: StrPath | Iterable[Task] | None = None,
+    run: StrPath | Run | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Diff:
+    """Compare snapshot `b` with snapshot `a`; the result is `same` if nothing that is served differs.
+
+    It lists what differs: `captures`, `failures` (of requests), `views`, `texts`, `profile` and `rules`. With `tasks`,
+    a task set or Task objects, or `run`, a run on `a`, its `tasks` are those that the differences affect, with `reasons`;
+    those of a run are found by what it used. `note` is called with each remark on the set. Raises UsageError if
+    both are given, or if the run was made on another snapshot.
+    """
+    from stillweb.harness.curation.affected import affected_by_run, affected_tasks
+    from stillweb.snapshots.operations.diff import diff as compare_snapshots
+
+    if tasks is not None and run is not None:
+        raise UsageError("diff: give tasks or run, not both")
+    with _opened(a) as old, _opened(b) as new:
+        found = compare_snapshots(old, new)
+        if run is not None:
+            found.tasks = affected_by_run(Path(run), found)
+        elif tasks is not None:
+            found.tasks = affected_tasks(_task_set(tasks, note), found, [*old.views(), *new.views()])
+    return found
+
+
+def cut(
+    snapshot: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    runs: Sequence[StrPath | Run] = (),
+    ledgers: Sequence[StrPath] = (),
+    pictures: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> CutReport:
+    """Write the part of a snapshot, or of several as layers, that some runs and replays need; they repeat on it alike.
+
+    `out` is a directory, or a file that ends in `.wacz`. `ledgers` are those of replays. `pictures` keeps the views of
+    the pages that a run was at, which its report shows. `progress` is called with the number of sites done and that of
+    all. The result has the new `id`, and as pairs of what was kept and what there was `captures`, `views`, `texts` and
+    `size`. Raises UsageError without a run or a ledger, or for one of another snapshot, and GateFailed if the snapshot
+    holds a secret that was learned too late to replace.
+    """
+    from functools import reduce
+    from operator import or_
+
+    from stillweb.harness.curation.needs import needs_of_ledger, needs_of_run
+    from stillweb.snapshots.operations import late_secrets
+    from stillweb.snapshots.operations.cut import cut as cut_out
+
+    if not runs and not ledgers:
+        raise UsageError("nothing says what is needed; name a run (--run DIR) or a ledger (--ledger FILE)")
+    paths = _paths(snapshot)
+    for path in paths:
+        late_secrets.refuse(path)  # before the work
+    with Snapshot.open(*paths) as opened:
+        needs = [needs_of_run(Path(run), opened.id, pictures=pictures) for run in runs]
+        needs += [needs_of_ledger(Path(ledger), opened) for ledger in ledgers]
+    return cut_out(paths, reduce(or_, needs), out, progress=progress)
+
+
 # --- coverage
+
+
+def _task_set(
+    tasks: StrPath | Iterable[Task], note: Callable[[str], None] | None = None, split: str | None = None
+) -> TaskSet:
+    """Return the task set that is named, or Task objects as one; `note` is called with each remark on its records."""
+    from stillweb.harness.datasets import load_tasks
+    from stillweb.harness.task import TaskSet
+
+    if not isinstance(tasks, str | os.PathLike):
+        return tasks if isinstance(tasks, TaskSet) else TaskSet("tasks", tuple(tasks))
+    loaded = load_tasks(os.fspath(tasks), split=split)
+    if note is not None:
+        for remark in loaded.remarks:
+            note(remark)
+    return loaded
 
 
 def coverage(
@@ -495,29 +580,23 @@ def coverage(
     from stillweb.harness.curation.audit import audit, cookie_dates
     from stillweb.harness.curation.coverage import coverage as look_up
     from stillweb.harness.curation.needs import tasks_as_asked
-    from stillweb.harness.datasets import load_tasks
     from stillweb.harness.rubric import compile_rubrics
-    from stillweb.harness.task import TaskSet
     from stillweb.harness.tools.toolset import Toolset, query_verdict
     from stillweb.proxy.net.ca import CERTIFICATE_FILE
     from stillweb.snapshots.secrets.keystore import state_dir
 
-    if (tasks is None) == (run is None):
-        raise UsageError("coverage: give either tasks or run")
     if run is not None and check_references:
         raise UsageError("coverage: a run's trace has no reference answers. Give tasks to check them.")
-    asked: Sequence[Task]
-    if run is not None:
-        asked = tasks_as_asked(Path(run))
-    elif isinstance(tasks, str | os.PathLike):
-        asked = load_tasks(os.fspath(tasks))
+    if run is not None and tasks is None:
+        asked = _task_set(tasks_as_asked(Path(run)))
+    elif tasks is not None and run is None:
+        asked = _task_set(tasks)
     else:
-        asked = tasks if isinstance(tasks, TaskSet) else tuple(tasks or ())
+        raise UsageError("coverage: give either tasks or run")
     with _opened(snapshot) as opened:
         search = query_verdict(Toolset(opened, ("serper-mcp",), synthetic_search=synthetic_search))
         found = look_up(asked, opened, search=search, progress=progress)
-        if isinstance(asked, TaskSet):
-            found = replace(found, refused=tuple(map(str, asked.problems)))
+        found = replace(found, refused=tuple(map(str, asked.problems)))
         if check_references:
             ca = state_dir() / CERTIFICATE_FILE
             findings = audit(
@@ -788,7 +867,6 @@ def run(
     """
     from stillweb.harness.agents import load_agent, name_of
     from stillweb.harness.agents.attempt import Limits
-    from stillweb.harness.datasets import load_tasks
     from stillweb.harness.drills import read_faults
     from stillweb.harness.results.certificate import check_traces, write_certificate
     from stillweb.harness.rubric import compile_rubrics, load_rubrics
@@ -803,22 +881,13 @@ def run(
     tell = note or (lambda text: None)
     disturbed = read_faults(faults)
     path = local(out)
-    task_set: Sequence[Task]
-    if isinstance(tasks, str | os.PathLike):
-        source: str | None = os.fspath(tasks)
-        loaded = load_tasks(os.fspath(tasks), split=split)
-        if grader_template is not None:
-            loaded = with_grader_template(loaded, Path(grader_template))
-        task_set, problems, notices = loaded, loaded.problems, loaded.notices
-    else:
-        source, task_set, problems, notices = None, tuple(tasks), (), ()
-        for name, value in (("split", split), ("grader_template", grader_template)):
-            if value is not None:
-                raise UsageError(f"{name} is for a task set that is named, not for Task objects")
-    for problem in problems:
-        tell(f"left out: {problem}")
-    for notice in notices:
-        tell(f"not read: {notice}")
+    source = os.fspath(tasks) if isinstance(tasks, str | os.PathLike) else None
+    for name, value in (("split", split), ("grader_template", grader_template)):
+        if source is None and value is not None:
+            raise UsageError(f"{name} is for a task set that is named, not for Task objects")
+    task_set = _task_set(tasks, tell, split)
+    if grader_template is not None:
+        task_set = with_grader_template(task_set, Path(grader_template))
     spec = name_of(agent)
     made_agent = load_agent(
         spec, allow_unconfined=allow_unconfined
@@ -860,7 +929,7 @@ def run(
         rubrics=compiled,
         limit=limit,
         only=only,
-        refused=len(problems),
+        refused=len(task_set.problems),
         uploads=Path(uploads) if uploads is not None else None,
     )
     made = run_attempts(

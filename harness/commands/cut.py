@@ -58,28 +58,10 @@ def command(
     stillweb cut site.wacz --ledger tests.jsonl -o small.wacz    what `stillweb replay --ledger` noted
     stillweb cut base more --ledger tests.jsonl -o small.wacz    of `replay base more`: one snapshot, which answers alike
     """
-    from stillweb.harness.curation.needs import needs_of_ledger, needs_of_run
-    from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.operations import late_secrets
-    from stillweb.snapshots.operations.cut import Needs, cut
+    from stillweb.api import cut
 
-    if not runs and not ledgers:
-        raise click.UsageError(
-            "nothing says what is needed; name a run (--run DIR) or a ledger (--ledger FILE)"
-        )
-    for snapshot in snapshots:
-        late_secrets.refuse(snapshot)  # refuse before the work
-    with Snapshot.open(*snapshots) as opened:
-        found = [needs_of_run(run, opened.id, pictures=pictures) for run in runs]
-        found += [needs_of_ledger(ledger, opened) for ledger in ledgers]
-    needs = Needs(
-        frozenset[tuple[str, int]]().union(*(n.captures for n in found)),
-        frozenset[str]().union(*(n.addresses for n in found)),
-        frozenset[str]().union(*(n.paths for n in found)),
-        any(n.all_texts for n in found),
-    )
     with progress("cutting") as advance:
-        report = cut(snapshots, needs, out, progress=advance)
+        report = cut(snapshots, out, runs=runs, ledgers=ledgers, pictures=pictures, progress=advance)
     if as_json:
         print_json(report.to_json())
         return

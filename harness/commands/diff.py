@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stillweb.harness.commands.options import SNAPSHOT
-from stillweb.harness.console import print_json
+from stillweb.harness.console import print_json, say
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from stillweb.harness.curation.affected import Affected
     from stillweb.snapshots.operations.diff import Diff
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
@@ -42,31 +41,18 @@ def command(a: Path | str, b: Path | str, source: str | None, with_text: bool, a
     stillweb diff v1.wacz v2.wacz --tasks tasks.jsonl      which tasks that touches
     stillweb diff v1.wacz v2.wacz --tasks run1             which attempts of a run on v1
     """
-    from stillweb.snapshots import Snapshot
-    from stillweb.snapshots.operations.diff import diff
+    from stillweb.api import diff
 
-    with Snapshot.open(a) as old, Snapshot.open(b) as new:
-        found = diff(old, new)
-        touched = _touched(source, found, [*old.views(), *new.views()]) if source else None
+    of_run = source is not None and (Path(source) / "run.json").is_file()
+    found = diff(a, b, tasks=None if of_run else source, run=source if of_run else None, note=say)
     if as_json:
-        more: dict[str, Any] = {} if touched is None else {"tasks": [one.to_json() for one in touched]}
-        print_json({**found.to_json(), **more})
+        print_json(found.to_json())
     else:
-        _print(found, touched, with_text)
+        _print(found, with_text)
     return 0 if found.same else 1
 
 
-def _touched(source: str, found: Diff, views: list[Any]) -> list[Affected]:
-    from stillweb.harness.curation.affected import affected_by_run, affected_tasks
-
-    if (Path(source) / "run.json").is_file():
-        return affected_by_run(Path(source), found)
-    from stillweb.harness.commands.task_set import read_tasks
-
-    return affected_tasks(read_tasks(source), found, views)
-
-
-def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None:
+def _print(found: Diff, with_text: bool) -> None:
     from stillweb.snapshots.operations.diff import counts
 
     def lines(text: str) -> str:
@@ -106,10 +92,10 @@ def _print(found: Diff, touched: list[Affected] | None, with_text: bool) -> None
         click.echo(f"~ profile {name}: {before!r} to {after!r}")
     for rule in found.rules:
         click.echo(f"~ {rule}")
-    if touched is not None:
-        for one in touched:
-            click.echo(f"task {one.task_id}: {'; '.join(one.reasons)}")
-        click.echo(f"{counted(len(touched), 'task')} affected")
+    if found.tasks is not None:
+        for one in found.tasks:
+            click.echo(f"task {one.task}: {'; '.join(one.reasons)}")
+        click.echo(f"{counted(len(found.tasks), 'task')} affected")
     click.echo(_total(found))
 
 

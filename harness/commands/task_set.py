@@ -18,8 +18,6 @@ def read_tasks(source: str, split: str | None = None) -> TaskSet:
     from stillweb.harness.datasets import load_tasks
 
     tasks = load_tasks(source, split=split)
-    for problem in tasks.problems:
-        say(f"left out: {problem}")
-    for notice in tasks.notices:
-        say(f"not read: {notice}")
+    for remark in tasks.remarks:
+        say(remark)
     return tasks

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillweb.harness.curation.coverage import urls_of
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.identity.keys import canonical_url
+from stillweb.snapshots.operations.diff import Affected
 
 if TYPE_CHECKING:
     from stillweb.snapshots.operations.diff import Diff
     from stillweb.snapshots.view import View
 
 MOST = 5  # reasons named per task
-
-
-@dataclass(frozen=True, slots=True)
-class Affected:
-    """Task and the changes that affect it, in words."""
-
-    task_id: str
-    reasons: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        return {"task": self.task_id, "reasons": list(self.reasons)}
 
 
 def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) -> list[Affected]:

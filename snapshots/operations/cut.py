@@ -52,6 +52,14 @@ class Needs:
     paths: frozenset[str] = frozenset()
     all_texts: bool = False
 
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            self.captures | other.captures,
+            self.addresses | other.addresses,
+            self.paths | other.paths,
+            self.all_texts or other.all_texts,
+        )
+
 
 @dataclass(slots=True)
 class CutReport:

@@ -86,9 +86,20 @@ class TextChange:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A task and the changes that affect it, in words."""
+
+    task: str
+    reasons: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Diff:
-    """The differences from snapshot `a` to snapshot `b` (their ids). `failures` are failed requests."""
+    """The differences from snapshot `a` to snapshot `b` (their ids).
+
+    `failures` are failed requests. `tasks` are those that the differences affect, None if no tasks were compared.
+    """
 
     a: str
     b: str
@@ -99,6 +110,7 @@ class Diff:
     texts: list[TextChange] = field(default_factory=list)
     profile: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     rules: list[str] = field(default_factory=list)
+    tasks: list[Affected] | None = None
 
     @property
     def same(self) -> bool:
@@ -114,6 +126,8 @@ class Diff:
         """Return a JSON object."""
         value = asdict(self)
         value["profile"] = {name: list(pair) for name, pair in self.profile.items()}
+        if self.tasks is None:
+            del value["tasks"]
         return {"same": self.same, **value}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stillweb.api import replay
+from stillweb.api import cut, replay
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import digest
 from stillweb.snapshots.operations.cut import ORIGIN
@@ -93,7 +93,7 @@ def test_a_run_of_another_snapshot_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "x").exists()
 
 
-def test_ledgers_of_replays_say_what_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ledgers_of_replays_say_what_is_needed(tmp_path: Path) -> None:
     whole = site(tmp_path / "site")
     ledgers = []
     for number, url in enumerate((f"{SITE}/rows", f"{TWIN}/again")):
@@ -102,10 +102,9 @@ def test_ledgers_of_replays_say_what_is_needed(tmp_path: Path, capsys: pytest.Ca
             httpx.Client(**served.httpx()) as client,
         ):
             client.get(url)
-        ledgers += ["--ledger", tmp_path / f"{number}.jsonl"]
-    code, out = call(capsys, "cut", whole, *ledgers, "-o", tmp_path / "part", "--json")
-    assert code == 0
-    assert json.loads(out)["captures"][0] < json.loads(out)["captures"][1]
+        ledgers.append(tmp_path / f"{number}.jsonl")
+    kept, whole_number = cut(whole, tmp_path / "part", ledgers=ledgers).captures
+    assert kept < whole_number
     with replay(tmp_path / "part") as served, httpx.Client(**served.httpx()) as client:
         verdicts = [client.get(url).headers["stillweb-verdict"] for url in (f"{SITE}/rows", f"{TWIN}/again")]
     assert verdicts == ["exact", "exact"]
@@ -165,10 +164,10 @@ def test_layers_are_cut_to_one_snapshot_that_answers_alike(tmp_path: Path) -> No
     again = run_on(part, tmp_path, ["pages"], SCRIPT, into="again", **SETTINGS)
     assert results(run) == results(again)
     assert verify(part) == []
-    with Snapshot.open(part) as cut:
-        assert cut.metadata(ORIGIN) == {"cut_from": source}
-        assert not any("unused" in c.url or "other.test" in c.url for c in cut.captures())
-        found = cut.view(VIEW)
+    with Snapshot.open(part) as opened:
+        assert opened.metadata(ORIGIN) == {"cut_from": source}
+        assert not any("unused" in c.url or "other.test" in c.url for c in opened.captures())
+        found = opened.view(VIEW)
         assert found is not None
         assert found.title == "New mills"
     assert stillweb("cut", part, "--ledger", tmp_path / "again.jsonl", "-o", tmp_path / "smaller").code == 0

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import stillweb
+from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.view import View
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
@@ -81,3 +83,17 @@ def test_a_run_says_exactly_which_attempts_are_touched(
     code, out = call(capsys, "diff", *two, "--json", "--tasks", tmp_path / "run")
     assert code == 1
     assert json.loads(out)["tasks"] == [{"task": "api", "reasons": [f"changed: GET {SITE}/api"]}]
+    found = stillweb.diff(*two, run=tmp_path / "run")
+    assert [one.task for one in found.tasks or ()] == ["api"]
+
+
+def test_a_record_that_can_not_be_read_is_noted(two: tuple[Path, Path], tmp_path: Path) -> None:
+    tasks, notes = tmp_path / "tasks.jsonl", []
+    tasks.write_text(
+        json.dumps({"id": "t1", "question": "?", "answer": "2", "start_url": f"{SITE}/"}) + "\n{}\n"
+    )
+    found = stillweb.diff(*two, tasks=tasks, note=notes.append)
+    assert [one.task for one in found.tasks or ()] == ["t1"]
+    assert [note.startswith("left out: ") for note in notes] == [True]
+    with pytest.raises(UsageError, match="tasks or run"):
+        stillweb.diff(*two, tasks=tasks, run=tmp_path)

@@ -48,6 +48,7 @@ SHOWN = {
     "coverage": stillweb.coverage,
     "run": stillweb.run,
     "Run": stillweb.Run,
+    "score": stillweb.score,
     "fork": stillweb.fork,
     "certify": stillweb.certify,
     "compare": stillweb.compare,

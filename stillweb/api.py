@@ -789,11 +789,15 @@ class Score:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its directory, how many attempts were `made` now, and what it comes to."""
+    """A finished run: its directory, how many attempts were `made` now, and what it comes to.
+
+    `different` are the attempts (TASK.NUMBER) whose score came out differently, of a run that was scored again.
+    """
 
     path: Path
     certificate: dict[str, Any]
     made: int = 0
+    different: tuple[str, ...] = ()
 
     @cached_property
     def summary(self) -> Summary:
@@ -941,6 +945,86 @@ def run(
     if not made:
         tell(f"{path}: every attempt was made before, none now; another directory runs them again")
     return Run(path, write_certificate(path) if made else check_traces(path), made)
+
+
+def score(
+    run: StrPath | Run,
+    *,
+    write: bool = False,
+    out: StrPath | None = None,
+    tasks: StrPath | Iterable[Task] | None = None,
+    rubrics: StrPath | None = None,
+    grader_template: StrPath | None = None,
+    mode: Literal["faithful", "fixed"] | None = None,
+    ignore_case: bool | None = None,
+    ask_judge: bool = False,
+    parallel: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Run:
+    """Compute every score of a run again, from its traces alone; the result's `different` came out differently.
+
+    `write` replaces the old scores by the new ones; without it, a run with different scores has the certificate {}.
+
+    With other rules the run is scored as a new one in the directory `out`. Rules are `tasks` (other references, scorers
+    or options), `rubrics`, `grader_template`, `mode` and `ignore_case`, as in `run`. `ask_judge` asks judges again,
+    those that GRADER_MODEL and the other variables name now, about `parallel` attempts at once. `progress` is called
+    with the number of attempts done and that of all, `note` with each remark. Raises UsageError for other rules without
+    `out`, and for tasks that ask other questions than the run's.
+    """
+    from stillweb.harness.results.certificate import check_traces, write_certificate
+    from stillweb.harness.results.kept_certificate import differing, kept_hash, read_kept, short
+    from stillweb.harness.results.scoring_otherwise import score_otherwise
+    from stillweb.harness.results.summary import score_run
+    from stillweb.harness.rubric import load_rubrics
+    from stillweb.harness.runs.run_files import RunFiles
+    from stillweb.harness.scoring.grading import with_grader_template
+    from stillweb.harness.scoring.judging import judge_variables
+    from stillweb.harness.task import TaskSet
+    from stillweb.harness.trace import hashed_part
+
+    path, tell = Path(run), note or (lambda text: None)
+    advance = progress or (lambda done, total: None)
+    rules = (tasks, rubrics, grader_template, mode, ignore_case, ask_judge or None)
+    otherwise = any(rule is not None for rule in rules)
+    if otherwise and out is None:
+        raise UsageError(
+            f"{path}: scored otherwise, a run is one of its own: name its directory with -o (out)"
+        )
+    if out is not None and (write or not otherwise):
+        raise UsageError(
+            "-o (out) goes with --tasks, --rubrics, --grader-template, --mode, --ignore-case or --ask-judge, and not with "
+            "--write"
+        )
+    if out is None:
+        changed = score_run(path, write=write, progress=advance)
+        for one in changed:
+            place, was, now = differing(hashed_part(one.before), hashed_part(one.after))
+            tell(f"{one.attempt}: a score came out differently: {place}: {short(was)}, now {short(now)}")
+        before = kept_hash(path)
+        certificate = write_certificate(path) if write else {} if changed else check_traces(path)
+        if certificate and not write and before not in (None, certificate["hash"]):
+            tell(
+                f"{path}: the certificate that lay there ({before}) is not that of its traces, or of other code; made anew"
+            )
+        return Run(path, certificate, different=tuple(one.attempt for one in changed))
+    task_set = _task_set(tasks, tell) if tasks is not None else None
+    if grader_template is not None:
+        asked = task_set if task_set is not None else TaskSet(str(path), tuple(RunFiles(path).tasks()))
+        task_set = with_grader_template(asked, Path(grader_template))
+    different = score_otherwise(
+        path,
+        Path(out),
+        tasks=task_set,
+        rubrics=load_rubrics(os.fspath(rubrics)) if rubrics is not None else None,
+        mode=mode,
+        fold_case=ignore_case,
+        judges=judge_variables(os.environ) if ask_judge else None,
+        parallel=parallel,
+        progress=advance,
+        note=tell,
+    )
+    return Run(Path(out), read_kept(Path(out)) or {}, different=tuple(different))
 
 
 def fork(

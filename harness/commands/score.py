@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -102,108 +101,35 @@ def command(
         )
     if run is None:
         raise click.UsageError("name a RUN, or saved answers with --tasks and --predictions")
-    otherwise = (source, rubrics, grader_template, mode, ignore_case, ask_judge) != (
-        None,
-        None,
-        None,
-        None,
-        None,
-        False,
-    )
-    if otherwise and out is None:
-        raise click.UsageError("scored otherwise, a run is one of its own: name its directory with -o")
-    if out is not None and (write or not otherwise):
-        raise click.UsageError(
-            "-o goes with --tasks, --rubrics, --grader-template, --mode, --ignore-case or --ask-judge, and not with --write"
-        )
-    if out is not None:
-        return _otherwise(
+    from stillweb.api import score
+    from stillweb.harness.results.left_out import failed_attempts
+    from stillweb.snapshots.errors import GateFailed
+
+    with progress("scoring") as advance:
+        done = score(
             run,
-            out,
-            source,
-            rubrics,
-            grader_template,
-            mode,
-            ignore_case,
-            ask_judge,
-            parallel or 2,
-            as_json,
+            write=write,
+            out=out,
+            tasks=source,
+            rubrics=rubrics,
+            grader_template=grader_template,
+            mode=mode,  # type: ignore[arg-type]  # click has checked the choice
+            ignore_case=ignore_case,
+            ask_judge=ask_judge,
+            parallel=parallel or 2,
+            progress=advance,
+            note=say,
         )
-    from stillweb.harness.results.certificate import check_traces, write_certificate
-    from stillweb.harness.results.kept_certificate import differing, kept_hash, short
-    from stillweb.harness.results.left_out import failed_attempts
-    from stillweb.harness.results.summary import score_run
-    from stillweb.harness.trace import hashed_part
-
-    different = score_run(run, write=write)
-    for one in different:
-        place, was, now = differing(hashed_part(one.before), hashed_part(one.after))
-        say(f"{one.trace.name}: a score came out differently: {place}: {short(was)}, now {short(now)}")
-    before = kept_hash(run)
-    certificate = write_certificate(run) if write else None if different else check_traces(run)
-    if certificate is not None and not write and before not in (None, certificate["hash"]):
-        say(
-            f"{run}: the certificate that lay there ({before}) is not that of its traces, or of other code; made anew"
-        )
-    summary = show_summary(run, certificate, as_json)
-    if failed := failed_attempts(summary):
-        say(failed)
-    return 1 if different else 0
-
-
-def _otherwise(
-    run: Path,
-    out: Path,
-    source: str | None,
-    rubrics: Path | None,
-    grader_template: Path | None,
-    mode: str | None,
-    ignore_case: bool | None,
-    ask_judge: bool,
-    parallel: int,
-    as_json: bool,
-) -> int:
-    from stillweb.harness.commands.task_set import read_tasks
-    from stillweb.harness.results.kept_certificate import read_kept
-    from stillweb.harness.results.left_out import failed_attempts
-    from stillweb.harness.results.scoring_otherwise import part_of, score_otherwise
-    from stillweb.harness.rubric import load_rubrics
-    from stillweb.harness.runs.run_files import RunFiles
-    from stillweb.harness.scoring.grading import with_grader_template
-    from stillweb.harness.scoring.judging import judge_variables
-    from stillweb.harness.task import TaskSet
-    from stillweb.snapshots.errors import GateFailed, UsageError
-
-    tasks = read_tasks(source) if source is not None else None
-    if grader_template is not None:
-        before = TaskSet(str(run), tuple(RunFiles(run).tasks()))
-        tasks = with_grader_template(before if tasks is None else tasks, grader_template)
-    try:
-        with progress("scoring") as advance:
-            different = score_otherwise(
-                run,
-                out,
-                tasks=tasks,
-                rubrics=load_rubrics(rubrics) if rubrics is not None else None,
-                mode=mode,  # type: ignore[arg-type]  # click has checked the choice
-                fold_case=ignore_case,
-                judges=judge_variables(os.environ) if ask_judge else None,
-                parallel=parallel,
-                progress=advance,
-            )
-    except UsageError:
-        raise
-    except BaseException:
-        if ask_judge and (part := part_of(out)).exists():
-            say(f"{part}: holds what judges said so far; the same command goes on from there")
-        raise
-    certificate = read_kept(out)
-    assert certificate is not None  # it was written with the run
-    summary = show_summary(out, certificate, as_json)
+    summary = show_summary(done.path, done.certificate, as_json)
+    failed = failed_attempts(summary)
+    if out is None:
+        if failed:
+            say(failed)
+        return 1 if done.different else 0
+    named = ", ".join((*done.different[:MOST], *["…"] * (len(done.different) > MOST)))
     of = counted(summary.owed, "attempt")
-    named = f": {', '.join(different[:MOST])}{', …' if len(different) > MOST else ''}" if different else ""
-    say(f"{len(different)} of {of} have another score than in {run}{named}")
-    if ask_judge and (failed := failed_attempts(summary)):
+    say(f"{len(done.different)} of {of} have another score than in {run}{named and f': {named}'}")
+    if ask_judge and failed:
         raise GateFailed(
             f"{out}: {failed}; 'stillweb score {out} --ask-judge -o …' asks again what has no answer"
         )

@@ -22,17 +22,15 @@ MOST_METRICS = 8  # metrics shown for each attempt
 FEW = 3  # attempts that are listed in any case: the summary keeps to ten lines
 
 
-def show_summary(
-    run: Path, certificate: dict[str, Any] | None, as_json: bool, *, each: bool = True
-) -> Summary:
-    """Print the scores of `each` attempt, or of a few, the means with their spread, and the certificate (None: not certified)."""
+def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each: bool = True) -> Summary:
+    """Print the scores of `each` attempt, or of a few, the means with their spread, and the certificate ({}: not certified)."""
     from stillweb.harness.results.left_out import left_out
     from stillweb.harness.results.summary import summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles
 
     summary = summarise(run)
     if as_json:
-        print_json({**summary.to_json(measured=True), "certificate": certificate})
+        print_json({**summary.to_json(measured=True), "certificate": certificate or None})
         return summary
     named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
     every = named or list(summary.means)

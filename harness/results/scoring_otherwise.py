@@ -48,7 +48,8 @@ def score_otherwise(
     judges: Mapping[str, str] | None = None,
     parallel: int = 1,
     embedder: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
     """Write the rescored run with its certificate to `out`; return the attempts whose score changed.
 
@@ -57,7 +58,7 @@ def score_otherwise(
     `judges` allows asking judges for what the traces do not hold: the variables that name them, over those of
     the run. Their answers are added to the tape of `out`, and a judge's failure is recorded in the attempt's
     score. Judges are asked about `parallel` attempts at once. After an interruption the answers so far are
-    kept beside `out` (`part_of`), and the same call continues from there.
+    kept beside `out` (`part_of`), `note` is told, and the same call continues from there.
 
     Raise UsageError if `out` is not empty, an attempt is unfinished, a task is missing or asks another
     question, or the side-cars of `run` were not compiled from its tasks and no others are given. Raise
@@ -99,8 +100,7 @@ def score_otherwise(
     }
 
     def told(done: int) -> None:
-        if progress is not None:
-            progress(done, len(chosen) * settings.epochs)
+        progress(done, len(chosen) * settings.epochs)
 
     part = part_of(out)
     asked = judges is not None
@@ -124,7 +124,9 @@ def score_otherwise(
             # not earlier: the paid answers of judges would belong to no scoring
             (out / BEGUN).unlink(missing_ok=True)
         except BaseException:
-            if not (asked and any(new.traces.glob("*"))):
+            if asked and any(new.traces.glob("*")):
+                note(f"{part}: holds what judges said so far; the same command goes on from there")
+            else:
                 shutil.rmtree(part, ignore_errors=True)
             raise
     return different

@@ -205,17 +205,19 @@ def _mean(values: list[float], owed: int) -> Mean:
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """Trace whose score changed when computed again.
+    """An attempt (TASK.NUMBER) whose score changed when computed again.
 
     `before` and `after` are the first events that differ.
     """
 
-    trace: Path
+    attempt: str
     before: Event
     after: Event
 
 
-def score_run(path: Path, *, write: bool = False) -> list[Rescored]:
+def score_run(
+    path: Path, *, write: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
+) -> list[Rescored]:
     """Compute every score again from the traces alone; return the differences.
 
     `write` replaces the old scores.
@@ -238,13 +240,14 @@ def score_run(path: Path, *, write: bool = False) -> list[Rescored]:
         settings.allow_unconfined,
     )
     different: list[Rescored] = []
-    for _task, _number, trace in files.attempts():
+    for done, (task, number, trace) in enumerate(files.attempts(), 1):
+        progress(done, len(tasks) * settings.epochs)
         if trace is None:
             continue
         lines = rescore(trace, evaluator)
         for old, new in zip(trace.events, lines[1:], strict=True):
             if canonical(hashed_part(old)) != canonical(hashed_part(new)):
-                different.append(Rescored(trace.path, old, new))
+                different.append(Rescored(f"{task.id}.{number}", old, new))
                 if write:
                     replace_events(trace.path, lines)
                 break

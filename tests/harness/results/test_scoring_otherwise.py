@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stillweb.api import score
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.scoring_otherwise import score_otherwise
 from stillweb.harness.results.summary import score_run
@@ -37,8 +38,8 @@ def scores(path: Path) -> dict[str, tuple[str, object]]:
 def test_other_references_are_scored_as_if_they_had_been_there(files: RunFiles, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in files.traces.iterdir()}
     tasks = [replace(task, reference="7|3900\n9|3800") for task in files.tasks()]
-    different = score_otherwise(files.path, tmp_path / "again", tasks=tasks)
-    assert different == ["right.1", "wrong.1"]
+    again = score(files.path, out=tmp_path / "again", tasks=tasks)
+    assert again.different == ("right.1", "wrong.1")
     assert scores(tmp_path / "again") == {
         "right": ("scored", 0.75),
         "wrong": ("scored", 1.0),

@@ -44,9 +44,9 @@ def test_a_time_is_shown_and_changes_no_hash(tmp_path: Path) -> None:
     assert (one.measured["aet"].all, one.measured["aet"].scored, one.measured["aet"].of) == (None, 2, 3)
     assert make_certificate(files.path)["hash"] == make_certificate(again.path)["hash"]
     assert "aet" not in json.dumps(make_certificate(files.path))
-    said = CliRunner().invoke(score_command, [str(files.path)]).output
+    said = CliRunner().invoke(score_command, [str(files.path)]).stdout
     assert f"aet {one.measured['aet'].value:.3f}, mean of 2 measured on this machine, in no hash" in said
-    told = json.loads(CliRunner().invoke(score_command, [str(files.path), "--json"]).output)
+    told = json.loads(CliRunner().invoke(score_command, [str(files.path), "--json"]).stdout)
     assert told["measured"]["aet"]["scored"] == 2
     page = write_report(files.path).read_text(encoding="utf-8")
     assert '<th scope="row">aet</th>' in page
@@ -65,7 +65,7 @@ def test_two_scales_of_one_metric_make_no_mean(tmp_path: Path, monkeypatch: pyte
         "exact (exact)": (0.0, 1),
         f"exact ({of_100})": (80.0, 1),
     }
-    said = CliRunner().invoke(score_command, [str(files.path)]).output
+    said = CliRunner().invoke(score_command, [str(files.path)]).stdout
     assert [line.split()[2:] for line in said.splitlines()[2:4]] == [["0.000", "-"], ["-", "80.000"]]
     assert "80</td>" in write_report(files.path).read_text(encoding="utf-8")
 
@@ -106,7 +106,7 @@ def test_what_failed_while_recording_is_told_apart_from_misses(tmp_path: Path) -
     assert make_certificate(files.path)["scores"]["failures"] == 1
     assert (
         "1 miss, 1 call that failed as while recording"
-        in CliRunner().invoke(score_command, [str(files.path)]).output
+        in CliRunner().invoke(score_command, [str(files.path)]).stdout
     )
     report = write_report(files.path).read_text(encoding="utf-8")
     told = (

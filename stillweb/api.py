@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from stillweb.snapshots.operations.diff import Diff
     from stillweb.snapshots.operations.late_secrets import Late
     from stillweb.snapshots.profile import Profile
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.text.tables import Table
+    from stillweb.snapshots.text.text import FrozenText
     from stillweb.snapshots.view import Step
     from stillweb.snapshots.writer import Writer
 
@@ -72,6 +75,119 @@ def open(*paths: StrPath, at: str = "") -> Snapshot:
     Raises UsageError for a missing path and DamagedInput for an unreadable one.
     """
     return Snapshot.open(*paths, at=at)
+
+
+# --- what a new client gets
+
+
+def lookup(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    request: Request | str,
+    *,
+    accept: str = "rule",
+    min_confidence: float = SERVED,
+) -> dict[str, Any]:
+    """Return what a replay would note of a request (a string is the URL of a GET) of a new session.
+
+    The members are those of a ledger's line (docs/ledger.md): `verdict`, `ambiguous`, `state`, `nearest` and, where
+    there is one, `confidence`, `derived`, `why` and `capture`; `grounds` say why the confidence is what it is.
+    `Snapshot.lookup` reads the response itself. Raises UsageError for a wrong `accept`.
+    """
+    from dataclasses import replace
+
+    from stillweb.proxy.net.addresses import DEFAULT_SESSION
+    from stillweb.proxy.replay.answering import Answerer
+    from stillweb.proxy.replay.ledger import Ledger
+    from stillweb.snapshots.identity.accepting import check_accept
+    from stillweb.snapshots.request import Request
+    from stillweb.snapshots.view import id_in
+
+    check_accept(accept)
+    given = Request("GET", request) if isinstance(request, str) else request
+    asked = replace(given, url=given.url.partition("#")[0])
+    with _opened(snapshot) as opened, Ledger() as ledger:
+        if id_in(given.url) is not None and opened.view(given.url) is None:
+            why = "no view of the snapshot has this address; 'stillweb ls SNAPSHOT --views' lists them"
+            return {"verdict": "miss", "ambiguous": False, "state": "", "why": why, "nearest": []}
+        answerer = Answerer(opened, ledger, accept=accept, min_confidence=min_confidence)
+        capture = answerer.answer(asked, answerer.line(DEFAULT_SESSION)).capture
+        entry = ledger.entries()[0]
+        matcher = answerer.matcher
+        likeliest = matcher.lookup(asked, matcher.session(), accept=accept, min_confidence=0.0)
+    if likeliest.grounds is not None and likeliest.told is not None:
+        entry |= likeliest.told.members() | {"grounds": likeliest.grounds()}
+    names = ("verdict", "ambiguous", "state", "confidence", "grounds", "derived", "why")
+    found = {name: entry[name] for name in names if name in entry}
+    if capture is not None:
+        names = ("url", "status", "mime", "timestamp", "digest", "filename", "offset")
+        found["capture"] = {name.removesuffix("name"): getattr(capture, name) for name in names}
+    return {**found, "nearest": entry.get("nearest", [])}
+
+
+def fetch(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    address: str,
+    *,
+    note: Callable[[str], None] | None = None,
+) -> FrozenText | None:
+    """Return the text of a page or PDF as a new client gets it, or of a view; None for a miss, or without a text.
+
+    Redirects are followed. `note` is called if only a client in another state gets the page. The result's text is
+    `markdown`; it has `title`, `extractor`, `version` and `warnings`, too.
+    """
+    from stillweb.harness.tools.store import Store
+    from stillweb.snapshots.view import id_in
+
+    with _opened(snapshot) as opened:
+        store = Store(opened)
+        frozen = opened.text(address)
+        if frozen is None:
+            if (found := store.view_text(address)) is not None or id_in(address) is not None:
+                return found[0] if found is not None else None
+        elif "#" in frozen.address or "digest" not in frozen.meta:
+            return frozen
+        page = store.session("fetch").follow(frozen.address if frozen is not None else address)
+        if page.capture is None:
+            if frozen is not None and note is not None:
+                note(f"{frozen.address}: recorded in another state; a client that begins anew gets a miss")
+            return frozen
+        if frozen is None:
+            return None if page.redirects else store.text_of(page.capture)
+        # the frozen text may be of a later state of the server
+        same = page.capture.digest == frozen.meta["digest"]
+        return frozen if same else store.text_of(page.capture) or frozen
+
+
+def tables(
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    address: str,
+    *,
+    note: Callable[[str], None] | None = None,
+) -> list[Table] | None:
+    """Return the tables of a view's DOM, or of the page that a new client gets; None for a miss.
+
+    Each has a `caption` and `rows`. `note` is called if the page can be unpacked in part only.
+    """
+    from stillweb.harness.tools.store import Store
+    from stillweb.snapshots.http import charsets
+    from stillweb.snapshots.text.tables import tables_of
+    from stillweb.snapshots.text.text import READ, unpacked
+    from stillweb.snapshots.view import id_in
+
+    with _opened(snapshot) as opened:
+        view = opened.view(address)
+        if view is not None and (dom := opened.resource("dom", view.address)) is not None:
+            return tables_of(dom.decode("utf-8", "replace"))
+        if id_in(address) is not None:
+            return None  # the page without the view's steps would be another view
+        found = Store(opened).session("fetch").follow(address)
+        if found.capture is None or found.redirects:
+            return None
+        response = opened.read_start(found.capture, READ + 1)
+    body, problem = unpacked(response)
+    if problem and note is not None:
+        note(f"{address}: read as far as it can be unpacked: {problem}")
+    return tables_of(charsets.decode(body, response.header("content-type")).text)
 
 
 # --- recording

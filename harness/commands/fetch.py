@@ -14,7 +14,6 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
-    from stillweb.snapshots.text.text import FrozenText
 
 
 @click.command("fetch")
@@ -37,11 +36,12 @@ def command(at: str, snapshots: tuple[str, ...], content: str, out: Path | None,
     stillweb fetch site.wacz 'https://example.com/list#view=0123456789abcdef' --content screenshot -o view.png
     stillweb fetch site.wacz https://example.com/list --content tables -o tables
     """
-    from stillweb.snapshots import Snapshot
+    from stillweb.api import fetch
+    from stillweb.api import open as open_snapshot
     from stillweb.snapshots.warc.appending import write_whole
 
     paths, address = split_address(snapshots, "an address")
-    with Snapshot.open(*paths, at=at) as snapshot:
+    with open_snapshot(*paths, at=at) as snapshot:
         say_damage(snapshot)
         if content == "tables":
             return _tables(snapshot, address, out, as_json)
@@ -50,11 +50,7 @@ def command(at: str, snapshots: tuple[str, ...], content: str, out: Path | None,
             kind = {"seen": "text", "screenshot": "view"}.get(content, content)
             data = snapshot.resource(kind, view.address if view is not None else address)
         else:
-            frozen = snapshot.text(address)
-            if frozen is None:
-                frozen = _text(snapshot, address)
-            else:
-                frozen = _as_asked(snapshot, frozen)
+            frozen = fetch(snapshot, address, note=_say)
             if frozen is not None and as_json:
                 print_json({"address": frozen.address, "title": frozen.title, "media": frozen.media,
                             "extractor": frozen.extractor, "version": frozen.version, "warnings": list(frozen.warnings),
@@ -73,32 +69,8 @@ def command(at: str, snapshots: tuple[str, ...], content: str, out: Path | None,
     return 0
 
 
-def _text(snapshot: Snapshot, address: str) -> FrozenText | None:
-    """Return the text of a view, by any of its addresses, or of the page that a new client gets; None if missed."""
-    from stillweb.harness.tools.store import Store
-    from stillweb.snapshots.view import id_in
-
-    store = Store(snapshot)
-    if (found := store.view_text(address)) is not None:
-        return found[0]
-    if id_in(address) is not None:
-        return None
-    page = store.session("fetch").follow(address)
-    return store.text_of(page.capture) if page.capture is not None and not page.redirects else None
-
-
-def _as_asked(snapshot: Snapshot, frozen: FrozenText) -> FrozenText:
-    """Return the text of the page that a new client gets: the frozen text may be of a later server state."""
-    from stillweb.harness.tools.store import Store
-
-    if "#" in frozen.address or "digest" not in frozen.meta:
-        return frozen
-    store = Store(snapshot)
-    page = store.session("fetch").follow(frozen.address)
-    if page.capture is None:
-        say(f"stillweb: {frozen.address}: recorded in another state; a client that begins anew gets a miss")
-        return frozen
-    return frozen if page.capture.digest == frozen.meta["digest"] else store.text_of(page.capture) or frozen
+def _say(note: str) -> None:
+    say(f"stillweb: {note}")
 
 
 def _why_not(snapshot: Snapshot, address: str, content: str, view: bool) -> str:
@@ -115,16 +87,15 @@ def _why_not(snapshot: Snapshot, address: str, content: str, view: bool) -> str:
 
 def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -> int:
     """Print or write the tables of a view's DOM, or of the page that a new client gets; return the exit code."""
-    from stillweb.snapshots.text.tables import tables_of
+    from stillweb.api import tables
     from stillweb.snapshots.warc.appending import write_whole
 
-    html = _html(snapshot, address)
-    if html is None:
+    found = tables(snapshot, address, note=_say)
+    if found is None:
         say(
             f"stillweb: {address}: no view and no page of the snapshot; 'stillweb lookup' says what comes nearest"
         )
         return 1
-    found = tables_of(html)
     if as_json:
         print_json([{"caption": one.caption, "rows": [list(row) for row in one.rows]} for one in found])
     elif out is None:
@@ -140,25 +111,3 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
     if not found:
         say(f"stillweb: {address}: has no table")
     return 0 if found else 1
-
-
-def _html(snapshot: Snapshot, address: str) -> str | None:
-    from stillweb.harness.tools.store import Store
-    from stillweb.snapshots.http import charsets
-    from stillweb.snapshots.text.text import READ, unpacked
-    from stillweb.snapshots.view import id_in
-
-    view = snapshot.view(address)
-    dom = snapshot.resource("dom", view.address) if view is not None else None
-    if dom is not None:
-        return dom.decode("utf-8", "replace")
-    if id_in(address) is not None:
-        return None  # the page without the view's steps would be another view
-    found = Store(snapshot).session("fetch").follow(address)
-    if found.capture is None or found.redirects:
-        return None
-    response = snapshot.read_start(found.capture, READ + 1)
-    body, problem = unpacked(response)
-    if problem:
-        say(f"stillweb: {address}: read as far as it can be unpacked: {problem}")
-    return charsets.decode(body, response.header("content-type")).text

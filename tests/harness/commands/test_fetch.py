@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import stillweb
 from stillweb.harness.cli import main
 from stillweb.snapshots.view import View
 from stillweb.snapshots.wacz import seal
@@ -66,6 +67,9 @@ def test_the_text_is_that_of_what_a_new_client_gets(
     seal(tmp_path / "site", tmp_path / "site.wacz")
     code, out = call(capsys, "fetch", tmp_path / "site.wacz", members)
     assert (code, "Who are you" in out, "Ann and Bo" in out) == (0, True, False)
+    text = stillweb.fetch(tmp_path / "site.wacz", members)
+    assert text is not None
+    assert f"{text.markdown}\n" == out
 
 
 def test_an_address_of_no_view_is_told_as_one(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

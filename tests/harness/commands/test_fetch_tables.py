@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import stillweb
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
@@ -36,6 +37,7 @@ def test_the_table_of_a_page_is_printed(path: Path, capsys: pytest.CaptureFixtur
     for address in (f"{SITE}/", f"{SITE}/moved", f"{SITE}/never-packed"):
         code, out = call(capsys, "fetch", path, address, "--content", "tables")
         assert (code, out) == (0, 'Name,Sails\n"North, old",4\n')
+        assert [table.csv() for table in stillweb.tables(path, address) or ()] == [out]
 
 
 def test_the_tables_of_a_view_are_files_in_a_directory(

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import stillweb
 from stillweb.harness.commands.lookup import command
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.snapshots import Snapshot
+from stillweb.snapshots import Request, Snapshot
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 
@@ -46,6 +47,8 @@ def test_it_says_what_a_replay_serves(
         words += ["-H", ": ".join(field)]
     shown = CliRunner().invoke(command, words, standalone_mode=False)
     told: dict[str, Any] = json.loads(shown.output)
+    asked = Request(method, URL, tuple(headers.items()))
+    assert json.loads(json.dumps(stillweb.lookup(made, asked))) == told
     authority = Authority.load_or_create(tmp_path)
     with Snapshot.open(made) as snapshot, Gateway(snapshot, authority=authority) as gateway:
         with client(gateway, "default") as c:

@@ -26,7 +26,7 @@ from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
 from stillweb.snapshots.words import counted
 
-VERSION = 41  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
+VERSION = 42  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `fast_path.SwiftPairs.take`

@@ -203,6 +203,6 @@ def _add(part: Part, answer: Answer, original: Original) -> None:
     if not answer.head or status == 304:  # no head of its own, or "not modified": the original's head counts
         mime, status = entry["mime"], int(entry["status"])
         answer.personal |= entry.get("personal", False)
-    # our own revisits have their own WARC-Truncated
-    truncated = answer.truncated or ("" if answer.session else entry.get("truncated", ""))
+    # others say by "length" that the payload is not repeated (WARC 1.1, 6.7.2); our own revisits have their own WARC-Truncated
+    truncated = answer.truncated if answer.session else entry.get("truncated", "")
     part.add(answer, mime, status, answer.digest or original.digest, truncated, original.place)

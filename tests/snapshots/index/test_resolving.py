@@ -18,6 +18,13 @@ def test_revisits_of_another_url(tmp_path: Path) -> None:
         assert answer.header("content-length") == str(len(PAGE))
 
 
+def test_a_revisit_that_does_not_repeat_its_payload_is_not_cut_short(tmp_path: Path) -> None:
+    """As wget marks it (--warc-dedup), and the standard (WARC 1.1, 6.7.2)."""
+    wget = revisit(fields=DIGEST + b"\r\nWARC-Truncated: length")
+    with opened(tmp_path, packed(record(http(), fields=DIGEST), wget)) as snapshot:
+        assert [(c.truncated, snapshot.cut_short(c)) for c in snapshot.captures()] == [("", "")] * 2
+
+
 def test_revisits_before_their_original(tmp_path: Path) -> None:
     named = (
         b"WARC-Refers-To-Target-URI: http://example.test/\r\nWARC-Refers-To-Date: 2020-01-02T03:04:05Z\r\n"

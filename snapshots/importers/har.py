@@ -295,7 +295,7 @@ def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | 
     Blocked and aborted requests have status 0, too.
     """
     asked, answer = entry["request"], entry["response"]
-    told = str(answer.get("_error") or answer.get("_failureText") or "")
+    told = _trouble(answer)
     url = _address(asked)
     if int(answer["status"]) > 0 or not url.startswith(("http://", "https://")) or reason_of(told) == OTHER:
         return None
@@ -304,6 +304,12 @@ def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | 
         return None
     request = Request(str(asked["method"]).upper(), url, _sent_headers(asked, sent), sent)
     return Failure(request, reason_of(told), told, started)
+
+
+def _trouble(answer: dict[str, Any]) -> str:
+    """Return what a browser or Charles says that went wrong with an answer; "" for nothing."""
+    told = str(answer.get("_error") or answer.get("_failureText") or answer.get("_charlesStatus") or "")
+    return "" if told.upper() == "COMPLETE" else told
 
 
 def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange | str:
@@ -334,6 +340,8 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
     packed, whole = _packing(answer, body)
     if not whole or _is_cut(answer, body, packed, method):
         extra = {"WARC-Truncated": "length"}  # Firefox cuts off bodies above its size limit
+    elif _trouble(answer) and status not in _BODILESS:
+        extra = {"WARC-Truncated": "disconnect"}
     dropped = {"transfer-encoding", "content-encoding"} if body and not packed else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
     headers = merged(headers, _headers({"headers": answer.get("_trailers")}))
@@ -424,6 +432,9 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         encoded = int(answer.get("bodySize") or 0), whole_number(fields.get("content-length", "")) or 0
         lacks = size > 0 or (text is None and (size < 0 or max(encoded) > 0))
         lacks |= "content-encoding" not in fields and encoded[1] > 0
+        # of an error page without a body Chromium tells that, too
+        lacks |= _trouble(answer) != "" and status < 400
+        lacks |= status in _REDIRECTS and "location" not in fields
         # of the events of a stream none is told
         lacks |= fields.get("content-type", "").startswith("text/event-stream")
         bodiless = method == "HEAD" or status in _BODILESS - {304} or (status == 304 and size <= 0)
@@ -432,8 +443,13 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
     if coded is not None:
         return coded if isinstance(coded, bytes) else f"its body {coded}"
     media = next((v for n, v in _headers(answer) if n.lower() == "content-type"), None)
+    return _encoded(str(text), media, _sizes(content))
+
+
+def _sizes(content: dict[str, Any]) -> set[int]:
+    """Return what may be the size of a decoded body: mitmproxy tells that of the packed one, and the difference."""
     size = int(content.get("size") or 0)
-    return _encoded(str(text), media, {size, size + int(content.get("compression") or 0)})
+    return {size, size + int(content.get("compression") or 0)}
 
 
 def _events(entry: dict[str, Any]) -> bytes:
@@ -599,7 +615,7 @@ def _is_cut(answer: dict[str, Any], body: bytes, packed: bool, method: str) -> b
     A missing byte order mark is ignored.
     """
     content = answer.get("content") or {}
-    size = int(content.get("size") or 0)
+    size = 0 if len(body) in _sizes(content) else int(content.get("size") or 0)
     twice = 2 * len(str(content.get("text") or ""))  # size in UTF-16
     told = {n.lower(): v.strip() for n, v in _headers(answer)}
     length = whole_number(told.get("content-length", ""))
@@ -658,8 +674,10 @@ def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     # parameters give the values only, not their original encoding
     if text is None or len(sent) == told:
         return sent
-    bare = _byte_by_byte(str(text))
-    return bare if len(bare) == told else "the body of its request has another length than was sent"
+    # Firefox tells a form with the header fields before it
+    candidates = (_byte_by_byte(str(text)), sent.partition(b"\r\n\r\n")[2])
+    fitting = (one for one in candidates if len(one) == told)
+    return next(fitting, "the body of its request has another length than was sent")
 
 
 def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
@@ -678,7 +696,11 @@ def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
         return b"" if int(asked.get("bodySize") or 0) <= 0 else NOT_SENT
     if "multipart" in str(data.get("mimeType", "")):
         return _parts(asked, params)
-    return urlencode([(str(p["name"]), str(p.get("value") or "")) for p in params]).encode()
+    pairs = [(str(p["name"]), str(p.get("value") or "")) for p in params]
+    form = urlencode(pairs).encode()
+    # Charles tells JSON that is sent as a form as a name without a value
+    bare = _utf8("&".join(f"{name}={value}" if value else name for name, value in pairs))
+    return bare if len(form) != len(bare) == int(asked.get("bodySize") or 0) else form
 
 
 def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | str:

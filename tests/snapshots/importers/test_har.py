@@ -186,15 +186,19 @@ def test_posted_data(tmp_path: Path) -> None:
         "params": [{"name": "a", "value": "b&c"}, {"name": "d"}],
     }
     text = {"mimeType": "application/json", "text": '{"a":"é"}'}
+    # as Charles tells what `curl -d` sends
+    json_in_form = {"mimeType": form["mimeType"], "params": [{"name": '{"a":"b c"}', "value": ""}]}
     path = write(
         tmp_path / "x.har",
         entry("http://example.test/1", request={"method": "post", "postData": form}),
         entry("http://example.test/2", request={"method": "POST", "postData": text}),
+        entry("http://example.test/3", request={"method": "POST", "postData": json_in_form, "bodySize": 11}),
     )
     with Snapshot.open(path) as snapshot:
         sent = {c.url[-1]: snapshot.read_request(c) for c in snapshot.captures()}
         assert (sent["1"].method, sent["1"].body) == ("POST", b"a=b%26c&d=")
         assert sent["2"].body == '{"a":"é"}'.encode()
+        assert sent["3"].body == b'{"a":"b c"}'
         assert [sent[one].header("content-type") for one in "12"] == [form["mimeType"], text["mimeType"]]
 
 

@@ -100,6 +100,7 @@ def test_a_redirect_without_its_body_leads_where_it_led_and_is_unsure(tmp_path: 
         (2, {"text": "é"}, True),
         (9, {"params": [{"name": "a", "value": "1 2"}]}, True),
         (0, None, True),
+        (7, {"text": "Content-Type: text/plain\r\nContent-Length: 7\r\n\r\na=1&b=2"}, True),  # of Firefox
     ],
 )
 def test_a_request_without_the_body_that_was_sent_is_left_out(
@@ -114,6 +115,9 @@ def test_a_request_without_the_body_that_was_sent_is_left_out(
     with Snapshot.open(path) as snapshot:
         assert len(list(snapshot.captures())) == taken
         assert [("the body of its request" in note) for note in left_out(snapshot)] == [True] * (not taken)
+        if taken and (data or {}).get("text"):
+            (capture,) = snapshot.captures()
+            assert len(snapshot.read_request(capture).body) == length
 
 
 def bytes_told(data: bytes, text: str) -> dict[str, Any]:
@@ -257,6 +261,13 @@ def test_half_of_a_packed_body_is_unsure_and_named(tmp_path: Path, coding: str) 
             "headers": [{"name": "Content-Type", "value": "text/event-stream"}],
         },
         {"status": 304, "content": {"size": 9}, "bodySize": 0},  # of a page from the cache
+        {"status": 302, "headers": [], "redirectURL": "", "content": {"size": 0}, "bodySize": -1},
+        {
+            "headers": [],  # as Chromium writes what a page may not read, and what it gave up
+            "content": {"size": 0, "mimeType": "x-unknown"},
+            "bodySize": -1,
+            "_error": "net::ERR_FAILED",
+        },
     ],
 )
 def test_an_answer_whose_body_is_not_told_is_no_empty_page(tmp_path: Path, response: dict[str, Any]) -> None:
@@ -272,6 +283,29 @@ def test_a_beacon_whose_answer_nobody_read_is_answered_and_unsure(tmp_path: Path
     with Snapshot.open(write(tmp_path / "x.har", beacon)) as snapshot:
         (capture,) = snapshot.captures()
         assert (snapshot.read(capture).body, capture.truncated) == (b"", "unspecified")
+
+
+@pytest.mark.parametrize(
+    ("told", "cut"),
+    [
+        ({"_error": "net::ERR_ABORTED"}, "disconnect"),
+        ({"_failureText": "net::ERR_INCOMPLETE_CHUNKED_ENCODING"}, "disconnect"),
+        ({"_charlesStatus": "EXCEPTION"}, "disconnect"),
+        ({"_charlesStatus": "COMPLETE"}, ""),
+        ({"_error": None}, ""),
+        ({"_error": "net::ERR_ABORTED", "status": 204, "content": {"size": 0}}, ""),
+        ({"content": {"size": 25, "compression": -20, "text": "hello"}, "bodySize": 25}, ""),  # of mitmproxy
+    ],
+)
+def test_an_answer_that_broke_off_is_unsure(tmp_path: Path, told: dict[str, Any], cut: str) -> None:
+    path = write(tmp_path / "x.har", entry("http://a.test/", response=told))
+    report = import_files([path], tmp_path / "out")
+    assert bool(report.notes) == bool(cut)
+    with Snapshot.open(tmp_path / "out") as snapshot:
+        (capture,) = snapshot.captures()
+        assert capture.truncated == cut
+        found = snapshot.matcher().lookup(Request("GET", "http://a.test/"), snapshot.matcher().session("x"))
+        assert bool(found.ambiguous) == bool(cut)
 
 
 def test_a_page_that_a_browser_had_in_its_cache_is_answered(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
+from stillweb.snapshots.http.spans import part_of
 from stillweb.snapshots.http.static import ASSET, static_mime
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import TEXTUAL
@@ -47,7 +48,7 @@ def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
 
 
 class Equality:
-    """Labels of captures. A body is read only where a request was answered with several, and each once.
+    """Labels of captures. A body is read only where a request was answered with several, and each once. Parts of one file are alike.
 
     `names` holds by place what rules leave of a capture's key, where that is less: captures of one name are of one request.
     """
@@ -81,12 +82,20 @@ class Equality:
         return self._several(capture) if name in self.varied else mix("only", name)
 
     def _several(self, capture: Capture) -> int:
+        if capture.status == 206 and (same := self._representation(capture)) is not None:
+            return mix("part", *same, capture.mime)
         if capture.status == 200 and capture.digest and ASSET.search(capture.mime):
             found = self._files.get(capture.place)
             if found is None:
                 found = self._files[capture.place] = mix("file", self._unpacked(capture), capture.mime)
             return found
         return self.read_label(capture)
+
+    def _representation(self, capture: Capture) -> tuple[str, int] | None:
+        try:
+            return part_of(self._head(capture).header).representation
+        except (DamagedInput, TooLarge):
+            return None
 
     def _unpacked(self, capture: Capture) -> str:
         """Return a digest of a file without its packing: many servers pack it anew each time, and write the moment into it."""

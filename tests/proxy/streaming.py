@@ -72,8 +72,8 @@ async def _talk(said: Said, reader: asyncio.StreamReader, writer: asyncio.Stream
                         writer.write(b"".join(connection.send(event) for event in hello))
                     case TextMessage() if event.data == "more":
                         say("one more")
-                    case TextMessage() if event.data in ("work", "ponder", "soon"):
-                        if event.data == "work":
+                    case TextMessage() if event.data.startswith(("work", "ponder", "soon")):
+                        if event.data.startswith("work"):
                             say("begun")
                         if event.data == "soon":
                             await asyncio.sleep(0.3)

@@ -20,55 +20,57 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.streaming import streaming_site
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, until
 
 WORKING = """<!DOCTYPE html><meta charset=utf-8><title>Mills</title><h1>Mills</h1><p>The mills along the river were built over four centuries.</p>
-<button id=work>Work</button><button id=ponder>Ponder</button><button id=soon>Soon</button><p id=state>idle</p><p id=ran>none</p>
+<p id=state>idle</p><p id=ran>none</p><mill-state></mill-state>
 <style>@keyframes turn { to { transform: rotate(1turn) } } .wheel::before { content: "+" } i.wheel { display: inline-block; animation: turn 1s infinite }</style>
 <i id=wheel></i><script>
+const shadow = document.querySelector("mill-state").attachShadow({mode: "open"}).appendChild(document.createElement("p"));
+const signs = {
+  words: () => { state.textContent = "Running…"; },
+  role: () => { state.setAttribute("aria-busy", "true"); },
+  wheel: () => { wheel.className = "wheel"; },
+  root: () => { document.documentElement.className = "app-busy"; },
+  title: () => { document.title = "Updating..."; },
+  shadow: () => { shadow.textContent = "Running…"; },
+  busy: () => { shadow.setAttribute("aria-busy", "true"); },
+};
 const socket = new WebSocket(`ws://${location.host}/talk?room=1`);
-let ticks = 0, asked = 0;
+let ticks = 0, asked = 0, work = "";
 setInterval(() => { ticks++; }, 100);
 socket.onmessage = (e) => {
-  if (e.data === "begun") { SIGN; return; }
+  if (e.data === "begun") { signs[work.split(" ")[1]](); return; }
   if (!e.data.startsWith("the end")) return;
-  wheel.className = document.documentElement.className = ""; state.removeAttribute("aria-busy"); document.title = "Mills";
+  wheel.className = document.documentElement.className = shadow.textContent = ""; document.title = "Mills";
+  for (const one of [state, shadow]) one.removeAttribute("aria-busy");
   state.textContent = e.data;
-  if (e.data.endsWith("soon")) ran.textContent = `${ticks - asked} ticks`;
+  if (work === "soon") ran.textContent = `${ticks - asked} ticks`;
 };
-for (const b of document.querySelectorAll("button")) b.onclick = () => { asked = ticks; socket.send(b.id); };
+for (const name of [...Object.keys(signs).map((sign) => `work ${sign}`), "ponder", "soon"]) {
+  const b = document.createElement("button");
+  b.textContent = name;
+  b.onclick = () => { asked = ticks; work = name; socket.send(name); };
+  document.body.append(b);
+}
 </script>"""
+SIGNS = ["words", "role", "wheel", "root", "title", "shadow", "busy"]  # the last two in a shadow tree
+WORKS = [*(f"work {sign}" for sign in SIGNS), "ponder", "soon"]
 SHADOWED = """<!DOCTYPE html><meta charset=utf-8><title>Mills</title><mill-page></mill-page><script>
 const root = document.querySelector("mill-page").attachShadow({mode: "open"});
-root.innerHTML = "<h1>Mills</h1><p>The mills along the river were built over four centuries.</p><button>Work</button><p id=state>idle</p>";
-const [button, state] = root.querySelectorAll("button,#state"), socket = new WebSocket(`ws://${location.host}/talk?room=1`);
-socket.onmessage = (e) => { if (e.data === "begun") SIGN; else if (/^the end/.test(e.data)) { state.removeAttribute("aria-busy"); state.textContent = e.data; } };
-button.onclick = () => socket.send("work");
+root.innerHTML = "<h1>Mills</h1><p>The mills along the river were built over four centuries.</p>";
+new WebSocket(`ws://${location.host}/talk?room=1`);
 </script>"""
-SIGNS = {
-    "words": "state.textContent = 'Running…'",
-    "role": "state.setAttribute('aria-busy', 'true')",
-    "wheel": "wheel.className = 'wheel'",
-    "root": "document.documentElement.className = 'app-busy'",
-    "title": "document.title = 'Updating...'",
-}
 
 
-@pytest.fixture
-def thinking(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when the streams have been silent four times: the page's load needs one, a step without waiting another."""
-    done, silences = threading.Event(), []
-    real = Silence.kept
+class Thinking(threading.Event):
+    """Over when the streams have been silent twice since it began: a step that does not wait needs one."""
 
-    async def counted(self: Silence, *given: Any) -> bool:
-        silent = await real(self, *given)
-        silences.extend([silent] * silent)
-        if len(silences) == 4:
-            done.set()
-        return silent
+    silences = 0
 
-    monkeypatch.setattr(Silence, "kept", counted)
-    return done
+    def wait(self, timeout: float | None = None) -> bool:
+        enough = self.silences + 2
+        return until(lambda: self.silences >= enough or self.is_set(), timeout or HANG)
 
 
 def record(page: str, steps: str, path: Path, thinking: threading.Event | None = None) -> FetchResult:
@@ -88,31 +90,46 @@ def record(page: str, steps: str, path: Path, thinking: threading.Event | None =
     return result
 
 
-def text_of(path: Path, result: FetchResult) -> str:
-    """The last view's text, which replay shows, too."""
+def texts_of(path: Path, result: FetchResult) -> list[str]:
+    """The views' texts, which replay shows, too."""
     with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway:
         report = check(snapshot, gateway)
-        assert [(view.text_changes, view.error, view.missed) for view in report.views] == [([], None, [])] * 2
-        return (snapshot.resource("text", result.views[-1]) or b"").decode()
+        assert not [view for view in report.views if view.text_changes or view.error or view.missed]
+        return [(snapshot.resource("text", view) or b"").decode() for view in result.views]
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the page shows after each kind of work."""
+    path, thinking, real = tmp_path_factory.mktemp("worked") / "s", Thinking(), Silence.kept
+
+    async def counted(self: Silence, *given: Any) -> bool:
+        silent = await real(self, *given)
+        thinking.silences += silent
+        return silent
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Silence, "kept", counted)
+        result = record(WORKING, str([{"click": work} for work in WORKS]), path, thinking)
+    assert not [note for note in result.notes if "quiet" in note]
+    return dict(zip(WORKS, texts_of(path, result)[1:], strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", SIGNS)
-def test_a_page_that_says_that_it_is_at_work_is_waited_for(
-    sign: str, tmp_path: Path, thinking: threading.Event
-) -> None:
-    result = record(WORKING.replace("SIGN", SIGNS[sign]), "[{click: Work}]", tmp_path / "s", thinking)
-    assert "the end of work" in text_of(tmp_path / "s", result)
-    assert not [note for note in result.notes if "quiet" in note]
+def test_a_page_that_says_that_it_is_at_work_is_waited_for(worked: dict[str, str], sign: str) -> None:
+    assert f"the end of work {sign}" in worked[f"work {sign}"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sign", ["words", "role"])
-def test_so_is_one_that_says_it_in_a_shadow_tree(
-    sign: str, tmp_path: Path, thinking: threading.Event
-) -> None:
-    result = record(SHADOWED.replace("SIGN", SIGNS[sign]), "[{click: Work}]", tmp_path / "s", thinking)
-    assert "the end of work" in text_of(tmp_path / "s", result)
+def test_a_server_that_was_asked_and_has_not_said_a_word_is_waited_for(worked: dict[str, str]) -> None:
+    assert "the end of ponder" in worked["ponder"]
+
+
+@pytest.mark.slow
+def test_the_clock_stands_while_a_socket_is_asked(worked: dict[str, str]) -> None:
+    """Else an answer would come at another time of the page than in replay, where it comes at once."""
+    assert "the end of soon\n\n0 ticks" in worked["soon"]
 
 
 @pytest.mark.slow
@@ -126,21 +143,6 @@ def test_a_page_that_shows_all_in_a_shadow_tree_is_not_bare(
 
     monkeypatch.setattr(Silence, "broken", waited)
     assert record(SHADOWED, "[]", tmp_path / "s").views
-
-
-@pytest.mark.slow
-def test_a_server_that_was_asked_and_has_not_said_a_word_is_waited_for(
-    tmp_path: Path, thinking: threading.Event
-) -> None:
-    result = record(WORKING, "[{click: Ponder}]", tmp_path / "s", thinking)
-    assert "the end of ponder" in text_of(tmp_path / "s", result)
-
-
-@pytest.mark.slow
-def test_the_clock_stands_while_a_socket_is_asked(tmp_path: Path) -> None:
-    """Else an answer would come at another time of the page than in replay, where it comes at once."""
-    result = record(WORKING, "[{click: Soon}]", tmp_path / "s")
-    assert text_of(tmp_path / "s", result).endswith("the end of soon\n\n0 ticks")
 
 
 @pytest.mark.slow
@@ -159,10 +161,9 @@ def test_what_a_server_says_of_itself_is_in_the_view_after_the_step_that_waited_
         'if (!e.data.startsWith("the end")) return;', "ran.textContent = `${ticks} ticks`;"
     )
     result = record(page, "[{wait: {text: news of itself}}]", path, seen)
-    text = text_of(path, result)
-    assert "news of itself" in text
-    with Snapshot.open(path) as snapshot:
-        assert "news" not in (snapshot.resource("text", result.views[0]) or b"").decode()
+    before, after = texts_of(path, result)
+    assert "news of itself" in after
+    assert "news" not in before
 
 
 @pytest.mark.slow

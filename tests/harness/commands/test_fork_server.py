@@ -21,8 +21,8 @@ from tests.support.isolating import needs_confinement
 
 LOOK = r"""
 readlink /proc/$PPID/cwd | tr -d 0-9
-ls -l /proc/$PPID/fd | sed 's/.* -> //' | tr -d 0-9 | sort
-grep -E '^(Threads|Umask|NoNewPrivs|Uid|Gid|Groups|Seccomp|Sig(Blk|Ign|Cgt))' /proc/$PPID/status
+ls -l /proc/$PPID/fd | sed 's/.* -> //' | tr -d 0-9 | sort -u
+grep -E '^(Umask|NoNewPrivs|Uid|Gid|Groups|Seccomp|Sig(Blk|Ign|Cgt))' /proc/$PPID/status
 cat /proc/$PPID/limits
 cut -d')' -f2 /proc/$PPID/stat | cut -d' ' -f5 | sed "s/^$PPID$/leads its session/"
 tr '\0' '\n' < /proc/$PPID/environ | grep -c "$STILLWEB_TEST_MARK"

@@ -14,7 +14,6 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from stillweb.harness.runs.engine import LocalEngine
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
+from stillweb.harness.tools.contract import ToolResult, ToolSpec
 from stillweb.harness.trace import TraceWriter
 
 TEXT = (
@@ -34,37 +34,24 @@ TEXT = (
 )  # 5 kB, as fetch gives
 
 
-@dataclass
-class Spec:
-    name: str = "fetch"
-    description: str = "Gives a page."
-    contract: str = "shelf@1"
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return {"type": "object"}
-
-
-@dataclass
-class Result:
-    content: list[dict[str, Any]]
-    is_error: bool
-    meta: dict[str, Any]
+SPEC = ToolSpec("fetch", "Gives a page.", {"type": "object"}, "shelf@1")
 
 
 class Shelf:
     """Tools and session in one."""
 
     def __init__(self, snapshot: Any = None) -> None:
-        self.result = Result([{"type": "text", "text": TEXT}], False, {"verdict": "exact", "captures": []})
+        self.result = ToolResult(
+            [{"type": "text", "text": TEXT}], False, {"verdict": "exact", "captures": []}
+        )
 
     def session(self, name: str) -> Shelf:
         return self
 
-    def list(self) -> list[Spec]:
-        return [Spec()]
+    def list(self) -> list[ToolSpec]:
+        return [SPEC]
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Result:
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         return self.result
 
     async def close(self) -> None:

@@ -15,26 +15,14 @@ from typing import Any, Protocol
 
 from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
 from stillweb.harness.agents.retrieval import Standing
-from stillweb.harness.agents.tool_event import Part, ToolResult, call_members
+from stillweb.harness.agents.tool_event import Part, call_members
 from stillweb.harness.models.tape import Taking
 from stillweb.harness.models.tape_order import PATIENCE
 from stillweb.harness.task import Limits as Limits  # part of this module's API
 from stillweb.harness.task import Task
+from stillweb.harness.tools.contract import ToolResult, ToolSpec
 from stillweb.harness.trace import TraceWriter, digest
 from stillweb.snapshots.errors import MissingCapability, UsageError
-
-
-class ToolSpec(Protocol):
-    """Description of a tool that a model is shown."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def input_schema(self) -> dict[str, Any]: ...
-    @property
-    def contract(self) -> str: ...
 
 
 class ToolSession(Protocol):

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
+from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.trace import SURENESS, canonical
 
 Part = dict[str, Any]  # an MCP content part
-
-
-class ToolResult(Protocol):
-    """Result of a tool: MCP parts, whether it is an error, and metadata."""
-
-    @property
-    def content(self) -> list[Part]: ...
-    @property
-    def is_error(self) -> bool: ...
-    @property
-    def meta(self) -> dict[str, Any]: ...
 
 
 def call_members(

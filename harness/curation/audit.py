@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.harness.rubric.normalise import as_decimal, decimal_text
@@ -22,6 +22,7 @@ from stillweb.harness.scoring import TEXTUAL, Context
 from stillweb.harness.scoring.table import rubric_of
 from stillweb.harness.task import Task
 from stillweb.snapshots.text.search import folded
+from stillweb.snapshots.text.text import FrozenText
 
 Level = Literal["error", "warning", "note"]
 
@@ -44,15 +45,6 @@ class AuditFinding:
 
     def __str__(self) -> str:
         return f"{self.task_id + ': ' if self.task_id else ''}{self.level}: {self.check}: {self.message}"
-
-
-class HasText(Protocol):
-    """Frozen text, as the audit reads it."""
-
-    @property
-    def address(self) -> str: ...
-    @property
-    def markdown(self) -> str: ...
 
 
 _EXACT = decimal.Context(prec=100)  # more digits than are compared
@@ -123,7 +115,7 @@ def _loose(text: str) -> str:
 
 def audit(
     tasks: Iterable[Task],
-    texts: Iterable[HasText] | None,
+    texts: Iterable[FrozenText] | None,
     *,
     today: date,
     rubrics: Mapping[str, Rubric] | None = None,

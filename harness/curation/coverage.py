@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from stillweb.harness.curation.audit import AuditFinding
 from stillweb.harness.task import Task
 from stillweb.proxy.browser.page_checks import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
+from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.text import html_text
 from stillweb.snapshots.text.text import READ, unpacked
 from stillweb.snapshots.view import id_in
@@ -30,16 +31,6 @@ _WALLS = {
 
 Kind = Literal["url", "pdf", "view", "search"]
 Query = str | Mapping[str, Any]
-
-
-class Covered(Protocol):
-    """Methods of a snapshot (snapshots.Snapshot) used for coverage."""
-
-    @property
-    def id(self) -> str: ...
-    def matcher(self) -> Any: ...
-    def views(self) -> Iterable[Any]: ...
-    def text(self, address: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +154,7 @@ def query_text(query: Query) -> str:
 
 def coverage(
     tasks: Iterable[Task],
-    snapshot: Covered,
+    snapshot: Snapshot,
     *,
     search: Callable[[Query], tuple[str, tuple[str, ...]]] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -178,7 +169,7 @@ def coverage(
 
     todo = list(tasks)
     starts = {view.url for view in snapshot.views()} | {view.address for view in snapshot.views()}
-    store = Store(snapshot)  # type: ignore[arg-type]
+    store = Store(snapshot)
     needs: list[Need] = []
     known: dict[str, Need] = {}
     for done, task in enumerate(todo, 1):

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stillweb.harness._parsing import look_in
 from stillweb.harness.results.certificate import write_certificate
@@ -27,12 +27,15 @@ from stillweb.harness.runs.resources import read_rubrics
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.scoring import judging
 from stillweb.harness.scoring.embeddings import embedder_for
-from stillweb.harness.scoring.judging import AskedJudge, Evaluator, judge_endpoints
+from stillweb.harness.scoring.judging import Evaluator, judge_endpoints
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_whole
+
+if TYPE_CHECKING:
+    from stillweb.harness.models.client import Judge
 
 BEGUN = ".begun"  # file that says which scoring an unfinished directory belongs to
 
@@ -224,7 +227,7 @@ class _Asking:
     `anew` begins the judge's session on an attempt, `stop` ends the judge's work.
     """
 
-    judge: AskedJudge | None = None
+    judge: Judge | None = None
     anew: Callable[[str], None] = lambda session: None
     stop: Callable[[], None] = lambda: None
 

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.benchmark import benchmarks, function_at
@@ -21,6 +21,9 @@ from stillweb.harness.scoring.value_search import Seen
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Event, Trace, TraceWriter, digest
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
+
+if TYPE_CHECKING:
+    from stillweb.harness.models.client import Judge
 
 Message = Mapping[str, Any]
 Page = Callable[[str], Any]
@@ -43,20 +46,12 @@ class NotHeld(StillwebError):
     """Error for a question to a judge whose answer the trace does not hold."""
 
 
-class AskedJudge(Protocol):
-    """Judge that also reports the usage of its answer (stillweb.harness.models.client.Judge)."""
-
-    def ask(self, messages: Sequence[Message], model: str, temperature: float, session: str) -> Event:
-        """Return members of a `model` event: reply, usage, cost, served, aside."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluator:
     """Settings of scoring for a whole run."""
 
     rubrics: Mapping[str, Any] = field(default_factory=dict)  # by base task
-    judge: AskedJudge | None = None
+    judge: Judge | None = None
     embedder: Embedder | None = None
     mode: Literal["faithful", "fixed"] = "faithful"
     fold_case: bool = False
@@ -96,7 +91,7 @@ class _TracingJudge:
 
     def __init__(
         self,
-        judge: AskedJudge,
+        judge: Judge,
         trace: TraceWriter | _Noted,
         session: str,
         failures: Mapping[str, Sequence[str]] = MappingProxyType({}),

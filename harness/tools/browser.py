@@ -19,7 +19,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from stillweb.harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
 from stillweb.harness.tools.browser_files import OUTPUT, denied
 from stillweb.harness.tools.browser_reply import Reply
-from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, GatewayLike, Problem, of_verdict
+from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, of_verdict
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_text import Sections, argument_error, contract, said
 from stillweb.harness.tools.contract import ToolResult
@@ -33,6 +33,7 @@ from stillweb.snapshots.profile import Profile
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.toolset import Toolset
+    from stillweb.proxy.replay.gateway import Gateway
 
 CONTRACT = "playwright-mcp@0.0.79"
 
@@ -224,7 +225,7 @@ class BrowserTool:
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
-        self._gateway: GatewayLike | None = toolset.options.get("gateway")
+        self._gateway: Gateway | None = toolset.options.get("gateway")
         self._browser: SharedBrowser | None = toolset.options.get("browser")
         self._own = contextlib.ExitStack()
         self._profile: Profile | None = None

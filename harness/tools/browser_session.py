@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -19,7 +19,6 @@ from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_tabs import Tab, bounded
 from stillweb.harness.tools.browser_text import code_of, said
 from stillweb.harness.tools.workspace import Workspace
-from stillweb.proxy.browser.browser import SessionNamer
 from stillweb.proxy.browser.driver import MOST_DOWNLOADS, Driver
 from stillweb.proxy.browser.errors import Failed, forbidden_scheme
 from stillweb.proxy.browser.freeze import settle
@@ -34,6 +33,7 @@ from stillweb.snapshots.view import id_in
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Download, Locator, Page, Response
 
+    from stillweb.proxy.replay.gateway import Gateway
     from stillweb.snapshots.snapshot import Snapshot
 
 ACTION_MS = 5_000  # the contract's time limit of an action, which its error names
@@ -55,19 +55,12 @@ class Problem(Exception):
         self.failed = verdict if verdict.startswith("failed:") else None
 
 
-class GatewayLike(SessionNamer, Protocol):
-    """Interface of the gateway that a browser session needs."""
-
-    def missed(self, session: str = ...) -> list[Missed]:
-        """Return the requests of a session that were missed so far."""
-
-
 @dataclass(eq=False)
 class Browsing:
     """Browser context and its tabs. All methods but `prepare` and `close` must run in the browser's event loop."""
 
     shared: SharedBrowser
-    gateway: GatewayLike
+    gateway: Gateway
     snapshot: Snapshot | None
     name: str
     profile: Profile

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from playwright._impl._errors import TargetClosedError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Browser, BrowserContext, Playwright, ProxySettings
 
+    from stillweb.proxy.replay.gateway import Gateway
     from stillweb.snapshots.snapshot import Snapshot
 
 START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
@@ -529,20 +530,6 @@ LATER = 0.5
 _numbers = itertools.count(1)
 
 
-class SessionNamer(Protocol):
-    """The part of a gateway that is used here."""
-
-    @property
-    def ca_path(self) -> Path:
-        """The CA that the browser is to trust."""
-
-    def proxy_url(self, session: str = ...) -> str:
-        """Return the proxy address of a session."""
-
-    def rename(self, name: str, session: str) -> None:
-        """Assign requests under a name to a session from now on."""
-
-
 class ContextPool:
     """At most one spare context, with a page, for each gateway and profile.
 
@@ -554,7 +541,7 @@ class ContextPool:
         self._made: dict[tuple[str, Profile], asyncio.Task[tuple[str, BrowserContext]]] = {}
         self._wanted: dict[tuple[str, Profile], asyncio.Event] = {}
 
-    async def take(self, session: str, gateway: SessionNamer, profile: Profile) -> BrowserContext:
+    async def take(self, session: str, gateway: Gateway, profile: Profile) -> BrowserContext:
         """Return a fresh context with one page, for a session. Raises what `BrowserHost.context` raises."""
         key = (gateway.proxy_url("spare"), profile)
         spare = self._made.pop(key, None)
@@ -579,7 +566,7 @@ class ContextPool:
         return context
 
     async def _make(
-        self, gateway: SessionNamer, profile: Profile, wanted: asyncio.Event
+        self, gateway: Gateway, profile: Profile, wanted: asyncio.Event
     ) -> tuple[str, BrowserContext]:
         with suppress(TimeoutError):
             await asyncio.wait_for(wanted.wait(), LATER)

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
@@ -32,7 +31,6 @@ from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts
 from stillweb.proxy.browser.steps import Flow
 from stillweb.proxy.browser.uploads import kept
 from stillweb.proxy.net.addresses import public
-from stillweb.proxy.net.stream_idle import Said
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.profile import Profile
@@ -43,44 +41,8 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Request, Response
 
     from stillweb.proxy.browser.settle import Traffic
-    from stillweb.snapshots.secrets.redact import Redactor
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.writer import Writer
-
-
-class RecorderLike(Protocol):
-    """The part of a recorder that is used here."""
-
-    @property
-    def ca_path(self) -> Path:
-        """The CA that the browser is to trust."""
-
-    @property
-    def redactor(self) -> Redactor | None:
-        """The redactor that secrets pass before they are stored; None if nothing is redacted."""
-
-    @property
-    def failures(self) -> list[tuple[str, str]]:
-        """The (URL, reason) of requests that the origin did not answer."""
-
-    def proxy_url(self, session: str = ...) -> str:
-        """Return the proxy address of a session."""
-
-    def wait_quiet(
-        self, session: str = ..., seconds: float = ..., timeout: float = ..., hanging: int = ...
-    ) -> bool:
-        """Block until all of a session is written, except for `hanging` requests."""
-
-    def looked(self, session: str = ..., steps: int = ...) -> None:
-        """Note that a view was taken; see `Recorder.looked`."""
-
-    def said(self, session: str = ...) -> Said:
-        """Return the messages of open streams so far; see `Recorder.said`."""
-
-    def come(self, session: str = ...) -> int:
-        """Return the bytes of answers under way; see `Recorder.come`."""
-
-    def captures_of(self, session: str = ..., since: int = ...) -> list[Capture]:
-        """Return the captures of a session from an event on."""
 
 
 def page_info(view: View, sight: PageSnapshot, captures: Sequence[Capture], **more: Any) -> bytes:
@@ -104,7 +66,7 @@ class Recording:
     """
 
     def __init__(
-        self, recorder: RecorderLike, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
+        self, recorder: Recorder, writer: Writer, session: str, files: Mapping[str, bytes] | None = None
     ) -> None:
         self.recorder = recorder
         self.writer = writer
@@ -195,7 +157,7 @@ class Visitor:
 
     def __init__(
         self,
-        recorder: RecorderLike,
+        recorder: Recorder,
         writer: Writer,
         profile: Profile | None,
         host: BrowserHost | None,
@@ -268,7 +230,7 @@ class Fetcher(Visitor):
 
     def __init__(
         self,
-        recorder: RecorderLike,
+        recorder: Recorder,
         writer: Writer,
         profile: Profile | None = None,
         *,

@@ -10,8 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -30,29 +29,12 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step, View
 
 if TYPE_CHECKING:
+    from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]  # views done, views in all
-
-
-class GatewayLike(Protocol):
-    """The part of a gateway that is used here."""
-
-    @property
-    def ca_path(self) -> Path:
-        """Return the CA file that the browser must trust."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """Return the ledger of the requests."""
-
-    def proxy_url(self, session: str = ...) -> str:
-        """Return the proxy's address for a session."""
-
-    def missed(self, session: str = ...) -> list[Missed]:
-        """Return a session's misses so far."""
 
 
 @dataclass(slots=True)
@@ -232,7 +214,7 @@ def _unreported(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
 async def _replay(
     chain: Chain,
     host: BrowserHost,
-    gateway: GatewayLike,
+    gateway: Gateway,
     snapshot: Snapshot,
     profile: Profile,
     session: str,
@@ -285,7 +267,7 @@ async def _replay(
 
 async def check_all(
     snapshot: Snapshot,
-    gateway: GatewayLike,
+    gateway: Gateway,
     *,
     host: BrowserHost | None = None,
     parallel: int | None = None,
@@ -328,7 +310,7 @@ async def check_all(
     return CheckReport([by_address[view.address] for view in views], time.monotonic() - begun, warning)
 
 
-def check(snapshot: Snapshot, gateway: GatewayLike, **options: Any) -> CheckReport:
+def check(snapshot: Snapshot, gateway: Gateway, **options: Any) -> CheckReport:
     """Run `check_all` without an event loop."""
     return run(check_all(snapshot, gateway, **options))
 

@@ -18,14 +18,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.browser import BrowserHost
-from stillweb.proxy.browser.capture_view import RecorderLike, Recording, Visitor
+from stillweb.proxy.browser.capture_view import Recording, Visitor
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line
 from stillweb.proxy.browser.page_checks import examine
@@ -42,8 +42,7 @@ from stillweb.snapshots.view import Step
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext
-
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.writer import Writer
 
 STATE_FILE = "explore.json"
@@ -54,7 +53,7 @@ class Explorer(Visitor):
 
     def __init__(
         self,
-        recorder: RecorderLike,
+        recorder: Recorder,
         writer: Writer,
         profile: Profile | None = None,
         *,
@@ -248,30 +247,10 @@ class Agenda:
 _FIELDS = ("select", "radio", "check", "uncheck", "value", "text")
 
 
-class ExplorerDeps(Protocol):
-    """The part of an `Explorer` that an exploration uses."""
-
-    recorder: RecorderLike
-    writer: Writer
-    profile: Profile
-    limits: Limits
-    choices: Choices
-    manners: Manners
-
-    def new_session(self) -> str:
-        """Return a session name that is unique in this process."""
-
-    def driver(self, context: BrowserContext) -> Driver:
-        """Return a driver for a context without pages."""
-
-    def save(self, url: str, known: dict[str, Any]) -> None:
-        """Save the progress of a URL's exploration."""
-
-
 class Walk:
     """A fresh page of a URL with its recording and its driver."""
 
-    def __init__(self, means: ExplorerDeps, url: str, driver: Driver, recording: Recording) -> None:
+    def __init__(self, means: Explorer, url: str, driver: Driver, recording: Recording) -> None:
         self.url = url
         self.driver = driver
         self.recording = recording
@@ -330,7 +309,7 @@ class Walk:
 
 
 @asynccontextmanager
-async def walking(means: ExplorerDeps, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
+async def walking(means: Explorer, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
     """Yield a walk through the recorder in a new session; close its context at the end."""
     session, recorder = means.new_session(), means.recorder
     context = await host.context(
@@ -365,7 +344,7 @@ class Exploration:
 
     def __init__(
         self,
-        explorer: ExplorerDeps,
+        explorer: Explorer,
         host: BrowserHost,
         graph: Graph,
         progress: Progress,

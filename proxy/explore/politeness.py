@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Request, Route
     from protego import Protego
 
-    from stillweb.proxy.browser.capture_view import RecorderLike
+    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.profile import Profile
 
 HERE = ("127.0.0.1", "localhost", "::1")  # this machine's own addresses need no delay
@@ -43,7 +43,7 @@ class Manners:
 
     def __init__(
         self,
-        recorder: RecorderLike,
+        recorder: Recorder,
         profile: Profile,
         delay: float,
         prefix: str,

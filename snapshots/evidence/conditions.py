@@ -214,5 +214,6 @@ def _changed(captures: list[Capture], whole: list[Capture], now: Situation) -> b
 
 def _apart(parts: list[Part]) -> bool:
     """Return True if several parts may be of different representations."""
-    seen = {part.representation for part in parts}
-    return len(seen) > 1 or (len(parts) > 1 and None in seen)
+    known = [part.representation for part in parts]
+    validators, sizes = {same and same[0] for same in known}, {same[1] for same in known if same} - {-1}
+    return len(validators) > 1 or len(sizes) > 1 or (len(parts) > 1 and None in validators)

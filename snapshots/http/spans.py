@@ -83,17 +83,18 @@ class Part:
     tag: str | None
     modified: str | None
     whole: bool  # whether it is all of the file
+    several: bool  # whether it holds several ranges, each with its own Content-Range
 
     @property
     def representation(self) -> tuple[str, int] | None:
-        """A validator and the size of the whole, equal for parts of the same bytes; None where nothing tells.
+        """A validator, equal for parts of the same bytes, and the size of the whole, -1 if unknown; None where nothing tells.
 
         The validator is a strong tag, or else the date with any weak tag.
         """
         validator = self.tag
         if validator is None or validator.startswith("W/"):
             validator = None if self.modified is None else f"{self.modified} {self.tag}"
-        have = recorded_span(self.content_range)
+        have = (0, 0, -1) if self.several else recorded_span(self.content_range)
         return None if validator is None or have is None else (validator, have[2])
 
     def holds(self, asked: str, if_range: str | None) -> bool:
@@ -107,4 +108,5 @@ def part_of(header: Callable[[str], str | None]) -> Part:
     told, modified = header("content-range"), header("last-modified")
     if not_after(header("date"), modified):
         modified = None  # it may have changed again in the same second (RFC 9110, 8.8.2.2)
-    return Part(told, header("etag"), modified, is_whole(told, header("content-length")))
+    several = (header("content-type") or "").lower().startswith("multipart/byteranges")
+    return Part(told, header("etag"), modified, is_whole(told, header("content-length")), several)

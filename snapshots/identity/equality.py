@@ -83,7 +83,7 @@ class Equality:
 
     def _several(self, capture: Capture) -> int:
         if capture.status == 206 and (same := self._representation(capture)) is not None:
-            return mix("part", *same, capture.mime)
+            return mix("part", same[0])
         if capture.status == 200 and capture.digest and ASSET.search(capture.mime):
             found = self._files.get(capture.place)
             if found is None:

@@ -14,7 +14,8 @@ import pytest
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.snapshots.http.spans import inside
+from stillweb.proxy.replay.response import join, multipart
+from stillweb.snapshots.http.spans import inside, parse
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
@@ -37,6 +38,10 @@ class File:
         kind = ("Content-Type", "application/octet-stream")
         found = re.fullmatch(r"bytes=(\d*)-(\d*)", asked.header("Range") or "") if self.heeds else None
         named = asked.header("If-Range")
+        if self.heeds and "," in (asked.header("Range") or ""):
+            parts = multipart(parse(asked.header("Range") or "", SIZE) or [], SIZE, kind[1], "mark")
+            several = ("Content-Type", "multipart/byteranges; boundary=mark")
+            return Answer(206, [several, *self.told], join(parts, self.body))
         if found is None or (named is not None and named not in [value for _, value in self.told]):
             return Answer(headers=[kind, *self.told], body=self.body)
         first, last = found.groups()
@@ -155,6 +160,28 @@ def test_a_part_among_several_answers_if_they_are_of_one_representation(
             answer = client.get(url, headers={"Range": text, "If-Range": tag})
             assert answer.status_code == status
             assert status == 504 or answer.content == BODY[int(text[6:].partition("-")[0]) :][:2]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_several_ranges_beside_a_part_tell_whether_the_file_changed(
+    changed: bool, tmp_path: Path, authority: Authority
+) -> None:
+    file, several = File(), {"Range": "bytes=0-1,4-5"}
+    with recording(tmp_path / "s", authority, file) as (url, client):
+        client.get(url, headers={"Range": "bytes=8-15"})
+        file.told = [("ETag", '"two"')] if changed else file.told
+        right = client.get(url, headers=several)
+        assert right.headers["Content-Type"].startswith("multipart/byteranges")
+    with replaying(tmp_path / "s", authority) as (gateway, client):
+        for text in ("bytes=9-10", "bytes=8-15", "bytes=9-10"):
+            answer = client.get(url, headers={"Range": text})
+            entry = gateway.ledger.entries()[-1]
+            if changed:
+                assert (entry["verdict"] == "miss") is (text != "bytes=8-15")
+            else:
+                assert answer.content == BODY[int(text[6:].partition("-")[0]) :][: len(answer.content)]
+                assert (answer.status_code, entry["verdict"], entry["ambiguous"]) == (206, "exact", False)
+        assert told(client.get(url, headers=several)) == told(right)
 
 
 def told(answer: httpx.Response) -> tuple[int, bytes, dict[str, str]]:

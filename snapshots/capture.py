@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.request import Headers, Request
@@ -51,8 +53,7 @@ class Response:
         return next((v for n, v in self.headers if n.lower() == wanted), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(msgspec.Struct, frozen=True, gc=False):
     """A line of the index: where a response (or revisit) lies, and what decides if it answers a request.
 
     `offset` and `length` are of the WARC record in `filename` (bytes, compressed); `request_offset` and
@@ -60,6 +61,8 @@ class Capture:
     `end` are the session's event numbers at which the request started and its response was complete: A
     happened before B if A.end < B.begin. `key` and `exact` are hex SHA-256 of the canonical and the literal
     request.
+
+    A struct, since it is made in 0.2 µs; a frozen dataclass sets its fields one by one, in 4 µs.
     """
 
     urlkey: str
@@ -92,24 +95,6 @@ class Capture:
     def place(self) -> tuple[str, int]:
         """Return the capture's stable identity within its snapshot: file name and offset."""
         return self.filename, self.offset
-
-
-if TYPE_CHECKING:
-    swift_capture = Capture
-else:
-    # A frozen dataclass sets its fields one by one through object.__setattr__. It is five times as fast to make an
-    # unfrozen object with the same slots and then to assign its `__class__`.
-    _Draft = make_dataclass(
-        "_Draft",
-        [(f.name, Any) if f.default is MISSING else (f.name, Any, f.default) for f in fields(Capture)],
-        slots=True,
-    )
-
-    def swift_capture(*values: Any) -> Capture:
-        """Make a capture from the values of its fields, in order; faster than `Capture(...)`."""
-        made = _Draft(*values)
-        made.__class__ = Capture
-        return made
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import heapq
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import groupby
@@ -15,6 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import structs
 
 from stillweb.snapshots._os.random_access import BytesPlace
 from stillweb.snapshots.cache import Cache
@@ -81,7 +83,7 @@ class Layer:
         original = capture.original
         if original is not None:
             original = (self.prefix + original[0], original[1], original[2])
-        return replace(capture, filename=self.prefix + capture.filename, original=original)
+        return structs.replace(capture, filename=self.prefix + capture.filename, original=original)
 
 
 class Snapshot:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
+
+import msgspec
 
 from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.capture import Capture
@@ -27,11 +28,7 @@ LAST = b"\xff"  # sorts after all keys
 _decode = json.JSONDecoder().raw_decode
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 json_text = json.encoder.encode_basestring  # JSON string with non-ASCII characters unescaped
-_values = attrgetter(*[field.name for field in fields(Capture)])
-_KINDS = [
-    {"str": str, "int": int, "bool": bool}.get(str(field.type), tuple if field.name == "vary" else object)
-    for field in fields(Capture)
-]
+_values = attrgetter(*Capture.__struct_fields__)
 
 
 def entry_line(urlkey: str, timestamp: str, entry: dict[str, Any]) -> bytes:
@@ -168,61 +165,80 @@ def _check(entry: dict[str, Any]) -> None:
                 raise ValueError(f"it has no {name}")
 
 
+class _Block(msgspec.Struct, gc=False):
+    """JSON block of a capture's line, as `line_of` or another tool writes it; other members are skipped."""
+
+    url: str
+    mime: str
+    status: str | int
+    digest: str
+    length: str | int
+    offset: str | int
+    filename: str
+    method: str = "GET"
+    type: str | None = None
+    orig: tuple[str, int, int] | None = None
+    req: tuple[int, int] = (-1, 0)
+    key: str = ""
+    exact: str = ""
+    session: str = ""
+    events: tuple[int, int] = (0, 0)
+    protocol: str = "http/1.1"
+    vary: tuple[tuple[str, str], ...] = ()
+    truncated: str = ""
+    personal: bool = False
+    kind: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_block = msgspec.json.Decoder(_Block).decode
+
+
 def to_capture(urlkey: str, timestamp: str, entry: dict[str, Any]) -> Capture:
-    """Return the capture that a parsed line describes. Raises KeyError, ValueError."""
-    get = entry.get
-    request = get("req", (-1, 0))
-    events = get("events", (0, 0))
-    original = get("orig")
-    made = Capture(
+    """Return the capture that a parsed line describes. Raises ValueError."""
+    return _capture(urlkey, timestamp, msgspec.convert(entry, _Block))
+
+
+def _capture(urlkey: str, timestamp: str, block: _Block) -> Capture:
+    mime = block.mime
+    if block.orig is not None:
+        if block.type is None:
+            raise ValueError("the type of the payload is not told")
+        mime = block.type
+    request, events = block.req, block.events
+    return Capture(
         urlkey,
         timestamp,
-        entry["url"],
-        get("method", "GET"),
-        int(entry["status"]),
-        entry["type"] if original else entry["mime"],
-        entry["digest"],
-        entry["filename"],
-        int(entry["offset"]),
-        int(entry["length"]),
+        block.url,
+        block.method,
+        int(block.status),
+        mime,
+        block.digest,
+        block.filename,
+        int(block.offset),
+        int(block.length),
         request[0],
         request[1],
-        get("key", ""),
-        get("exact", ""),
-        get("session", ""),
+        block.key,
+        block.exact,
+        block.session,
         events[0],
         events[1],
-        get("protocol", "http/1.1"),
-        tuple([(n, v) for n, v in entry["vary"]]) if "vary" in entry else (),
-        (original[0], original[1], original[2]) if original else None,
-        get("truncated", ""),
-        get("personal", False),
+        block.protocol,
+        block.vary,
+        block.orig,
+        block.truncated,
+        block.personal,
     )
-    if not all(isinstance(value, kind) for value, kind in zip(_values(made), _KINDS, strict=True)):
-        raise ValueError("a member is of another type")
-    if not all(type(text) is str for pair in made.vary for text in pair) or (
-        made.original and [type(one) for one in made.original] != [str, int, int]
-    ):
-        raise ValueError("vary or orig is of another type")
-    return made
-
-
-_swift_line: Callable[[bytes], Capture | None] | None = None
-
-
-def _load_swift_line() -> Callable[[bytes], Capture | None]:
-    """Import `swift_lines` on first use: programs that only write lines don't need it."""
-    global _swift_line
-    from stillweb.snapshots.index.swift_lines import swift_line
-
-    _swift_line = swift_line
-    return swift_line
 
 
 def capture_of(line: bytes) -> Capture | None:
     """Return the capture of a line, or None if it is of a view, text or metadata. Raises BrokenLine."""
     try:
-        return (_swift_line or _load_swift_line())(line)
+        urlkey, timestamp, text = line.split(b" ", 2)
+        block = _decode_block(text)
+        if block.kind is not msgspec.UNSET:
+            return None
+        return _capture(urlkey.decode(errors="surrogatepass"), timestamp.decode("ascii"), block)
     except (ValueError, RecursionError):  # not as we write it: `parse_line` reads it or says what is wrong
         parsed = parse_line(line)
         try:

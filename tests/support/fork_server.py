@@ -85,7 +85,6 @@ FOR_REPETITIONS = (
     "stillweb.harness.tools.toolset",
     "stillweb.proxy.replay.gateway",
     "stillweb.snapshots.evidence.matcher",
-    "stillweb.snapshots.index.swift_lines",
 )
 LOADED = (
     *FOR_REPETITIONS,

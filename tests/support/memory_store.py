@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import structs
+
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.evidence.matcher import Matcher
@@ -135,7 +137,7 @@ class MemoryStore:
 
     def changed(self, number: int, **what: object) -> None:
         """Alters the capture of an exchange by its number."""
-        self._captures = [replace(c, **what) if c.offset == number else c for c in self._captures]  # type: ignore[arg-type]
+        self._captures = [structs.replace(c, **what) if c.offset == number else c for c in self._captures]
 
 
 def matcher(*recorded: Recorded | tuple[Request, Response] | tuple[Request, Response, str]) -> Matcher:

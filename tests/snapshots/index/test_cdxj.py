@@ -3,12 +3,12 @@
 import json
 import os
 import threading
-from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
 from stillweb.snapshots.capture import Capture
@@ -24,7 +24,6 @@ from stillweb.snapshots.index.cdxj import (
     parse_line,
     to_capture,
 )
-from stillweb.snapshots.index.swift_lines import swift_line
 
 SAMPLE = Capture(
     "test,example)/",
@@ -160,10 +159,10 @@ def test_a_line_read_at_once_is_the_line_read_by_its_members(capture: Capture, e
     if escaped:
         urlkey, timestamp, block = line.split(b" ", 2)
         line = b" ".join((urlkey, timestamp, json.dumps(json.loads(block)).encode()))
-    made = swift_line(line)
+    made = capture_of(line)
     assert made == to_capture(*parse_line(line)) == capture
     assert hash(made) == hash(capture)
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         made.url = "another"  # type: ignore[union-attr, misc]
 
 

@@ -238,7 +238,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_a_cut_that_would_answer_otherwise_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from stillweb.snapshots.errors import DamagedInput
     from stillweb.snapshots.operations import cut as module

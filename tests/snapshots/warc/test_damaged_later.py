@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import os
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stillweb.snapshots._os.random_access import BytesPlace
 from stillweb.snapshots.capture import Exchange

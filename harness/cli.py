@@ -141,7 +141,7 @@ _ended: list[int] = []  # the exit code, once `main` has ended
 
 
 def run() -> int:
-    """Run `main` and exit without freeing memory first, which would take longer than `--help`."""
+    """Run `main` and exit without freeing memory first (what that saves: docs/speed.md)."""
     atexit.register(_leave)  # registered first, so called last
     _open_closed()
     return main()

@@ -64,7 +64,10 @@ SHOWN = {
     "check": stillweb.check,
     "refresh": stillweb.refresh,
     "diff": stillweb.diff,
+    "drift": stillweb.drift,
     "cut": stillweb.cut,
+    "publish": stillweb.publish,
+    "pull": stillweb.pull,
 }
 
 

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Limits
     from stillweb.harness.compare.compare import RunComparison
     from stillweb.harness.curation.coverage import Coverage
+    from stillweb.harness.curation.drift import Drift
     from stillweb.harness.curation.refreshing import Refreshed
     from stillweb.harness.environment import Environment
+    from stillweb.harness.export.publication import Publication
     from stillweb.harness.results.certificate import Certified
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
@@ -615,6 +617,26 @@ def diff(
         elif tasks is not None:
             found.tasks = affected_tasks(_task_set(tasks, note), found, [*old.views(), *new.views()])
     return found
+
+
+def drift(
+    old: Snapshot | StrPath | Sequence[StrPath],
+    new: Snapshot | StrPath | Sequence[StrPath],
+    *,
+    tasks: StrPath | Iterable[Task] = (),
+    note: Callable[[str], None] | None = None,
+) -> Drift:
+    """Say how far the site of `old` has drifted by the time of `new`; printing the result gives the report.
+
+    Its `pages` and `tasks` map each page and task to a tier (same, text changed, shape changed, gold gone, unreachable)
+    and the reason; `expired` are the tasks of the last two. `tasks` is a task set or Task objects; `note` is called with
+    each remark on the set.
+    """
+    from stillweb.harness.curation.drift import drift as compare_pages
+
+    task_set = _task_set(tasks, note)
+    with _opened(old) as before, _opened(new) as after:
+        return compare_pages(before, after, task_set)
 
 
 def cut(
@@ -1240,3 +1262,25 @@ def compare(
     from stillweb.harness.compare.compare import compare_runs
 
     return compare_runs(Path(a), Path(b) if b is not None else None, metric=metric, seed=seed)
+
+
+def publish(source: StrPath | Run, to: str, *, replace: bool = False) -> Publication:
+    """Publish a finished run with its sealed snapshots, or a sealed snapshot. Files that are there are not sent again.
+
+    `to` is `hub:OWNER/SET`, `oci://HOST/NAME:TAG`, an fsspec URL or a directory (docs/sharing.md). The result has
+    `address` and the numbers of `files` and of those `sent`. Raises UsageError if something else is there and `replace`
+    is False, and GateFailed if a snapshot holds a secret that was learned too late to replace.
+    """
+    from stillweb.harness.export.publication import publish_to
+
+    return publish_to(Path(source), to, replace=replace)
+
+
+def pull(address: str, out: StrPath) -> list[str]:
+    """Copy what was published, or one remote file, to the new directory `out`; return the names of its files.
+
+    Every digest is checked. Raises UsageError if `out` is not empty, DamagedInput for a file that is not as published.
+    """
+    from stillweb.harness.export.publication import pull as copy
+
+    return copy(address, Path(out))

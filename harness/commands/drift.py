@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import SNAPSHOT
-from stillweb.harness.console import print_json
+from stillweb.harness.console import print_json, say
 
 _TIERS = {"text": "text changed", "shape": "shape changed", "gold": "gold gone", "unreachable": "unreachable"}
 
@@ -29,13 +29,9 @@ def command(old: Path | str, new: Path | str, source: str | None, fail_on: str |
     stillweb refresh site.wacz -o now
     stillweb drift site.wacz now --tasks tasks.jsonl --fail-on gold
     """
-    from stillweb.harness.commands.task_set import read_tasks
-    from stillweb.harness.curation.drift import drift
-    from stillweb.snapshots import Snapshot
+    from stillweb.api import drift
 
-    tasks = read_tasks(source, None) if source is not None else ()
-    with Snapshot.open(old) as before, Snapshot.open(new) as after:
-        found = drift(before, after, tasks)
+    found = drift(old, new, tasks=source if source is not None else (), note=say)
     if as_json:
         print_json(found.to_json())
     else:

@@ -31,15 +31,16 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
     stillweb publish run1 -o published/run1
     stillweb publish published/run1 --open -o run1      to check or report it
     """
-    from stillweb.harness.export.publication import publish_to
-    from stillweb.harness.export.published import open_published, publish
+    from stillweb.api import publish
+    from stillweb.harness.export.published import open_published
+    from stillweb.harness.export.published import publish as write_published
 
     if (to is None) == (out is None):
         raise click.UsageError("give --to or -o")
     if to is not None:
         if opens:
             raise click.UsageError("--open goes with -o")
-        made = publish_to(source, to, replace=replace)
+        made = publish(source, to, replace=replace)
         click.echo(f"{made.address}: {counted(made.files, 'file')}, {made.sent} of them sent")
         return
     if out is None or not source.is_dir():
@@ -47,6 +48,6 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
     if opens:
         click.echo(f"{out}: {counted(open_published(source, out), 'file')} decrypted; don't publish it")
         return
-    count, encrypted = publish(source, out)
+    count, encrypted = write_published(source, out)
     told = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
     click.echo(f"{out}: {counted(count, 'file')}{told}")

@@ -21,6 +21,6 @@ def command(address: str, out: Path) -> None:
     stillweb pull oci://registry.example/penguins:v1 -o penguins
     stillweb certify penguins
     """
-    from stillweb.harness.export.publication import pull
+    from stillweb.api import pull
 
     click.echo(f"{out}: {counted(len(pull(address, out)), 'file')}")

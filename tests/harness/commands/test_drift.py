@@ -16,7 +16,6 @@ from threading import Thread
 import pytest
 
 import stillweb
-from stillweb.harness.curation.drift import drift
 from stillweb.harness.task import Task
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.request import Request
@@ -296,7 +295,7 @@ def test_the_tier_of_a_page(
 ) -> None:
     task = Task("t", "?", gold, start_url=None if named is None else SHOP + named)
     with recorded(tmp_path / "old", old, {}) as before, recorded(tmp_path / "new", new, {}) as after:
-        assert drift(before, after, [task]).tasks == {"t": (tier, why)}
+        assert stillweb.drift(before, after, tasks=[task]).tasks == {"t": (tier, why)}
 
 
 @pytest.mark.parametrize(
@@ -318,7 +317,7 @@ def test_the_tier_of_a_view(
     """The page of both recordings is one empty frame; what a task reads is in its views."""
     page, task = {"/": html("loading")}, Task("t", "?", "egret", start_url=f"{SHOP}/")
     with recorded(tmp_path / "old", page, old) as before, recorded(tmp_path / "new", page, new) as after:
-        assert drift(before, after, [task]).tasks["t"][0] == tier
+        assert stillweb.drift(before, after, tasks=[task]).tasks["t"][0] == tier
 
 
 CHOICE = """<!doctype html><title>Birds</title><h1>Birds</h1><form action=/list>

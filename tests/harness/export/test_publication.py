@@ -121,11 +121,11 @@ def test_a_run_is_published_here_and_certified_there(
 def test_publishing_again_prints_the_address_of_the_same_version(
     address: str, sealed: Path, tmp_path: Path
 ) -> None:
-    first = publish_to(sealed, address)
+    first = stillweb.publish(sealed, address)
     again = publish_to(sealed, address)
     assert (again.address, again.sent) == (first.address, 0)
     assert ("@" in first.address) == address.startswith(("hub:", "oci:"))
-    assert "site.wacz" in pull(again.address, tmp_path / "pulled")
+    assert "site.wacz" in stillweb.pull(again.address, tmp_path / "pulled")
 
 
 def test_another_publication_is_not_replaced_unasked(address: str, sealed: Path, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def publish_to(source: Path, to: str, *, replace: bool = False) -> Publication:
             )
         ready = [(str(r["path"]), files[str(r["name"])], digests[str(r["name"])][0]) for r in resources]
         sent = sum(store.put(*one) for one in ready)
-        if listed == value and not sent:
+        if listed == value and not sent and CARD in present:  # the card is sent after the list
             return Publication(store.pinned, len(files), 0)
         if _list(_present(store), to) != listed:
             raise UsageError(f"{to}: something else was published there meanwhile. Publish it again.")

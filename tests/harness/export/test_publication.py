@@ -207,6 +207,13 @@ def test_files_of_somebody_else_are_not_replaced_unasked(sealed: Path, tmp_path:
     assert "Recorded web pages" in (folder / "README.md").read_text()
 
 
+def test_publishing_again_completes_what_was_killed_before_its_card(sealed: Path, tmp_path: Path) -> None:
+    publish_to(sealed, str(tmp_path / "there"))
+    (tmp_path / "there/README.md").unlink()
+    publish_to(sealed, str(tmp_path / "there"))
+    assert "Recorded web pages" in (tmp_path / "there/README.md").read_text()
+
+
 def test_a_tag_that_moved_is_told_where_it_was_pinned(sealed: Path, tmp_path: Path) -> None:
     with oci_registry(tmp_path / "registry") as host:
         pinned = publish_to(sealed, f"oci://{host}/site:v1").address.rpartition("@")[2]

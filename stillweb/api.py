@@ -605,7 +605,6 @@ def diff(
     those of a run are found by what it used. `note` is called with each remark on the set. Raises UsageError if
     both are given, or if the run was made on another snapshot.
     """
-    from stillweb.harness.curation.affected import affected_by_run, affected_tasks
     from stillweb.snapshots.operations.diff import diff as compare_snapshots
 
     if tasks is not None and run is not None:
@@ -613,8 +612,12 @@ def diff(
     with _opened(a) as old, _opened(b) as new:
         found = compare_snapshots(old, new)
         if run is not None:
+            from stillweb.harness.curation.affected import affected_by_run  # needs more than the core
+
             found.tasks = affected_by_run(Path(run), found)
         elif tasks is not None:
+            from stillweb.harness.curation.affected import affected_tasks
+
             found.tasks = affected_tasks(_task_set(tasks, note), found, [*old.views(), *new.views()])
     return found
 

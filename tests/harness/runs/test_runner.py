@@ -254,8 +254,8 @@ def test_scores_are_recomputed_from_traces_alone_and_a_changed_one_is_found(tmp_
     forged[-1] = {**forged[-1], "metrics": {**forged[-1]["metrics"], "em": 0.5}}
     replace_events(path, forged)
     found = score_run(files.path, write=True)
-    assert [(f.trace, f.before["metrics"]["em"], f.after["metrics"]["em"]) for f in found] == [
-        (path, 0.5, 1.0)
+    assert [(f.attempt, f.before["metrics"]["em"], f.after["metrics"]["em"]) for f in found] == [
+        ("right.1", 0.5, 1.0)
     ]
     assert score_run(files.path) == []
 

@@ -16,8 +16,12 @@ const connected = (name) =>
 const add = (name, socket, item) =>
   new Promise((resolve) => socket.emit('add', item, (count) => resolve(heard[name].push(`added ${count}`))));
 
+const upgraded = ({ io: { engine } }) =>
+  new Promise((resolve) => (engine.transport.name === 'websocket' ? resolve() : engine.once('upgrade', resolve)));
+
 (async () => {
   const first = await connected('first');
+  if (transports === 'polling,websocket') await upgraded(first); // else the network's timing decides which way an item goes
   for (const item of items) await add('first', first, item);
   if (transports === 'polling') {
     const second = await connected('second');

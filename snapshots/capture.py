@@ -119,9 +119,8 @@ class Exchange:
     extra: dict[str, str] = field(default_factory=dict)  # further WARC fields of the response record
 
 
-_LAYER = re.compile(
-    r"(?<![^/])layer(\d+)/"
-)  # as a snapshot of several names the files of those above the first
+# as a snapshot of several names the files of those above the first
+_LAYER = re.compile(r"(?<![^/])layer(\d+)/")
 
 
 @lru_cache(maxsize=1024)

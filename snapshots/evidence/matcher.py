@@ -508,15 +508,15 @@ class Matcher:
         )
 
     def gave(self, served: Sequence[Capture], values: list[str]) -> int | None:
-        """Return how many later answers to the same request gave others than `values`; None if not all were shown in answers that were served."""
+        """Return how many later answers to the same request gave other values; None if not all of these `values` were served."""
         missing, later, since = set(values), 0, Counter[str]()
-        for capture in reversed(served if values else ()):
+        for capture in reversed(served):
+            if not missing:
+                break
             text = text_of(self.snapshot.read_start(capture, LIMIT + 1))
             if shown := {v for v in missing if shown_in(v, text)}:
                 missing -= shown
                 later = max(later, since[capture.key])
-            if not missing:
-                break
             since[capture.key] += 1
         return None if missing else later
 
@@ -595,8 +595,8 @@ class Matcher:
         site = site_of(request.url)
         evidence = self.evidence(site)
         head, still = told_by(self.snapshot, capture), evidence.still(capture)
-        gives = set_cookies(head.headers) or key_of_order(request)
-        if not gives and (still or (evidence.quiet and site not in session.past)):
+        deaf = still or (evidence.quiet and site not in session.past)
+        if deaf and not set_cookies(head.headers) and not key_of_order(request):
             return
         past = session.at(site)
         label = evidence.equality.label(capture)

@@ -829,8 +829,9 @@ def _ways(acts: Sequence[str], alike: bool, replaced: float) -> Iterator[tuple[s
         shares = _with(shares, "last", priors.REPLACES)
     if all("," in t.split(" ", 3)[2] for t in acts):
         shares = _with(shares, "last of each", priors.SAYS_ALL)
-    for name in ("last of each", "last")[: 1 + (len(acts) == 1)] if replaced != 1 else ():
-        shares = _with(shares, name, _moved(shares[name] / sum(shares.values()), replaced))
+    if replaced != 1:
+        for name in ("last of each", "last") if len(acts) == 1 else ("last of each",):
+            shares = _with(shares, name, _moved(shares[name] / sum(shares.values()), replaced))
     for name, share in shares.items():
         yield name, math.log(share)
 

@@ -72,24 +72,23 @@ def said_beside(
     """Return what a request says beside its key: parts, and the header fields that an application made up."""
     found = header_parts(request, vary)
     if key := key_of_order(request):
-        later = given.get((REPEATED, normal), ("", 0))[1] + 1
-        found[f"~header {REPEATED}"] = f"{given.get((REPEATED, f'{normal} {key}'), ('', later))[1]}"
+        number = number_of(given, REPEATED, f"{normal} {key}") or number_of(given, REPEATED, normal) + 1
+        found[f"~header {REPEATED}"] = str(number)
     fields = made_up(found)
     if repeated := repeated_pairs(request):
         found["~order"] = repeated
     return found | cookie_parts(request, given), fields
 
 
-def key_of_order(request: Request) -> str | None:
-    """Return the key by which a client sends a request again; None without one."""
-    return next(
-        (
-            key
-            for name in (REPEATED, "x-idempotency-key", "paypal-request-id")
-            if (key := request.header(name))
-        ),
-        None,
-    )
+def key_of_order(request: Request) -> str:
+    """Return the key by which a client sends a request again; "" without one."""
+    names = (REPEATED, "x-idempotency-key", "paypal-request-id")
+    return next(filter(None, map(request.header, names)), "")
+
+
+def number_of(given: Given, name: str, what: str) -> int:
+    """Return the number that was noted for `what` under a name; 0 for none."""
+    return given.get((name, what), ("", 0))[1]
 
 
 def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from stillweb.snapshots.evidence.parts import (
     field_parts,
     issued_in,
     key_of_order,
+    number_of,
     rule_parts,
     said_beside,
     spelling_parts,
@@ -414,10 +415,10 @@ def keep_given(given: Given, request: Request, head: Response, asked: Asked) -> 
 
     One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.
     """
-    if key := key_of_order(request):
-        number = given.get((REPEATED, asked.normal), ("", 0))[1] + 1
-        if given.setdefault((REPEATED, f"{asked.normal} {key}"), ("", number))[1] == number:
-            given[REPEATED, asked.normal] = "", number
+    key = key_of_order(request)
+    if key and not number_of(given, REPEATED, f"{asked.normal} {key}"):
+        number = number_of(given, REPEATED, asked.normal) + 1
+        given[REPEATED, asked.normal] = given[REPEATED, f"{asked.normal} {key}"] = "", number
     signs_in, sent = asked.event.kind == "sign-in", dict(cookies_of(request.headers))
     for line in set_cookies(head.headers):
         name, equals, value = (part.strip() for part in line.partition(";")[0].partition("="))
@@ -430,5 +431,5 @@ def keep_given(given: Given, request: Request, head: Response, asked: Asked) -> 
             if renewed and had:
                 given[cookie] = had
             elif given.get(cookie, ("", 0))[0] != giver:
-                number = given.get((name, giver), ("", 0))[1] + 1
+                number = number_of(given, name, giver) + 1
                 given[cookie] = given[name, giver] = giver, number

@@ -36,8 +36,8 @@ def equal(one: Response, other: Response) -> bool:
 
 def label_of(response: Response) -> int:
     """Return a number for what an answer says; equal answers have equal numbers."""
-    fields = {(n.lower(), _NONCE.sub("~", v)) for n, v in response.headers if n.lower() not in UNCOUNTED}
-    return mix(said(response), sorted((name, _plain(value, ())) for name, value in fields))
+    fields = {(n.lower(), _plain(v, ())) for n, v in response.headers if n.lower() not in UNCOUNTED}
+    return mix(said(response), sorted(fields))
 
 
 def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
@@ -128,7 +128,6 @@ _DRAWN = re.compile(
     r"|(?<![A-Za-z0-9_\-+/=])[A-Za-z0-9_\-+/=]{22,512}(?![A-Za-z0-9_\-+/=])"
 )
 _HINT = r"(?:csrf|xsrf|nonce|authenticity[-_]?token|requestverificationtoken|__eventvalidation|__viewstate)"
-_NONCE = re.compile("'nonce-[^']*'")  # of Content-Security-Policy
 _HIDDEN = r"(?:form_?key|form_build_id|form_token|sesskey|sectok|_?token)"  # names of hidden fields of forms
 _TOKEN_FIELDS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -136,6 +135,7 @@ _TOKEN_FIELDS = tuple(
         _HINT + r"""[^<>]{0,80}?\s(?:value|content)=["']([^"'<>]{4,})["']""",
         r"""(?:value|content)=["']([^"'<>]{4,})["'][^<>]{0,80}?name=["'][^"'<>]{0,40}?""" + _HINT,
         _HINT + r"""[\w-]{0,20}["']?\s*[:=]\s*["']([^"'<>]{4,})["']""",
+        "'nonce-([^'<>]{1,512})'",  # of Content-Security-Policy
         r"""<input(?=[^<>]{0,300}?\stype=["']?hidden\b)(?=[^<>]{0,300}?\sname=["']?"""
         + _HIDDEN
         + r"""["'\s/>])[^<>]{0,300}?\svalue=["']([^"'<>]{8,})["']""",

@@ -147,8 +147,7 @@ def find_issued(
         earlier: list[Capture] = []
         for capture, parsed in line:
             captures[capture.place] = capture
-            said_with = list(named_values(parsed)) if parsed is not None else []
-            secrets = {v for *_, v in said_with if PREFIX in v}
+            secrets = {v for *_, v in named_values(parsed) if PREFIX in v} if parsed is not None else set()
             for value in values_of(parsed) if parsed is not None else ():
                 where = (path_of(capture.method, parsed.url if parsed else capture.url), value.place)
                 source = next(

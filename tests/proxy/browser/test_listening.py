@@ -100,7 +100,7 @@ def texts_of(path: Path, result: FetchResult) -> list[str]:
 
 @pytest.fixture(scope="module")
 def worked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the page shows after each kind of work."""
+    """The text of the page after each kind of work."""
     path, thinking, real = tmp_path_factory.mktemp("worked") / "s", Thinking(), Silence.kept
 
     async def counted(self: Silence, *given: Any) -> bool:

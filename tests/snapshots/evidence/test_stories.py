@@ -313,7 +313,7 @@ def test_a_filter_decides_whatever_was_filtered_before(year: Request, text: str)
 
 
 def test_a_filter_whose_words_alone_are_in_the_page_replaces_the_one_before() -> None:
-    """Of a basket, too, each word came with a write; its page shows those of all."""
+    """A basket's words came with writes, too, but its page shows those of all writes."""
     matcher = over(*FILTERED[:5])
     assert told(matcher, IN_2021, LIST)[-1] == "of 2021?"
     assert likely(over(*BASKET[:5]), ADD_2, CART)[1] < 0.5
@@ -654,7 +654,7 @@ def test_a_repeated_order_is_told_from_a_second_one_by_its_key(field: str) -> No
 
 
 def test_a_token_that_the_cookie_does_not_repeat_may_be_refused() -> None:
-    """Of a double submit, a client draws both."""
+    """In a double submit, the client draws both the token and the cookie."""
 
     def save(token: str, cookie: str) -> Request:
         return post(f"{A}/save", "tea=1", x_csrf_token=token, cookie=f"csrf={cookie}")
@@ -719,7 +719,7 @@ def test_a_cookie_that_only_a_script_sets_decides() -> None:
 
 
 def test_a_cookie_that_a_script_draws_is_known_again_and_turns_no_page_into_a_miss() -> None:
-    """It was not compared with the pseudonym that stands for it: the very walk that was recorded was missed."""
+    """A cookie was compared with the pseudonym of its recorded value, so that the very walk that was recorded was missed."""
     drawn = [f"{n}b4e28ba-2fa1-41d2-883f-0016d3cca427" for n in range(6)]
 
     def visit(visitor: str) -> Request:
@@ -1213,7 +1213,7 @@ def test_a_request_recorded_once_is_doubted_as_others_of_its_type_vary() -> None
 
 
 def test_a_page_that_follows_from_a_doubtful_one_is_no_surer() -> None:
-    """What is shown next may follow from the page that was shown last."""
+    """The next page may follow from the page that was shown last."""
     step, go, about = get(f"{A}/step"), post(f"{A}/go", "on=1"), get(f"{A}/about")
     turns = [
         one for n in (1, 2, 3, 1, 2, 3, 4) for one in ((step, html(f"step {n}")), (go, redirect("/step")))

@@ -19,7 +19,7 @@ def test_revisits_of_another_url(tmp_path: Path) -> None:
 
 
 def test_a_revisit_that_does_not_repeat_its_payload_is_not_cut_short(tmp_path: Path) -> None:
-    """As wget marks it (--warc-dedup), and the standard (WARC 1.1, 6.7.2)."""
+    """wget --warc-dedup marks such revisits by WARC-Truncated: length, as WARC 1.1 (6.7.2) says."""
     wget = revisit(fields=DIGEST + b"\r\nWARC-Truncated: length")
     with opened(tmp_path, packed(record(http(), fields=DIGEST), wget)) as snapshot:
         assert [(c.truncated, snapshot.cut_short(c)) for c in snapshot.captures()] == [("", "")] * 2

@@ -86,6 +86,7 @@ class Lookup:
     why: tuple[str, ...] = ()
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise, by pseudonyms
     matcher: Matching | None = field(default=None, repr=False)
     failed: Failed | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
@@ -169,6 +170,7 @@ class Session:
             return
         self.noted = None
         self.drawn.update(lookup.ids)
+        self.draws(lookup.secrets)
         if lookup.matcher is not None:
             lookup.matcher.note(self, lookup.request, capture, lookup.confidence)
 
@@ -190,9 +192,9 @@ class Session:
 
     def draws(self, secrets: Mapping[str, str]) -> None:
         """Note secrets that its client drew itself, by the pseudonyms for which they stand from now on."""
-        for name, secret in secrets.items():
+        if secrets:
             self.secrets = self.secrets or Recogniser()
-            self.secrets.stand_in(secret, name)
+            self.secrets.draw(secrets)
 
     def says(self, site: str, word: str) -> None:
         """Note what was said over a web socket of `site`, which may change what that answers."""

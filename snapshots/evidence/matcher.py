@@ -46,7 +46,14 @@ from stillweb.snapshots.identity.keys import (
     request_key,
     unpacked_body,
 )
-from stillweb.snapshots.identity.recognising import Recogniser, guarded, minds, other_secrets, pseudonyms_in
+from stillweb.snapshots.identity.recognising import (
+    Recogniser,
+    drawn_secrets,
+    guarded,
+    minds,
+    other_secrets,
+    pseudonyms_in,
+)
 from stillweb.snapshots.identity.rules import Issued, joining, reduced
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import path_prefix, site_prefix
@@ -59,6 +66,7 @@ RIVALS = 2  # answers that are named of a request that none answers surely enoug
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 DRAWN = 0.9  # what an answer to another drawn id is worth at most
 POSTED = "post-as-get"  # the rule that an archive kept a method and a body as a query, which does not tell all of them
+REDACTED = "redacted"  # the rule that another secret is the same request
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
 STILL = 0.9999  # that a file stays as it is
 
@@ -221,6 +229,8 @@ class Matcher:
         past = session.past.get(site) or Past()
         request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
         drawn_by = [drawing.RULE] if drawn else []
+        if session.secrets is not None and session.secrets.stands_in(request):
+            drawn_by.append(REDACTED)
         unknown = accepted.by_rule and not (candidates or drawn)
         if unknown and (address := self.group(request.url).posted(request)):
             request = Request("GET", address, request.headers)
@@ -250,6 +260,13 @@ class Matcher:
                     lookup = self._chosen(request, key, evidence, past, session, accepted, at)
             lookup.inert = alone and request is asked and lookup.capture is not None
         lookup.ids, lookup.matcher, lookup.state = ids, self, past.label
+        if lookup.capture is not None and REDACTED in (lookup.rule or "").split("+"):
+            stored = self.group(lookup.capture.url).request(lookup.capture)
+            lookup.secrets = drawn_secrets(asked, request, stored)
+            if lookup.secrets and session.secrets is not None:
+                known = session.secrets.copied()
+                known.draw(lookup.secrets)
+                lookup.request = known.request(asked)
         if drawn_by and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, *drawn_by)))
             lookup.verdict, lookup.confidence = f"rule:{lookup.rule}", min(lookup.confidence, DRAWN)

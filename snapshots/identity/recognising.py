@@ -38,14 +38,17 @@ class Recogniser(Redactor):
         super().__init__(b"")
         self._known: dict[str, dict[str, set[str]]] = {}  # salt, proof, pseudonyms
         self._near: dict[str, int] = {}  # the pseudonyms that count now, and the layers they are in
+        self._drawn: set[str] = set()  # the pseudonyms for which secrets stand that the client drew anew
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"names": self._names, "known": self._known, "near": self._near, "fields": self._fields}
+        return {
+            "names": self._names, "known": self._known, "near": self._near, "fields": self._fields, "drawn": self._drawn
+        }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Recogniser.__init__(self)
         self._known, self._near = state["known"], state["near"]
-        self._fields = state["fields"]
+        self._fields, self._drawn = state["fields"], state["drawn"]
         for secret, name in state["names"].items():
             self.remember(secret, name)
 
@@ -56,7 +59,7 @@ class Recogniser(Redactor):
         own._known = {
             salt: {proof: set(names) for proof, names in found.items()} for salt, found in self._known.items()
         }
-        own._sought = copy(self._sought)
+        own._sought, own._drawn = copy(self._sought), set(self._drawn)
         return own
 
     def know(self, pseudonyms: Mapping[str, int], fields: Iterable[str] = ()) -> None:
@@ -87,10 +90,15 @@ class Recogniser(Redactor):
                 self.remember(secret, name)
         return known
 
-    def stand_in(self, secret: str, name: str) -> None:
-        """Let a secret that a client drew anew stand for a recorded one, unless another one does."""
-        if secret not in self._names and name not in self._names.values():
-            self.remember(secret, name)
+    def draw(self, secrets: Mapping[str, str]) -> None:
+        """Let secrets that a client drew anew stand for recorded ones, by their pseudonyms, unless others do."""
+        for name, secret in secrets.items():
+            if secret not in self._names and name not in self._names.values():
+                self._drawn.add(self.remember(secret, name))
+
+    def stands_in(self, request: Request) -> bool:
+        """Return True if the address or body of a recognised request has a secret that stands for a recorded one."""
+        return bool(self._drawn) and not self._drawn.isdisjoint(pseudonyms_in(request, headers=False))
 
     def learn(self, secret: str) -> str:
         """Return the pseudonym of a secret, `MASK` for one that was not recorded."""
@@ -129,6 +137,18 @@ def pseudonyms_in(request: Request, *, headers: bool) -> set[str]:
         for _, value in request.headers:
             found |= {m[0] for m in PSEUDONYM_TEXT.finditer(value)}
     return {name for name in found if keystore.split(name) is not None}
+
+
+def drawn_secrets(request: Request, known: Request, stored: Request) -> dict[str, str]:
+    """Return the secrets of a request that its `known` form masks, by the pseudonyms that a stored one has in their places."""
+    own, told, theirs = (
+        {(where, name): value for where, name, value in named_values(parse(one))}
+        for one in (request, known, stored)
+    )
+    masked = {
+        place for place, value in told.items() if MASK in value and keystore.split(theirs.get(place, ""))
+    }
+    return {theirs[place]: own[place] for place in sorted(masked)}
 
 
 def secret_fields(stored: Request) -> set[str]:

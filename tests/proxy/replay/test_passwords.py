@@ -259,3 +259,28 @@ def test_each_key_opens_what_it_opened_and_another_nothing(tmp_path: Path, field
         with stillweb.replay(tmp_path / "s") as web, httpx.Client(**web.httpx()) as client:
             assert client.get(url, headers={field: key}).text == shown
             assert client.get(url, headers={field: "3" + key[1:]}).status_code == 504
+
+
+def test_a_session_that_its_client_draws_stands_for_the_recorded_one(tmp_path: Path) -> None:
+    baskets: dict[str, list[str]] = {}
+
+    def site(asked: Asked) -> Answer:
+        said = json.loads(asked.body)
+        basket = baskets.setdefault(said["session"], [])
+        basket += said.get("add", [])
+        return Answer(headers=[("Content-Type", "application/json")], body=json.dumps(basket).encode())
+
+    def walk(client: httpx.Client, url: str, session: str) -> list[tuple[int, str]]:
+        bodies = [{}, {"add": ["tea"]}, {}, {"add": ["cup"]}, {}, {"add": ["tea"]}, {}]
+        told = [client.post(url, json={"session": session, **body}) for body in bodies]
+        return [(one.status_code, one.text) for one in told]
+
+    mine, others = "5102262d-961e-4115-90e4-0ebc268630e1", "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
+    with Origin(site) as origin, Writer.open(tmp_path / "s") as writer:
+        url = f"{origin.url}/basket"
+        with Recorder(writer) as recorder, httpx.Client(proxy=recorder.url, trust_env=False) as client:
+            recorded = walk(client, url, mine)
+    for session, sure in ((mine, True), (others, False)):
+        with stillweb.replay(tmp_path / "s") as web, httpx.Client(**web.httpx()) as client:
+            assert walk(client, url, session) == recorded
+            assert [entry["ambiguous"] for entry in web.ledger.entries()] == [not sure] * len(recorded)
